@@ -1,0 +1,46 @@
+# `make quickstart` and `make test` do all their own set-up from a clean clone.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUTPUT_DIR ?= quickstart_output
+# Fast tests only; `make test-slow` runs the others.
+PYTEST_ARGS ?=
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: venv quickstart test test-slow check format benchmark clean
+
+venv: $(VENV)/.installed
+
+# The stamp is newer than the files that say what to install: a second `make` does nothing.
+$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,dev,benchmark]'
+	touch $@
+
+quickstart: venv
+	$(BIN)/python -m bert_tf.quickstart --output_dir=$(OUTPUT_DIR)
+
+test: venv
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: venv
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet tests/import_floors_test.py
+
+format: venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: venv
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

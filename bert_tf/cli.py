@@ -1,0 +1,99 @@
+"""From a command line to a function: parsing, `--help`, and errors in one line.
+
+A script has two functions, `define_flags(flag_values)` and `run(flag_values)`, and a
+`main` that hands them to `main` here. Nothing is defined at import, so that several
+scripts live in one process (tests, the quickstart) and `--help` needs no TensorFlow.
+
+Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 143 stopped by SIGTERM
+with everything saved.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import app, flags, logging
+
+from bert_tf.errors import InputError
+
+DefineFlags = Callable[[flags.FlagValues], None]
+Run = Callable[[flags.FlagValues], None]
+
+EXIT_INPUT_ERROR = 2
+
+
+def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> None:
+    """Parses `sys.argv`, runs the script and exits.
+
+    Args:
+        define_flags: defines the script's flags on the FlagValues it is given.
+        run: the script, given the parsed flags.
+        arguments: the name of what may follow the flags; None where nothing may. They
+            reach the script as `flag_values.positional`.
+    """
+    define_flags(flags.FLAGS)
+    module = inspect.getmodule(run)
+    script = os.path.splitext(os.path.basename(getattr(module, "__file__", "") or ""))[0]
+    for name in list(flags.FLAGS):
+        flag = flags.FLAGS[name]
+        if flags.FLAGS.find_module_defining_flag(name).startswith("bert_tf"):
+            flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    # absl prints the main module's docstring above the flags.
+    sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
+    # TensorFlow's C++ chatter is not the user's concern unless they ask for it.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    logging.use_absl_handler()
+    logging.set_verbosity(logging.INFO)
+
+    def guarded(argv: Sequence[str]) -> None:
+        positional = list(argv[1:])
+        if positional and arguments is None:
+            raise app.UsageError(
+                f"unexpected argument {positional[0]!r}: flags are written --name=value"
+                " (a boolean too: --do_train=False)"
+            )
+        try:
+            run(with_positional(flags.FLAGS, positional))
+        except InputError as error:
+            print(f"{script}: {one_line(error)}", file=sys.stderr)
+            sys.exit(EXIT_INPUT_ERROR)
+        except OSError as error:
+            print(f"{script}: {one_line(error)}", file=sys.stderr)
+            sys.exit(EXIT_INPUT_ERROR)
+
+    app.run(guarded)
+
+
+def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValues:
+    """Parses arguments without touching absl's global flags.
+
+    Args:
+        define_flags: the script's function of that name.
+        arguments: what stands after the script's name.
+
+    Returns:
+        The parsed flags, to hand to the script's `run`.
+
+    Raises:
+        absl.flags.Error: as on the command line.
+    """
+    flag_values = flags.FlagValues()
+    define_flags(flag_values)
+    positional = flag_values(["bert_tf", *arguments])[1:]
+    return with_positional(flag_values, positional)
+
+
+def with_positional(
+    flag_values: flags.FlagValues, positional: list[str]
+) -> flags.FlagValues:
+    """Lets `flag_values.positional` hold what follows the flags."""
+    object.__setattr__(flag_values, "positional", positional)
+    return flag_values
+
+
+def one_line(error: Exception) -> str:
+    """An exception's message without line breaks."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.strerror}: {error.filename}"
+    return " ".join(str(error).split())

@@ -1,0 +1,215 @@
+"""BertConfig: the original's bert_config.json, and the sizes that Google released."""
+
+import dataclasses
+import difflib
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf import files
+from bert_tf.errors import InputError
+
+# Constants of the model that the original fixes in its code rather than its config.
+LAYER_NORM_EPSILON = 1e-12
+CLASSIFIER_DROPOUT = 0.1
+ATTENTION_MASK_PENALTY = -10000.0
+
+# "gelu" is the original's tanh approximation; "gelu_erf" the exact one (Hugging Face's
+# "gelu").
+HIDDEN_ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+# Keys that released configs carry and no code of the original reads (the Chinese and
+# multilingual releases, google-research/bert issue 82).
+_KNOWN_AND_UNUSED = frozenset(
+    {
+        "directionality",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+    }
+)
+
+RELEASED_VOCAB_SIZE = 30522
+
+# name -> (layers, hidden size). Heads are hidden / 64, intermediate is 4 * hidden.
+_NAMED_SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+    **{
+        f"L-{layers}_H-{hidden}": (layers, hidden)
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """The architecture of a BERT model, under the original's names and defaults.
+
+    Attributes:
+        vocab_size: number of WordPiece tokens.
+        hidden_size: width of the encoder; a multiple of `num_attention_heads`.
+        num_hidden_layers: number of Transformer layers.
+        num_attention_heads: heads per layer.
+        intermediate_size: width of the feed-forward layer.
+        hidden_act: one of HIDDEN_ACTIVATIONS.
+        hidden_dropout_prob: dropout of embeddings, attention output and layer output.
+        attention_probs_dropout_prob: dropout of the attention probabilities.
+        max_position_embeddings: the longest sequence the model can take.
+        type_vocab_size: number of segment ids (2 in every release, 16 by default).
+        initializer_range: standard deviation of the truncated normal initializer.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int:
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise ValueError(
+                        f"`{field.name}` must be a positive integer. Received: {value!r}"
+                    )
+            elif field.type is float and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise ValueError(
+                    f"`{field.name}` must be a number. Received: {value!r}"
+                )
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                "`hidden_size` must be a multiple of `num_attention_heads`. "
+                f"Received: {self.hidden_size} and {self.num_attention_heads}"
+            )
+        if self.hidden_act not in HIDDEN_ACTIVATIONS:
+            raise ValueError(
+                f"`hidden_act` must be one of {', '.join(HIDDEN_ACTIVATIONS)}. "
+                f"Received: {self.hidden_act!r}"
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(
+                    f"`{name}` must be in [0, 1). Received: {getattr(self, name)!r}"
+                )
+        if not self.initializer_range > 0.0:
+            raise ValueError(
+                "`initializer_range` must be positive. "
+                f"Received: {self.initializer_range!r}"
+            )
+
+    @classmethod
+    def from_size(
+        cls, size: str, *, vocab_size: int = RELEASED_VOCAB_SIZE, **overrides: Any
+    ) -> "BertConfig":
+        """The config of a released size.
+
+        Args:
+            size: "base", "large", "tiny", "mini", "small", "medium", or one of the 24
+                miniatures as "L-4_H-256" (layers 2 to 12, hidden 128 to 768).
+            vocab_size: number of WordPiece tokens; the released uncased one by default.
+            **overrides: any other field.
+
+        Raises:
+            ValueError: there is no such size.
+        """
+        if size not in _NAMED_SIZES:
+            near = difflib.get_close_matches(size, _NAMED_SIZES, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"`size` must be one of {', '.join(_NAMED_SIZES)}. Received: {size!r}."
+                + hint
+            )
+        num_layers, hidden_size = _NAMED_SIZES[size]
+        return cls(
+            **{
+                "vocab_size": vocab_size,
+                "hidden_size": hidden_size,
+                "num_hidden_layers": num_layers,
+                "num_attention_heads": hidden_size // 64,
+                "intermediate_size": 4 * hidden_size,
+                "type_vocab_size": 2,
+                **overrides,
+            }
+        )
+
+    @classmethod
+    def from_dict(
+        cls, values: Mapping[str, Any], source: str = "bert_config"
+    ) -> "BertConfig":
+        """A config from the keys and values of a bert_config.json.
+
+        Args:
+            values: the JSON object. Unknown keys are named in a warning.
+            source: where the values come from, for messages.
+
+        Raises:
+            InputError: `vocab_size` is missing, a value is out of its range, or an
+                unknown key is a near miss of a real one.
+        """
+        fields = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(fields) - _KNOWN_AND_UNUSED)
+        for key in unknown:
+            # 0.8: one or two letters off, or a word's ending; "model_type" and the like
+            # stay far below it.
+            near = difflib.get_close_matches(key, fields, n=1, cutoff=0.8)
+            if near:
+                raise InputError(
+                    f"{source}: unknown key {key!r}; did you mean {near[0]!r}?"
+                )
+        if unknown:
+            warnings.warn(
+                f"{source}: ignored unknown keys: {', '.join(unknown)}", stacklevel=2
+            )
+        if "vocab_size" not in values:
+            raise InputError(f"{source}: `vocab_size` is missing.")
+        try:
+            return cls(**{key: values[key] for key in fields if key in values})
+        except ValueError as error:
+            raise InputError(f"{source}: {error}") from error
+
+    @classmethod
+    def from_json_file(cls, path: str) -> "BertConfig":
+        """Reads a bert_config.json.
+
+        Raises:
+            InputError: no such file, not a JSON object, or as `from_dict`.
+        """
+        text = files.read_text(path, "BERT config file (--bert_config_file)")
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{path}:{error.lineno}: not valid JSON: {error.msg}."
+            ) from error
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: must hold one JSON object of settings.")
+        return cls.from_dict(values, source=path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as they stand in bert_config.json."""
+        return dataclasses.asdict(self)
+
+    def to_json_string(self) -> str:
+        """The text of bert_config.json, as the original writes it: sorted keys."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,162 @@
+"""Files, local or remote.
+
+Local paths use Python's own calls, so that reading a vocabulary costs no TensorFlow
+import; a path with a scheme (`gs://...`) goes through `tf.io.gfile`.
+"""
+
+import glob as local_glob
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from bert_tf.errors import InputError
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` has a scheme, such as gs://, and needs TensorFlow's file system."""
+    return "://" in path
+
+
+def _gfile() -> Any:
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def exists(path: str) -> bool:
+    """Whether a file or folder of that name exists."""
+    return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def is_folder(path: str) -> bool:
+    """Whether `path` is an existing folder."""
+    return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+
+
+def make_folder(path: str) -> None:
+    """Creates the folder and its parents, unless they exist."""
+    if is_remote(path):
+        _gfile().makedirs(path)
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{path} must be a folder, but a file is in its way.") from error
+
+
+def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
+    """Opens a file of bytes."""
+    return _gfile().GFile(path, mode) if is_remote(path) else open(path, mode)
+
+
+def read_bytes(path: str, what: str = "file") -> bytes:
+    """The whole content of a file.
+
+    Args:
+        path: the file.
+        what: what the file is to the user, for the message: "vocabulary file".
+
+    Raises:
+        InputError: there is no such file.
+    """
+    if not exists(path):
+        raise InputError(f"No such {what}: {path}")
+    if is_folder(path):
+        raise InputError(f"The {what} is a folder, not a file: {path}")
+    with open_binary(path) as file:
+        return file.read()
+
+
+def read_text(path: str, what: str = "file") -> str:
+    """The whole content of a UTF-8 file, line ends as they are.
+
+    Raises:
+        InputError: there is no such file, or it is not UTF-8 (names the line).
+    """
+    content = read_bytes(path, what)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x}); "
+            f"convert the file, e.g. with iconv -t utf-8."
+        ) from error
+
+
+def write_atomically(path: str, content: bytes | str) -> None:
+    """Writes a file under a temporary name and renames it when it is complete.
+
+    A reader sees the old file or the new one, never half of one.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = f"{path}.tmp-{os.getpid()}"
+    with open_binary(temporary, "wb") as file:
+        file.write(data)
+        if not is_remote(path):
+            file.flush()
+            os.fsync(file.fileno())
+    replace(temporary, path)
+
+
+def replace(source: str, target: str) -> None:
+    """Renames `source` to `target`, over an existing file."""
+    if is_remote(target):
+        _gfile().rename(source, target, overwrite=True)
+    else:
+        os.replace(source, target)
+
+
+def remove(path: str) -> None:
+    """Removes a file or a folder with all that is in it."""
+    if is_remote(path):
+        _gfile().rmtree(path) if is_folder(path) else _gfile().remove(path)
+    elif is_folder(path):
+        shutil.rmtree(path)
+    else:
+        os.remove(path)
+
+
+def glob(pattern: str) -> list[str]:
+    """The files that match one pattern, sorted by name, as the original's gfile.Glob."""
+    if is_remote(pattern):
+        return sorted(_gfile().glob(pattern))
+    return sorted(local_glob.glob(pattern))
+
+
+def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
+    """The files that comma-separated patterns name, in the patterns' order.
+
+    Args:
+        patterns: the flag's value: comma-separated globs, or the globs themselves.
+        flag: the flag's name, for the message.
+
+    Raises:
+        InputError: a pattern matches no file.
+    """
+    if isinstance(patterns, str):
+        patterns = patterns.split(",")
+    found: list[str] = []
+    for pattern in patterns:
+        matches = glob(pattern)
+        if not matches:
+            raise InputError(f"--{flag}: no file matches {pattern!r}.")
+        found.extend(matches)
+    return found
+
+
+def sha256(content: bytes) -> str:
+    """The SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def lines(content: str) -> Iterator[str]:
+    r"""The lines of a text, split at \n only, as the original's reader splits them."""
+    start = 0
+    while (end := content.find("\n", start)) >= 0:
+        yield content[start : end + 1]
+        start = end + 1
+    if start < len(content):
+        yield content[start:]

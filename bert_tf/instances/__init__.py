@@ -1,0 +1,1 @@
+"""Token ids to masked next-sentence pairs: pure functions of (ids, rng)."""

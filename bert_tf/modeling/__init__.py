@@ -1,0 +1,1 @@
+"""The BERT encoder, its heads and their losses, in Keras 3."""

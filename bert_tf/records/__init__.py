@@ -1,0 +1,1 @@
+"""TFRecords: what a record holds, how shards are written, how they are read."""

@@ -1,0 +1,1 @@
+"""Raw text to WordPiece ids: vocabularies, the tokenizer, readers of documents."""

@@ -1,0 +1,1 @@
+"""Scripts that turn raw data into TFRecords; `bert_tf.tfrecords` in the wheel."""
