@@ -1,0 +1,1 @@
+"""Weights from elsewhere into our models, by the original's variable names."""

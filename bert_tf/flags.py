@@ -1,0 +1,189 @@
+"""The flags that scripts share: name, type, default and help stand here once.
+
+A script calls the groups it needs from its `define_flags(flag_values)`, hands over the
+defaults that differ, and defines only what is its own. Names and defaults are those of
+google-research/bert; flags that the original does not have are marked "Ours".
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from absl import flags
+
+
+def _string(help_text: str, default: str | None = None) -> tuple[Callable, Any, str]:
+    return flags.DEFINE_string, default, help_text
+
+
+def _boolean(help_text: str, default: bool = False) -> tuple[Callable, Any, str]:
+    return flags.DEFINE_bool, default, help_text
+
+
+def _integer(
+    help_text: str, default: int | None = None
+) -> tuple[Callable, Any, str]:
+    return flags.DEFINE_integer, default, help_text
+
+
+def _float(help_text: str, default: float | None = None) -> tuple[Callable, Any, str]:
+    return flags.DEFINE_float, default, help_text
+
+
+# name -> (how absl defines it, default, help). `None` for a default means: not given.
+_FLAGS: dict[str, tuple[Callable, Any, str]] = {
+    # The model and its vocabulary.
+    "bert_config_file": _string("bert_config.json: the architecture of the model."),
+    "vocab_file": _string("The WordPiece vocabulary: one token a line."),
+    "do_lower_case": _boolean(
+        "Lower-case the text and strip accents: true for uncased vocabularies, false"
+        " for cased ones.",
+        True,
+    ),
+    "init_checkpoint": _string(
+        "Weights to start from: an output_dir of bert_tf, a checkpoint's prefix, or a"
+        " released TF1 checkpoint (.../bert_model.ckpt). A checkpoint in --output_dir"
+        " goes before it."
+    ),
+    # The shape of the data.
+    "max_seq_length": _integer(
+        "Length of a sequence in WordPieces, [CLS] and [SEP] included; longer ones are"
+        " cut, shorter ones padded.",
+        128,
+    ),
+    "max_predictions_per_seq": _integer(
+        "Masked-LM slots of a sequence; must be that of the records.", 20
+    ),
+    # What to do.
+    "output_dir": _string(
+        "Folder of checkpoints, logs and results. Started again with the same folder, a"
+        " run continues from its last checkpoint."
+    ),
+    "do_train": _boolean("Train."),
+    "do_eval": _boolean("Evaluate on the development data."),
+    "do_predict": _boolean("Predict on the test data."),
+    # How to train.
+    "train_batch_size": _integer("Sequences a training step, over all devices.", 32),
+    "eval_batch_size": _integer("Sequences an evaluation step.", 8),
+    "predict_batch_size": _integer("Sequences a prediction step.", 8),
+    "learning_rate": _float("Peak learning rate of AdamWeightDecay.", 5e-5),
+    "num_train_epochs": _float("Passes over the training examples.", 3.0),
+    "warmup_proportion": _float(
+        "Share of the training steps during which the learning rate rises linearly.", 0.1
+    ),
+    "save_checkpoints_steps": _integer("Steps between two checkpoints.", 1000),
+    "iterations_per_loop": _integer(
+        "At most so many training steps in one call of the device.", 1000
+    ),
+    "keep_checkpoint_max": _integer(
+        "Ours. Number of recent checkpoints to keep; 0 keeps all.", 5
+    ),
+    "log_steps": _integer(
+        "Ours. Steps between two lines of metrics (log, TensorBoard, metrics.jsonl).",
+        100,
+    ),
+    "bias_correction": _boolean(
+        "Ours. Adam with bias correction, which the original leaves out (Zhang et al."
+        " 2021, Mosbach et al. 2021: steadier on small tasks)."
+    ),
+    "random_seed": _integer(
+        "Ours. Seed of initial weights, dropout and the order of the data.", 12345
+    ),
+    # Where to run.
+    "use_tpu": _boolean("Run on a TPU instead of the machine's default device."),
+    "tpu_name": _string("Name of the Cloud TPU, its grpc:// address, or `local`."),
+    "tpu_zone": _string("GCE zone of the TPU; found in the metadata if not given."),
+    "gcp_project": _string("Project of the TPU; found in the metadata if not given."),
+    "master": _string("TensorFlow master URL: the TPU's address, if no --tpu_name."),
+    "num_tpu_cores": _integer(
+        "Number of TPU cores; the TPU itself says how many it has, and a contradiction"
+        " is an error.",
+        8,
+    ),
+}
+
+
+def define(
+    flag_values: flags.FlagValues,
+    *names: str,
+    required: tuple[str, ...] = (),
+    **defaults: Any,
+) -> None:
+    """Defines shared flags on `flag_values`.
+
+    Args:
+        flag_values: where the script's flags live.
+        *names: the flags to define with the original's default.
+        required: further flags, which the user must give.
+        **defaults: further flags, with the script's own default.
+    """
+    for name in (*required, *names, *defaults):
+        define_function, default, help_text = _FLAGS[name]
+        define_function(
+            name, defaults.get(name, default), help_text, flag_values=flag_values
+        )
+    for name in required:
+        flags.mark_flag_as_required(name, flag_values)
+
+
+def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
+    """The flags of every script that trains: batches, optimizer, checkpoints, device."""
+    names = (
+        "init_checkpoint",
+        "do_train",
+        "do_eval",
+        "train_batch_size",
+        "eval_batch_size",
+        "learning_rate",
+        "save_checkpoints_steps",
+        "iterations_per_loop",
+        "keep_checkpoint_max",
+        "log_steps",
+        "bias_correction",
+        "random_seed",
+        "use_tpu",
+        "tpu_name",
+        "tpu_zone",
+        "gcp_project",
+        "master",
+        "num_tpu_cores",
+    )
+    define(flag_values, *(name for name in names if name not in defaults), **defaults)
+    require_at_least(
+        flag_values,
+        1,
+        "train_batch_size",
+        "eval_batch_size",
+        "save_checkpoints_steps",
+        "iterations_per_loop",
+        "log_steps",
+        "num_tpu_cores",
+    )
+    require_at_least(flag_values, 0, "keep_checkpoint_max", "random_seed")
+    require_at_least(flag_values, 0.0, "learning_rate")
+
+
+def require_at_least(
+    flag_values: flags.FlagValues, least: float, *names: str
+) -> None:
+    """Makes values below `least` a usage error."""
+    for name in names:
+        flags.register_validator(
+            name,
+            lambda value: value is None or value >= least,
+            message=f"must be at least {least}",
+            flag_values=flag_values,
+        )
+
+
+def require_one_of(flag_values: flags.FlagValues, *names: str) -> None:
+    """Makes it a usage error to give none of these boolean flags."""
+
+    def any_is_set(values: dict[str, Any]) -> bool:
+        if any(values.values()):
+            return True
+        wanted = ", ".join(f"--{name}" for name in names)
+        raise flags.ValidationError(f"Nothing to do: give at least one of {wanted}.")
+
+    flags.register_multi_flags_validator(
+        list(names), any_is_set, flag_values=flag_values
+    )

@@ -1,0 +1,223 @@
+"""From record files to batches.
+
+**Training** reads the files over and over. The order of the records is a function of
+(seed, position) alone, so that a run that is killed goes on with the very record it
+would have read next:
+
+- an epoch's files are shuffled by (seed, epoch) and dealt into units of four;
+- a unit's files are read in turns, record by record, and shuffled in a buffer by
+  (seed, epoch, unit);
+- units and epochs follow each other without a seam; batches are cut from that stream.
+
+To start at position n, whole epochs and whole units are skipped by their counts, and only
+the rest of one unit is read over.
+
+**Evaluation** reads the files once, or repeated, in the order given.
+"""
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files as file_system
+from bert_tf.errors import InputError
+from bert_tf.records.schema import RecordSchema
+
+FILES_PER_UNIT = 4
+# Serialized records held for shuffling. Larger than the original's 100, which leaves
+# neighbours together.
+SHUFFLE_BUFFER = 10_000
+
+
+def count_records(path: str) -> int:
+    """The number of records in a TFRecord file, from the lengths in its framing.
+
+    Raises:
+        InputError: the file ends inside a record, or is not a TFRecord file.
+    """
+    # A record: uint64 length, uint32 checksum of it, `length` bytes, uint32 checksum.
+    count = 0
+    with file_system.open_binary(path) as file:
+        file.seek(0, 2)
+        size = file.tell()
+        position = 0
+        while position < size:
+            file.seek(position)
+            header = file.read(12)
+            if len(header) == 12:
+                position += 16 + struct.unpack("<Q", header[:8])[0]
+            if len(header) < 12 or position > size:
+                raise InputError(
+                    f"{path}: not a whole TFRecord file (it breaks off in record"
+                    f" {count + 1}); write the records again."
+                )
+            count += 1
+    return count
+
+
+def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
+    """The first record of the first file that has one, and that file's name."""
+    for path in paths:
+        for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
+            return path, record
+    return None
+
+
+def training_dataset(
+    paths: Sequence[str],
+    counts: Sequence[int],
+    schema: RecordSchema,
+    *,
+    batch_size: int,
+    seed: int,
+    start: int = 0,
+    shuffle_buffer: int = SHUFFLE_BUFFER,
+    vocab_size: int | None = None,
+) -> tf.data.Dataset:
+    """Endless batches for training, from position `start` of the stream on.
+
+    Args:
+        paths: the record files.
+        counts: the number of records of each file.
+        schema: what a record holds.
+        batch_size: records a batch.
+        seed: decides the order, together with the position.
+        start: the number of records that have been read before.
+        shuffle_buffer: records held for shuffling.
+        vocab_size: if given, an id at or above it stops with an error.
+
+    Returns:
+        A dataset of dicts of tensors [batch_size, ...].
+
+    Raises:
+        ValueError: there are no records.
+    """
+    total = sum(counts)
+    if total < 1:
+        raise ValueError(f"`counts` must add up to a positive number. Received: {counts}")
+    epoch, rest = divmod(start, total)
+    skipped_units = 0
+    order = _order(len(paths), seed, epoch)
+    while rest:
+        unit = order[skipped_units * FILES_PER_UNIT :][:FILES_PER_UNIT]
+        in_unit = sum(counts[index] for index in unit)
+        if rest < in_unit:
+            break
+        rest -= in_unit
+        skipped_units += 1
+    units_per_epoch = -(-len(paths) // FILES_PER_UNIT)
+    first = epoch * units_per_epoch + skipped_units
+    path_tensor = tf.constant(list(paths))
+
+    def unit_dataset(number: tf.Tensor) -> tf.data.Dataset:
+        epoch_of_unit = number // units_per_epoch
+        unit_of_epoch = number % units_per_epoch
+        order_of_epoch = _order_in_graph(len(paths), seed, epoch_of_unit)
+        begin = unit_of_epoch * FILES_PER_UNIT
+        unit_paths = tf.gather(
+            path_tensor, order_of_epoch[begin : begin + FILES_PER_UNIT]
+        )
+        dataset = tf.data.Dataset.from_tensor_slices(unit_paths)
+        dataset = dataset.interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=FILES_PER_UNIT,
+            block_length=1,
+            num_parallel_calls=FILES_PER_UNIT,
+            deterministic=True,
+        )
+        unit_seed = tf.random.stateless_uniform(
+            [], _seed_pair(seed, number), minval=0, maxval=2**62, dtype=tf.int64
+        )
+        return dataset.shuffle(
+            shuffle_buffer, seed=unit_seed, reshuffle_each_iteration=False
+        )
+
+    # Two units at most are open at the seam; flat_map keeps the order exact.
+    numbers = tf.data.Dataset.range(first, np.iinfo(np.int64).max)
+    dataset = numbers.flat_map(unit_dataset)
+    if rest:
+        dataset = dataset.skip(rest)
+    dataset = dataset.batch(batch_size, drop_remainder=True)
+    return _parse(dataset, schema, vocab_size)
+
+
+def evaluation_dataset(
+    paths: Sequence[str],
+    schema: RecordSchema,
+    *,
+    batch_size: int,
+    repeat: bool = False,
+    padding: bytes | None = None,
+    vocab_size: int | None = None,
+) -> tf.data.Dataset:
+    """Batches in the order of the files; all of `batch_size`, for static shapes.
+
+    Args:
+        paths: the record files.
+        schema: what a record holds.
+        batch_size: records a batch.
+        repeat: start over at the end, as the original does in pre-training's
+            evaluation.
+        padding: a serialized record that fills the last batch up. Without it, and
+            without `repeat`, the last batch is as short as it comes.
+        vocab_size: if given, an id at or above it stops with an error.
+
+    Returns:
+        A dataset of dicts of tensors [batch_size, ...].
+    """
+    dataset = tf.data.TFRecordDataset(list(paths))
+    if repeat:
+        dataset = dataset.repeat()
+    elif padding is not None:
+        # Whole batches only: what the padding adds beyond the last one is dropped.
+        fill = tf.data.Dataset.from_tensors(padding).repeat(batch_size - 1)
+        dataset = dataset.concatenate(fill)
+    dataset = dataset.batch(
+        batch_size, drop_remainder=repeat or padding is not None
+    )
+    return _parse(dataset, schema, vocab_size)
+
+
+def _parse(
+    dataset: tf.data.Dataset, schema: RecordSchema, vocab_size: int | None
+) -> tf.data.Dataset:
+    """Parses batches of serialized records, checks their ids, and reads ahead."""
+
+    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = schema.parse(serialized)
+        if vocab_size is None:
+            return batch
+        # An id outside the embedding table is silent NaN or zero on some devices.
+        checks = [
+            tf.debugging.assert_less(
+                batch[name],
+                vocab_size,
+                message=f"an id in `{name}` is outside the vocabulary of {vocab_size}"
+                " tokens (`vocab_size` of the config)",
+            )
+            for name in ("input_ids", "masked_lm_ids")
+            if name in batch
+        ]
+        with tf.control_dependencies([check for check in checks if check is not None]):
+            return {name: tf.identity(value) for name, value in batch.items()}
+
+    return dataset.map(parse, num_parallel_calls=2, deterministic=True).prefetch(
+        tf.data.AUTOTUNE
+    )
+
+
+def _order(num_files: int, seed: int, epoch: int) -> list[int]:
+    """The epoch's order of the files."""
+    return _order_in_graph(num_files, seed, tf.constant(epoch, tf.int64)).numpy().tolist()
+
+
+def _order_in_graph(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    return tf.random.experimental.stateless_shuffle(
+        tf.range(num_files), seed=_seed_pair(seed, epoch)
+    )
+
+
+def _seed_pair(seed: int, number: tf.Tensor) -> tf.Tensor:
+    return tf.stack([tf.constant(seed, tf.int64), number])

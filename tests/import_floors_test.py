@@ -1,0 +1,146 @@
+"""The house's floors: a module imports only from lower floors or its own folder."""
+
+import ast
+import pathlib
+
+import tensorflow as tf
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# The longest prefix decides. A package's `__init__` is on its package's floor.
+FLOORS = {
+    "bert_tf.config": 0,
+    "bert_tf.errors": 0,
+    "bert_tf.files": 0,
+    "bert_tf.text": 1,
+    "bert_tf.instances": 1,
+    "bert_tf.metrics": 1,
+    "bert_tf.records": 2,
+    "bert_tf.modeling": 2,
+    "bert_tf.optimization": 2,
+    "bert_tf.task": 3,
+    "bert_tf.conversion": 3,
+    "bert_tf.tasks": 4,
+    "bert_tf.training": 4,
+    "bert_tf": 5,
+    "tfrecords": 5,
+}
+
+
+def module_name(path):
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor_of(module):
+    name = module
+    while name:
+        if name in FLOORS:
+            return FLOORS[name]
+        name = name.rpartition(".")[0]
+    raise AssertionError(f"{module} is on no floor")
+
+
+def folder_of(module, modules):
+    """`bert_tf.text` for itself and for all modules in it."""
+    is_package = any(other.startswith(module + ".") for other in modules)
+    return module if is_package else module.rpartition(".")[0]
+
+
+def imports_of(path):
+    """(module, line, whether it is imported when this module is) for each import."""
+    tree = ast.parse(path.read_text("utf-8"))
+    nodes_at_import = set()
+
+    def visit(node, inside_function):
+        for child in ast.iter_child_nodes(node):
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            if not inside_function:
+                nodes_at_import.add(child)
+            visit(child, inside_function or is_function)
+
+    visit(tree, False)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, node in nodes_at_import
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno, node in nodes_at_import
+
+
+def our_files():
+    return sorted([*ROOT.glob("bert_tf/**/*.py"), *ROOT.glob("tfrecords/**/*.py")])
+
+
+class ImportFloorsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.modules = {module_name(path): path for path in our_files()}
+
+    def edges(self):
+        for module, path in self.modules.items():
+            for name, line, at_import in imports_of(path):
+                target = name if name in self.modules else name.rpartition(".")[0]
+                if target in self.modules and target != module:
+                    yield module, target, f"{path.relative_to(ROOT)}:{line}", at_import
+
+    def test_modules_import_only_from_lower_floors_or_their_own_folder(self):
+        seen = 0
+        for module, target, where, _ in self.edges():
+            seen += 1
+            same_folder = folder_of(module, self.modules) == folder_of(
+                target, self.modules
+            )
+            if floor_of(module) == 5 and module == "bert_tf":
+                continue  # the package's front door looks into every room
+            same_floor = floor_of(target) == floor_of(module)
+            self.assertTrue(
+                floor_of(target) < floor_of(module) or (same_folder and same_floor),
+                f"{where}: {module} (floor {floor_of(module)}) imports {target}"
+                f" (floor {floor_of(target)})",
+            )
+        self.assertGreater(seen, 10)
+
+    def test_there_are_no_cycles(self):
+        graph = {}
+        for module, target, _, at_import in self.edges():
+            if at_import:
+                graph.setdefault(module, set()).add(target)
+        done, path = set(), []
+
+        def visit(module):
+            self.assertNotIn(module, path, f"cycle: {' -> '.join([*path, module])}")
+            if module in done:
+                return
+            path.append(module)
+            for target in graph.get(module, ()):
+                visit(target)
+            path.pop()
+            done.add(module)
+
+        for module in list(graph):
+            visit(module)
+
+    def test_low_floors_and_scripts_import_no_tensorflow_when_imported(self):
+        heavy = ("tensorflow", "keras", "keras_hub", "tensorflow_text", "scipy")
+        for module, path in self.modules.items():
+            floor = floor_of(module)
+            if 2 <= floor <= 4:
+                continue
+            for name, line, at_import in imports_of(path):
+                if at_import and name.split(".")[0] in heavy:
+                    self.fail(f"{path.relative_to(ROOT)}:{line}: imports {name}")
+                if at_import and floor == 5:
+                    target = name if name in self.modules else name.rpartition(".")[0]
+                    if target in self.modules:
+                        self.assertTrue(
+                            floor_of(target) in (0, 1, 5),
+                            f"{path.relative_to(ROOT)}:{line}: {name} at import; import"
+                            " it where it is used, so that --help stays quick",
+                        )
+
+
+if __name__ == "__main__":
+    tf.test.main()
