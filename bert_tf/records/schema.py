@@ -1,0 +1,232 @@
+"""The feature table of a record: the one place that knows what a TFRecord holds.
+
+A record is a serialized `tf.train.Example` whose features all have a fixed length, so
+that a batch has static shapes. `RecordSchema` writes such records, parses them, and
+says in one line why a foreign one does not fit. The names are the model's input names.
+
+L is max_seq_length and P is max_predictions_per_seq; B is the batch.
+
+Pre-training (`pretraining_schema`):
+    input_ids             int64[L]    token ids, [CLS] A [SEP] B [SEP], padded with 0
+    input_mask            int64[L]    1 for a token, 0 for padding
+    segment_ids           int64[L]    0 up to and with the first [SEP], 1 for B
+    masked_lm_positions   int64[P]    ascending, padded with 0
+    masked_lm_ids         int64[P]    the original ids at these positions
+    masked_lm_weights     float32[P]  1.0 for a prediction, 0.0 for padding
+    next_sentence_labels  int64[1]    1 where B is a random next sentence
+
+Classification and regression (`classifier_schema`):
+    input_ids, input_mask, segment_ids  int64[L]
+    label_ids                           int64[1], float32[1] for regression
+    is_real_example                     int64[1]    0 for padding of the last batch
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message
+
+from bert_tf.errors import InputError
+
+INT64 = "int64"
+FLOAT32 = "float32"
+
+# The list of a tf.train.Feature that holds each type.
+_LIST_FIELDS = {INT64: "int64_list", FLOAT32: "float_list"}
+_FIELD_TYPES = {"int64_list": INT64, "float_list": FLOAT32, "bytes_list": "bytes"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One named array of a record.
+
+    Attributes:
+        name: the feature's name, also the model's input or label of that name.
+        dtype: as it is stored: "int64" or "float32".
+        shape: the static shape of one record's value, `(length,)`.
+        flag: the flag that sets the length, for messages; "" where it is fixed.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    flag: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _LIST_FIELDS:
+            raise ValueError(
+                f"`dtype` must be one of {', '.join(_LIST_FIELDS)}. "
+                f"Received: {self.dtype!r} for {self.name!r}"
+            )
+        if len(self.shape) != 1 or self.shape[0] < 1:
+            raise ValueError(
+                "`shape` must be one positive length. "
+                f"Received: {self.shape!r} for {self.name!r}"
+            )
+
+    @property
+    def length(self) -> int:
+        """The number of values in one record."""
+        return self.shape[0]
+
+
+class RecordSchema:
+    """Writes, parses and checks the records of one layout.
+
+    Args:
+        features: the record's features; their names are unique.
+    """
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.features = tuple(features)
+        self._names = frozenset(feature.name for feature in self.features)
+        if len(self._names) != len(self.features):
+            raise ValueError(
+                "`features` must have unique names. "
+                f"Received: {[feature.name for feature in self.features]}"
+            )
+
+    def serialize(self, values: Mapping[str, Sequence[Any] | np.ndarray]) -> bytes:
+        """One record as bytes; equal values give equal bytes.
+
+        Args:
+            values: for each feature, a list or array of its length; int or float.
+
+        Raises:
+            ValueError: a feature is missing, unknown, or not of its length.
+        """
+        if values.keys() != self._names:
+            raise ValueError(
+                f"`values` must hold {sorted(self._names)}. "
+                f"Received: {sorted(values.keys())}"
+            )
+        example = tf.train.Example()
+        table = example.features.feature
+        for feature in self.features:
+            value = values[feature.name]
+            if len(value) != feature.length:
+                raise ValueError(
+                    f"`{feature.name}` must have {feature.length} values. "
+                    f"Received: {len(value)}"
+                )
+            getattr(table[feature.name], _LIST_FIELDS[feature.dtype]).value.extend(
+                value
+            )
+        # A protobuf map has no order of its own: ask for one, so that the same run
+        # writes the same file.
+        return example.SerializeToString(deterministic=True)
+
+    def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The features of serialized records.
+
+        Args:
+            serialized: a string tensor, a scalar or `[B]`.
+
+        Returns:
+            Name to tensor, of shape `feature.shape` or `(B, *feature.shape)`; int32
+            where the record has int64 (accelerators have no int64), float32 else.
+        """
+        parsed = tf.io.parse_example(
+            serialized,
+            {
+                feature.name: tf.io.FixedLenFeature(feature.shape, feature.dtype)
+                for feature in self.features
+            },
+        )
+        return {
+            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+            for name, value in parsed.items()
+        }
+
+    def check(self, serialized: bytes, source: str) -> None:
+        """Compares one record with the schema; more features than its may be there.
+
+        Args:
+            serialized: the record, such as the first one of a file.
+            source: the file's name, for the message.
+
+        Raises:
+            InputError: the bytes are no tf.train.Example, or a feature is missing, or
+                has another type or length.
+        """
+        example = tf.train.Example()
+        try:
+            example.ParseFromString(serialized)
+        except message.DecodeError as error:
+            raise InputError(
+                f"{source}: the records must be tf.train.Example messages; "
+                "the first one cannot be decoded."
+            ) from error
+        table = example.features.feature
+        for feature in self.features:
+            if feature.name not in table:
+                found = ", ".join(sorted(table)) or "no features"
+                raise InputError(
+                    f"{source}: the records must have `{feature.name}`. Found: {found}."
+                )
+            kind = table[feature.name].WhichOneof("kind")
+            if kind != _LIST_FIELDS[feature.dtype]:
+                raise InputError(
+                    f"{source}: `{feature.name}` must be {feature.dtype}. "
+                    f"Found: {_FIELD_TYPES.get(kind, 'nothing')}."
+                )
+            length = len(getattr(table[feature.name], kind).value)
+            if length != feature.length:
+                flag = f" (--{feature.flag})" if feature.flag else ""
+                raise InputError(
+                    f"{source}: `{feature.name}` must have {feature.length} values"
+                    f"{flag}. Found: {length}."
+                )
+
+
+def _sequence_features(max_seq_length: int) -> list[Feature]:
+    return [
+        Feature(name, INT64, (max_seq_length,), "max_seq_length")
+        for name in ("input_ids", "input_mask", "segment_ids")
+    ]
+
+
+def pretraining_schema(
+    max_seq_length: int, max_predictions_per_seq: int
+) -> RecordSchema:
+    """The masked language model and next sentence records of create_pretraining_data.
+
+    Args:
+        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
+        max_predictions_per_seq: P, slots for masked tokens per sequence.
+    """
+    return RecordSchema(
+        [
+            *_sequence_features(max_seq_length),
+            *(
+                Feature(
+                    name, dtype, (max_predictions_per_seq,), "max_predictions_per_seq"
+                )
+                for name, dtype in (
+                    ("masked_lm_positions", INT64),
+                    ("masked_lm_ids", INT64),
+                    ("masked_lm_weights", FLOAT32),
+                )
+            ),
+            Feature("next_sentence_labels", INT64, (1,)),
+        ]
+    )
+
+
+def classifier_schema(max_seq_length: int, regression: bool = False) -> RecordSchema:
+    """The records of sentence and sentence-pair classification.
+
+    Args:
+        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
+        regression: whether `label_ids` is a float32 score rather than a class.
+    """
+    return RecordSchema(
+        [
+            *_sequence_features(max_seq_length),
+            Feature("label_ids", FLOAT32 if regression else INT64, (1,)),
+            Feature("is_real_example", INT64, (1,)),
+        ]
+    )

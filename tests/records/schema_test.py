@@ -1,0 +1,156 @@
+"""The feature table: what it writes is what the original's readers expect."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.records import schema
+
+
+def pretraining_values():
+    return {
+        "input_ids": [2, 7, 30521, 3, 9, 3, 0, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0, 0],
+        "masked_lm_positions": [2, 4, 0],
+        "masked_lm_ids": [11, 9, 0],
+        "masked_lm_weights": [1.0, 1.0, 0.0],
+        "next_sentence_labels": [1],
+    }
+
+
+class RecordSchemaTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.schema = schema.pretraining_schema(8, 3)
+
+    def test_writes_the_documented_types_and_lengths(self):
+        example = tf.train.Example.FromString(
+            self.schema.serialize(pretraining_values())
+        )
+        layout = {
+            name: (
+                feature.WhichOneof("kind"),
+                len(feature.int64_list.value) + len(feature.float_list.value),
+            )
+            for name, feature in example.features.feature.items()
+        }
+        self.assertEqual(
+            layout,
+            {
+                "input_ids": ("int64_list", 8),
+                "input_mask": ("int64_list", 8),
+                "segment_ids": ("int64_list", 8),
+                "masked_lm_positions": ("int64_list", 3),
+                "masked_lm_ids": ("int64_list", 3),
+                "masked_lm_weights": ("float_list", 3),
+                "next_sentence_labels": ("int64_list", 1),
+            },
+        )
+        self.assertEqual(
+            list(example.features.feature["input_ids"].int64_list.value),
+            pretraining_values()["input_ids"],
+        )
+
+    def test_parses_what_it_writes(self):
+        serialized = self.schema.serialize(pretraining_values())
+        one = self.schema.parse(tf.constant(serialized))
+        two = self.schema.parse(tf.constant([serialized, serialized]))
+        self.assertEqual(one.keys(), pretraining_values().keys())
+        for name, value in pretraining_values().items():
+            dtype = tf.float32 if name == "masked_lm_weights" else tf.int32
+            self.assertEqual(one[name].dtype, dtype)
+            self.assertAllEqual(one[name], value)
+            self.assertAllEqual(two[name], [value, value])
+
+    def test_shapes_are_static_inside_a_dataset(self):
+        dataset = tf.data.Dataset.from_tensors(
+            self.schema.serialize(pretraining_values())
+        )
+        spec = dataset.batch(1, drop_remainder=True).map(self.schema.parse).element_spec
+        self.assertEqual(spec["masked_lm_ids"].shape.as_list(), [1, 3])
+        self.assertEqual(spec["next_sentence_labels"].shape.as_list(), [1, 1])
+
+    def test_equal_values_give_equal_bytes(self):
+        values = pretraining_values()
+        backwards = {name: np.array(values[name]) for name in reversed(values)}
+        self.assertEqual(
+            self.schema.serialize(values), self.schema.serialize(backwards)
+        )
+
+    def test_classifier_and_regression_labels(self):
+        common = {
+            "input_ids": [2, 3],
+            "input_mask": [1, 1],
+            "segment_ids": [0, 0],
+            "is_real_example": [1],
+        }
+        classes = schema.classifier_schema(2)
+        parsed = classes.parse(classes.serialize({**common, "label_ids": [4]}))
+        self.assertAllEqual(parsed["label_ids"], [4])
+        self.assertEqual(parsed["label_ids"].dtype, tf.int32)
+        scores = schema.classifier_schema(2, regression=True)
+        parsed = scores.parse(scores.serialize({**common, "label_ids": [2.75]}))
+        self.assertAllEqual(parsed["label_ids"], [2.75])
+        self.assertEqual(parsed["label_ids"].dtype, tf.float32)
+
+    def test_a_callers_mistakes(self):
+        short = {**pretraining_values(), "segment_ids": [0] * 7}
+        with self.assertRaisesRegex(ValueError, r"`segment_ids` must have 8.*: 7"):
+            self.schema.serialize(short)
+        missing = pretraining_values()
+        del missing["masked_lm_ids"]
+        with self.assertRaisesRegex(ValueError, "must hold"):
+            self.schema.serialize(missing)
+        with self.assertRaisesRegex(ValueError, "unique"):
+            schema.RecordSchema([schema.Feature("a", "int64", (1,))] * 2)
+        with self.assertRaisesRegex(ValueError, "dtype"):
+            schema.Feature("a", "int32", (1,))
+        with self.assertRaisesRegex(ValueError, "shape"):
+            schema.Feature("a", "int64", ())
+
+
+class CheckTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.record = schema.pretraining_schema(8, 3).serialize(pretraining_values())
+
+    def test_a_fitting_record_passes(self):
+        schema.pretraining_schema(8, 3).check(self.record, "a.tfrecord")
+
+    def test_names_the_feature_both_lengths_and_the_flag(self):
+        with self.assertRaisesRegex(
+            InputError,
+            r"a.tfrecord: `input_ids` must have 16 .*--max_seq_length.*Found: 8",
+        ):
+            schema.pretraining_schema(16, 3).check(self.record, "a.tfrecord")
+        with self.assertRaisesRegex(
+            InputError, r"`masked_lm_positions` must have 4 .*Found: 3"
+        ):
+            schema.pretraining_schema(8, 4).check(self.record, "a.tfrecord")
+
+    def test_names_a_missing_feature(self):
+        with self.assertRaisesRegex(InputError, r"must have `label_ids`.*input_ids"):
+            schema.classifier_schema(8).check(self.record, "a.tfrecord")
+
+    def test_names_another_type(self):
+        values = {
+            "input_ids": [0],
+            "input_mask": [0],
+            "segment_ids": [0],
+            "label_ids": [0],
+            "is_real_example": [1],
+        }
+        record = schema.classifier_schema(1).serialize(values)
+        with self.assertRaisesRegex(
+            InputError, r"`label_ids` must be float32. Found: int64"
+        ):
+            schema.classifier_schema(1, regression=True).check(record, "a.tfrecord")
+
+    def test_no_example_at_all(self):
+        with self.assertRaisesRegex(InputError, "a.txt: .*tf.train.Example"):
+            schema.classifier_schema(1).check(b"plain text\xff\xff", "a.txt")
+
+
+if __name__ == "__main__":
+    tf.test.main()
