@@ -1,0 +1,174 @@
+r"""Text into words: the original's BasicTokenizer, whole strings at a time.
+
+What is to be done with a text, in this order:
+
+1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n \r.
+2. Put spaces round each CJK ideograph.
+3. Split at white space: \t \n \r, Zs, U+2028 and U+2029.
+4. Uncased: lower the case, decompose (NFD), remove the accents (Mn).
+5. Make each punctuation character a word: P*, and all of ASCII but letters and digits.
+
+Words are lowered and decomposed one by one in the original, here many at once. That is
+the same: white space is neither cased nor case-ignorable, so the only context rule of
+lowering (final sigma) does not see past it, and it is a starter, so no accent is
+reordered across it. No step makes new white space, for the only characters that
+decompose to a space (U+2000, U+2001) are Zs and became spaces before.
+
+Each step is one call of a compiled regular expression or of a `str` method, and Python
+runs nothing for each character.
+"""
+
+import functools
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+# The blocks that the original separates: the CJK ideographs, extensions A to E, and the
+# compatibility ideographs. Hangul, kana and later extensions are ordinary letters.
+CJK_RANGES = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+# Planes 2 to 13 hold ideographs or nothing, 15 and 16 private use; all the characters
+# that are removed or split on are in the planes scanned here.
+_SCANNED = (range(0x20000), range(0xE0000, 0xF0000))
+
+_LAST_BMP = 0xFFFF
+
+
+class Patterns(NamedTuple):
+    """Compiled character classes, for text with or without astral characters.
+
+    `re` looks a class up in a table for the BMP, and walks through a list of ranges for
+    the planes above it, which is slow for each character that is in none of them.
+    """
+
+    removed: re.Pattern[str]  # a run of characters of step 1
+    cjk: re.Pattern[str]  # one ideograph
+    cjk_split: re.Pattern[str]  # one ideograph, or a run without any
+    accents: re.Pattern[str]  # a run of Mn
+    words: re.Pattern[str]  # a word or a punctuation character
+    chunks: re.Pattern[str]  # a run without white space of step 3
+
+
+def is_removed(char: str) -> bool:
+    """Whether step 1 removes the character."""
+    if char in "\t\n\r":
+        return False
+    return char in "\0\ufffd" or unicodedata.category(char) in ("Cc", "Cf")
+
+
+def is_punctuation(char: str) -> bool:
+    """Whether step 5 makes the character a word of its own."""
+    if char.isascii():
+        return char.isprintable() and not char.isalnum() and char != " "
+    return unicodedata.category(char).startswith("P")
+
+
+def _is_white_space(char: str) -> bool:
+    return char.isspace() and not is_removed(char)
+
+
+def _scanned() -> Iterator[str]:
+    for code_points in _SCANNED:
+        yield from map(chr, code_points)
+
+
+def _character_class(chars: Iterable[str], last: int) -> str:
+    """The inside of a regular expression's [...], up to a last code point."""
+    ranges: list[list[int]] = []
+    for code_point in sorted(map(ord, chars)):
+        if code_point > last:
+            break
+        if ranges and ranges[-1][1] == code_point - 1:
+            ranges[-1][1] = code_point
+        else:
+            ranges.append([code_point, code_point])
+    return "".join(rf"\U{first:08x}-\U{end:08x}" for first, end in ranges)
+
+
+def _cjk_class(last: int) -> str:
+    return "".join(
+        rf"\U{first:08x}-\U{end:08x}" for first, end in CJK_RANGES if end <= last
+    )
+
+
+@functools.cache
+def patterns(astral: bool) -> Patterns:
+    """The patterns for text with (`astral`) or without characters above U+FFFF."""
+    last = sys.maxunicode if astral else _LAST_BMP
+    removed, space, accents, punctuation = (
+        _character_class(chars, last) for chars in _classes()
+    )
+    cjk = _cjk_class(last)
+    return Patterns(
+        removed=re.compile(f"[{removed}]+"),
+        cjk=re.compile(f"[{cjk}]"),
+        cjk_split=re.compile(f"[{cjk}]|[^{cjk}]+"),
+        accents=re.compile(f"[{accents}]+"),
+        words=re.compile(f"[^{space}{punctuation}]+|[{punctuation}]"),
+        chunks=re.compile(f"[^{space}]+"),
+    )
+
+
+@functools.cache
+def _classes() -> tuple[list[str], list[str], list[str], list[str]]:
+    removed, space, accents, punctuation = [], [], [], []
+    for char in _scanned():
+        if is_removed(char):
+            removed.append(char)
+        elif char.isspace():
+            space.append(char)
+        elif unicodedata.category(char) == "Mn":
+            accents.append(char)
+        elif is_punctuation(char):
+            punctuation.append(char)
+    return removed, space, accents, punctuation
+
+
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+_ASCII_REMOVED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
+_ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+
+# Removed in step 1, but `str.split` would split at them.
+SPLITTING_CONTROLS = re.compile("[\x0b\x0c\x1c-\x1f\x85]+")
+
+
+def patterns_for(text: str) -> Patterns:
+    """The patterns that are right and fast for a text."""
+    return patterns(_ASTRAL.search(text) is not None)
+
+
+def split_words(text: str, do_lower_case: bool) -> list[str]:
+    """The words of a text, normalised.
+
+    Args:
+        text: any string.
+        do_lower_case: lower the case and remove accents.
+
+    Returns:
+        The words in order; punctuation characters and ideographs are words.
+    """
+    if text.isascii():
+        if not text.isprintable():
+            text = _ASCII_REMOVED.sub("", text)
+        return _ASCII_WORDS.findall(text.lower() if do_lower_case else text)
+    using = patterns_for(text)
+    text = using.removed.sub("", text)
+    if using.cjk.search(text):
+        text = " ".join(using.cjk_split.findall(text))
+    if do_lower_case:
+        # Astral letters only: no BMP character lowers or decomposes to an astral accent
+        # or punctuation, so the patterns stay right.
+        text = unicodedata.normalize("NFD", text.lower())
+        text = using.accents.sub("", text)
+    return using.words.findall(text)

@@ -1,0 +1,168 @@
+r"""The vocabulary: one token a line, the line's number is the token's id.
+
+The file is the original's `vocab.txt`: UTF-8, lines end at \n only, white space round a
+token is not part of it. A token written twice keeps its last id, as in the original,
+but each line counts for the size of the embedding table.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from bert_tf import files
+from bert_tf.errors import InputError
+
+PAD = "[PAD]"
+UNK = "[UNK]"
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
+
+# Released vocabularies begin with [PAD], but the original never looks it up.
+PAD_ID = 0
+
+
+class Vocabulary:
+    """An immutable list of tokens and the ids that they stand for.
+
+    `len(vocabulary)` is the number of lines: what a model's `vocab_size` must cover.
+    """
+
+    def __init__(self, tokens: Sequence[str]):
+        r"""Numbers the tokens.
+
+        Args:
+            tokens: the tokens by line, [PAD] first where there is one.
+
+        Raises:
+            ValueError: a token has white space round it or a line end in it, and would
+                be another one after a save and a load.
+        """
+        self._tokens = tuple(tokens)
+        ids: dict[str, int] = {}
+        for line, token in enumerate(self._tokens):
+            if token != token.strip() or "\n" in token:
+                raise ValueError(
+                    "A token must be one line without white space round it. "
+                    f"Received: {token!r} at position {line}"
+                )
+            ids[token] = line
+        self._ids = MappingProxyType(ids)
+        self._sha256 = files.sha256(self._text().encode("utf-8"))
+
+    @classmethod
+    def from_file(cls, path: str) -> "Vocabulary":
+        """Reads a `vocab.txt`.
+
+        Args:
+            path: the file, local or remote.
+
+        Raises:
+            InputError: no such file, nothing in it, or not UTF-8 (names the line).
+        """
+        content = files.read_text(path, "vocabulary file")
+        tokens = [line.strip() for line in files.lines(content)]
+        if not any(tokens):
+            raise InputError(f"{path}: the vocabulary file must have one token a line.")
+        return cls(tokens)
+
+    def save(self, path: str) -> None:
+        """Writes the vocabulary, one token a line."""
+        files.write_atomically(path, self._text())
+
+    def require_special_tokens(self, source: str) -> None:
+        """Checks that the vocabulary has the tokens that BERT's input is built of.
+
+        Args:
+            source: where the vocabulary comes from, for the message: a path or a flag.
+
+        Raises:
+            InputError: [UNK], [CLS], [SEP] or [MASK] is missing.
+        """
+        missing = [token for token in (UNK, CLS, SEP, MASK) if token not in self._ids]
+        if missing:
+            raise InputError(
+                f"{source}: the vocabulary must have [UNK], [CLS], [SEP] and [MASK], "
+                f"each on a line of its own. Missing: {', '.join(missing)}"
+            )
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens by line."""
+        return self._tokens
+
+    @property
+    def ids(self) -> Mapping[str, int]:
+        """Each token's id, in the order in which the tokens first occur."""
+        return self._ids
+
+    @property
+    def word_ids(self) -> tuple[int, ...]:
+        """One id for each different token, in the order of `ids`.
+
+        The original draws its random replacement words from the dictionary's keys; the
+        n-th key stands for the n-th of these.
+        """
+        return tuple(self._ids.values())
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256, in hexadecimal, of the file that `save` writes."""
+        return self._sha256
+
+    @property
+    def pad_id(self) -> int:
+        """The id of padding: always 0."""
+        return PAD_ID
+
+    @property
+    def unk_id(self) -> int:
+        """The id of [UNK]."""
+        return self._special_id(UNK)
+
+    @property
+    def cls_id(self) -> int:
+        """The id of [CLS]."""
+        return self._special_id(CLS)
+
+    @property
+    def sep_id(self) -> int:
+        """The id of [SEP]."""
+        return self._special_id(SEP)
+
+    @property
+    def mask_id(self) -> int:
+        """The id of [MASK]."""
+        return self._special_id(MASK)
+
+    def _special_id(self, token: str) -> int:
+        if token not in self._ids:
+            raise ValueError(
+                f"The vocabulary must have {token}. Received: {len(self)} tokens"
+            )
+        return self._ids[token]
+
+    def _text(self) -> str:
+        return "".join(token + "\n" for token in self._tokens)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return self._tokens == other._tokens
+
+    def __hash__(self) -> int:
+        return hash(self._sha256)
+
+    def __reduce__(self) -> tuple:
+        return (Vocabulary, (self._tokens,))
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens, sha256 {self._sha256[:12]})"

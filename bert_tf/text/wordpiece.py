@@ -1,0 +1,279 @@
+"""Text into WordPiece ids: token for token the original's FullTokenizer.
+
+Words come from `normalization`; each is cut greedily into the longest pieces that the
+vocabulary has, or becomes [UNK] where that fails or it has over 200 characters.
+
+Speed comes from one fact: no rule of the tokenizer looks past white space. So the ids
+of a run without white space depend on that run alone, and a text is its runs (one C
+call), looked up in a bounded cache, joined. Only a run that is not in the cache is
+normalised, and only a word that is not in a second cache is cut.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from bert_tf.text.alignment import Span, align_words
+from bert_tf.text.normalization import (
+    SPLITTING_CONTROLS,
+    patterns_for,
+    split_words,
+)
+from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+
+MAX_CHARACTERS_PER_WORD = 200
+
+_CONTINUATION = "##"
+
+# Each cache holds at most this many runs or words, of at most this many characters:
+# about 30 MB of English when full, and reached only after some hundred MB of text.
+_CACHE_ENTRIES = 1 << 17
+_CACHE_CHARACTERS = 64
+
+
+class Encoding(NamedTuple):
+    """A text's tokens, and where they stand in it."""
+
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[Span]  # half open: text[start:end] is what the token was made of
+
+
+class _Cache(dict):
+    """Results by string: a missing key is computed, and kept while there is room.
+
+    It is emptied when it is full: frequent words are back at once, and text that has
+    changed its subject does not keep the old one's words.
+    """
+
+    def __init__(self, compute: Callable[[str], tuple]):
+        super().__init__()
+        self._compute = compute
+
+    def __missing__(self, text: str) -> tuple:
+        result = self._compute(text)
+        if len(text) <= _CACHE_CHARACTERS:
+            if len(self) >= _CACHE_ENTRIES:
+                self.clear()
+            self[text] = result
+        return result
+
+
+class _Pieces:
+    """The pieces that may stand at a word's start, or those that may go on with it."""
+
+    def __init__(self, ids: dict[str, int]):
+        self.ids = ids
+        # The longest piece that begins with these two characters: most trials of the
+        # greedy search are for lengths that no piece has.
+        self.longest: dict[str, int] = {}
+        for piece in ids:
+            prefix = piece[:2]
+            if len(piece) > self.longest.get(prefix, 0):
+                self.longest[prefix] = len(piece)
+
+
+class WordPieceTokenizer:
+    """Text to ids and back, for one vocabulary and casing.
+
+    It may be pickled and shared by threads; a copy begins with empty caches.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        do_lower_case: bool = True,
+        recognize_special_tokens: bool = False,
+    ):
+        """Prepares the tables.
+
+        Args:
+            vocabulary: the tokens; must have [UNK].
+            do_lower_case: lower the case and remove accents, as for an uncased model.
+            recognize_special_tokens: let "[MASK]" and the like, written in the text,
+                stand for the special token. Otherwise, as in the original, they are
+                ordinary text: "[", "mask", "]".
+
+        Raises:
+            ValueError: the vocabulary lacks [UNK].
+        """
+        self._vocabulary = vocabulary
+        self._do_lower_case = do_lower_case
+        self._recognize_special_tokens = recognize_special_tokens
+        self._unknown = (vocabulary.unk_id,)
+        self._starts = _Pieces(dict(vocabulary.ids))
+        self._continuations = _Pieces(
+            {
+                token[len(_CONTINUATION) :]: token_id
+                for token, token_id in vocabulary.ids.items()
+                if token.startswith(_CONTINUATION)
+            }
+        )
+        special = [t for t in (PAD, UNK, CLS, SEP, MASK) if t in vocabulary]
+        self._special = re.compile(f"({'|'.join(map(re.escape, special))})")
+        self._of_word = _Cache(self._cut_word)
+        self._of_run = _Cache(self._encode_run)
+        self._aligned = _Cache(self._align_run)
+        self._run_ids = self._of_run.__getitem__
+        self._word_ids = self._of_word.__getitem__
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary."""
+        return self._vocabulary
+
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether text is lowered and loses its accents."""
+        return self._do_lower_case
+
+    @property
+    def recognize_special_tokens(self) -> bool:
+        """Whether special tokens written in the text are recognised."""
+        return self._recognize_special_tokens
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text's tokens; no [CLS] or [SEP] is added."""
+        if self._recognize_special_tokens:
+            return self._encode_with_special_tokens(text)
+        if SPLITTING_CONTROLS.search(text):
+            text = SPLITTING_CONTROLS.sub("", text)
+        return list(chain.from_iterable(map(self._run_ids, text.split())))
+
+    def tokenize(self, text: str) -> list[str]:
+        """A text's tokens."""
+        return self.convert_ids_to_tokens(self.encode(text))
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """The ids and tokens of a text, and the characters that each is made of.
+
+        A token covers the source of its characters: what was lowered or decomposed into
+        them, the accents removed after them, and what was removed between them. [UNK]
+        covers its whole word. Two tokens share a character that gave both (the parts of
+        a Hangul syllable).
+        """
+        ids: list[int] = []
+        offsets: list[Span] = []
+        for part, begin, special_id in self._parts(text):
+            if special_id is not None:
+                ids.append(special_id)
+                offsets.append((begin, begin + len(part)))
+                continue
+            for run in patterns_for(part).chunks.finditer(part):
+                shift = begin + run.start()
+                for token_id, start, end in self._aligned[run.group()]:
+                    ids.append(token_id)
+                    offsets.append((shift + start, shift + end))
+        return Encoding(ids, self.convert_ids_to_tokens(ids), offsets)
+
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """The tokens' ids.
+
+        Raises:
+            ValueError: a token is not in the vocabulary.
+        """
+        ids = self._vocabulary.ids
+        try:
+            return [ids[token] for token in tokens]
+        except KeyError as error:
+            raise ValueError(
+                f"A token must be in the vocabulary. Received: {error.args[0]!r}"
+            ) from error
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of ids.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        tokens = self._vocabulary.tokens
+        ids = list(ids)
+        if ids and (min(ids) < 0 or max(ids) >= len(tokens)):
+            raise ValueError(
+                f"An id must be in [0, {len(tokens)}). "
+                f"Received: {min(ids) if min(ids) < 0 else max(ids)}"
+            )
+        return [tokens[token_id] for token_id in ids]
+
+    def _parts(self, text: str) -> Iterable[tuple[str, int, int | None]]:
+        """Yields (part, where it begins, its id if it is a special token)."""
+        if not self._recognize_special_tokens:
+            yield text, 0, None
+            return
+        begin = 0
+        # The pattern's group makes split() return text and special tokens in turn.
+        for index, part in enumerate(self._special.split(text)):
+            yield part, begin, self._vocabulary.ids[part] if index % 2 else None
+            begin += len(part)
+
+    def _encode_with_special_tokens(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for part, _, special_id in self._parts(text):
+            if special_id is not None:
+                ids.append(special_id)
+            else:
+                part = SPLITTING_CONTROLS.sub("", part)
+                ids.extend(chain.from_iterable(map(self._run_ids, part.split())))
+        return ids
+
+    def _encode_run(self, run: str) -> tuple[int, ...]:
+        words = split_words(run, self._do_lower_case)
+        return tuple(chain.from_iterable(map(self._word_ids, words)))
+
+    def _align_run(self, run: str) -> tuple[tuple[int, int, int], ...]:
+        """(id, start, end) of each token of a run without white space."""
+        tokens = self._vocabulary.tokens
+        aligned = []
+        for word, spans in align_words(run, self._do_lower_case):
+            ids = self._of_word[word]
+            if ids == self._unknown:
+                aligned.append((ids[0], spans[0][0], max(end for _, end in spans)))
+                continue
+            begin = 0
+            for token_id in ids:
+                length = len(tokens[token_id]) - (len(_CONTINUATION) if begin else 0)
+                covered = spans[begin : begin + length]
+                start = min(start for start, _ in covered)
+                aligned.append((token_id, start, max(end for _, end in covered)))
+                begin += length
+        return tuple(aligned)
+
+    def _cut_word(self, word: str) -> Sequence[int]:
+        """Greedy longest match first; one [UNK] where it finds no way through."""
+        length = len(word)
+        if length > MAX_CHARACTERS_PER_WORD:
+            return self._unknown
+        ids = []
+        start = 0
+        pieces = self._starts
+        while start < length:
+            find = pieces.ids.get
+            longest = pieces.longest.get(word[start : start + 2], 1)
+            for end in range(min(start + longest, length), start, -1):
+                token_id = find(word[start:end])
+                if token_id is not None:
+                    break
+            else:
+                return self._unknown
+            ids.append(token_id)
+            start = end
+            pieces = self._continuations
+        return tuple(ids)
+
+    def __reduce__(self) -> tuple:
+        return (
+            _restore,
+            (self._vocabulary, self._do_lower_case, self._recognize_special_tokens),
+        )
+
+
+def _restore(
+    vocabulary: Vocabulary, do_lower_case: bool, recognize_special_tokens: bool
+) -> WordPieceTokenizer:
+    return WordPieceTokenizer(
+        vocabulary,
+        do_lower_case=do_lower_case,
+        recognize_special_tokens=recognize_special_tokens,
+    )
