@@ -1,0 +1,166 @@
+"""BertEncoder: token ids to hidden states, a functional Keras model.
+
+Inputs, under the records' names, int32:
+    input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and segment_ids
+    [B, S]; where asked for at construction, position_ids [B, S] (positions of packed
+    sequences) and attention_mask [B, S, S] (row: the token that looks; column: the token
+    seen).
+Outputs:
+    sequence_output [B, S, H] and pooled_output [B, H]; where asked for, hidden_states,
+    the embeddings and every layer's output, each [B, S, H], and attention_probs, every
+    layer's [B, A, S, S] before dropout.
+
+A call may pass a whole parsed record: what the model does not read is left aside.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import keras_hub
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.layers import (
+    AttentionBias,
+    Embeddings,
+    Pooler,
+    TransformerLayer,
+)
+
+
+def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:
+    """A BertConfig from itself, from its fields, or from the name of a released size.
+
+    Raises:
+        ValueError: the fields or the name are not valid.
+        TypeError: a field is unknown.
+    """
+    if isinstance(config, BertConfig):
+        return config
+    if isinstance(config, str):
+        return BertConfig.from_size(config)
+    return BertConfig(**config)
+
+
+class RecordModel(keras.Model):
+    """A functional model with a dict of inputs that takes dicts with further entries.
+
+    Keras pairs the values of a dict with the inputs by position, so a record's labels
+    must be left out before it looks.
+    """
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Runs the model on its own inputs among `inputs`."""
+        return super().call(self._own_inputs(inputs), training=training, mask=mask)
+
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Any:
+        """As `call`, on symbolic inputs."""
+        return super().compute_output_spec(
+            self._own_inputs(inputs), training=training, mask=mask
+        )
+
+    def _own_inputs(self, inputs: Any) -> Any:
+        if not isinstance(inputs, Mapping):
+            return inputs
+        return {name: inputs[name] for name in self.input}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEncoder(RecordModel, keras_hub.models.Backbone):
+    """The bidirectional Transformer of Devlin et al. 2018.
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name ("base",
+            "L-4_H-256").
+        output_hidden_states: whether the outputs hold `hidden_states`.
+        output_attentions: whether the outputs hold `attention_probs`.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        use_pooler: whether there is a pooler, and the output `pooled_output`.
+        dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.
+        name: the model's name, and the first part of its variables' paths.
+
+    Attributes:
+        bert_config: the BertConfig.
+        embeddings: the layer that owns the three tables.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        use_pooler: bool = True,
+        dtype: Any = None,
+        name: str = "bert",
+        **kwargs: Any,
+    ):
+        config = as_config(config)
+
+        # === Layers ===
+        embeddings = Embeddings(config, dtype=dtype)
+        attention_bias = AttentionBias(dtype=dtype, name="attention_bias")
+        transformer_layers = [
+            TransformerLayer(config, dtype=dtype, name=f"layer_{i}")
+            for i in range(config.num_hidden_layers)
+        ]
+        pooler = Pooler(config, dtype=dtype) if use_pooler else None
+
+        # === Functional Model ===
+        shapes: dict[str, tuple[None, ...]] = {
+            "input_ids": (None,),
+            "input_mask": (None,),
+            "segment_ids": (None,),
+        }
+        if use_position_ids:
+            shapes["position_ids"] = (None,)
+        if use_attention_mask:
+            shapes["attention_mask"] = (None, None)
+        inputs = {
+            key: keras.Input(shape, dtype="int32", name=key)
+            for key, shape in shapes.items()
+        }
+        # The scopes give the variables the original's names.
+        with keras.name_scope(name):
+            x = embeddings(
+                inputs["input_ids"], inputs["segment_ids"], inputs.get("position_ids")
+            )
+            bias = attention_bias(inputs["input_mask"], inputs.get("attention_mask"))
+            hidden_states, attention_probs = [x], []
+            with keras.name_scope("encoder"):
+                for layer in transformer_layers:
+                    x, probabilities = layer(x, bias)
+                    hidden_states.append(x)
+                    attention_probs.append(probabilities)
+            outputs = {"sequence_output": x}
+            if pooler is not None:
+                outputs["pooled_output"] = pooler(x)
+        if output_hidden_states:
+            outputs["hidden_states"] = hidden_states
+        if output_attentions:
+            outputs["attention_probs"] = attention_probs
+        super().__init__(
+            inputs=inputs, outputs=outputs, dtype=dtype, name=name, **kwargs
+        )
+
+        # === Config ===
+        self.bert_config = config
+        self.embeddings = embeddings
+        self._flags = {
+            "output_hidden_states": output_hidden_states,
+            "output_attentions": output_attentions,
+            "use_position_ids": use_position_ids,
+            "use_attention_mask": use_attention_mask,
+            "use_pooler": use_pooler,
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, for .keras files."""
+        config = super().get_config()
+        config.update(config=self.bert_config.to_dict(), **self._flags)
+        return config

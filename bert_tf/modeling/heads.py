@@ -1,0 +1,419 @@
+"""BertPretrainer and BertClassifier: the encoder with the heads of a task.
+
+Each is a functional Keras model with named outputs, fed with whole parsed records: a
+dict that holds the model's inputs and, for training, the labels under the records' names.
+`compile(optimizer=...)` without a loss trains on those labels; with a loss and targets
+given to `fit`, Keras does as ever. A training loop of its own calls the model and the
+functions of `losses`.
+
+Shapes: B batch, S sequence, P predictions, H hidden, V vocabulary, C labels.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import CLASSIFIER_DROPOUT, BertConfig
+from bert_tf.modeling import losses
+from bert_tf.modeling.encoder import BertEncoder, RecordModel, as_config
+from bert_tf.modeling.layers import (
+    Embeddings,
+    dense,
+    hidden_activation,
+    layer_norm,
+    truncated_normal,
+)
+
+# The original writes this into its classifier, whatever the config's initializer_range.
+_CLASSIFIER_INITIALIZER_RANGE = 0.02
+
+
+class GatherPositions(keras.layers.Layer):
+    """The hidden states at some positions of each sequence."""
+
+    def call(self, sequence_output: Any, positions: Any) -> Any:
+        """[B, S, H] and positions [B, P] to [B, P, H]."""
+        # One lookup of whole rows in the flattened batch: quick on a CPU, and the form
+        # that the original ran on TPUs.
+        batch, length, hidden_size = ops.shape(sequence_output)
+        first_rows = ops.arange(batch, dtype="int32")[:, None] * length
+        rows = ops.reshape(sequence_output, (-1, hidden_size))
+        return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
+
+    def compute_output_shape(
+        self, sequence_output_shape: tuple, positions_shape: tuple
+    ) -> tuple:
+        """[B, P, H]."""
+        return (*positions_shape, sequence_output_shape[-1])
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Scores of every token at the masked positions.
+
+    LayerNorm(act(Dense(x))), then the product with the word embeddings, which the head
+    shares with the encoder, plus a bias of its own.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        embeddings: Embeddings,
+        dtype: Any = None,
+        name: str = "predictions",
+    ):
+        super().__init__(dtype=dtype, name=name)
+        self.bert_config = config
+        self.embeddings = embeddings
+        self.activation = hidden_activation(config)
+        self.dense = dense(config, config.hidden_size, self.dtype_policy)
+        self.layer_norm = layer_norm(self.dtype_policy)
+
+    def build(self, input_shape: tuple) -> None:
+        """Makes the transform and the bias."""
+        with keras.name_scope("transform"):
+            self.dense.build(input_shape)
+            self.layer_norm.build(input_shape)
+        self.output_bias = self.add_weight(
+            name="output_bias",
+            shape=(self.bert_config.vocab_size,),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.built = True
+
+    def call(self, x: Any) -> Any:
+        """[B, P, H] to logits [B, P, V] in float32."""
+        x = self.layer_norm(self.activation(self.dense(x)))
+        return _project(x, self.embeddings.word_embeddings, self.output_bias)
+
+
+class OutputProjection(keras.layers.Layer):
+    """A dense layer whose kernel is stored as the original's: [outputs, inputs]."""
+
+    def __init__(
+        self, units: int, initializer_range: float, dtype: Any = None, name: str = ""
+    ):
+        super().__init__(dtype=dtype, name=name or None)
+        self.units = units
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape: tuple) -> None:
+        """Makes the kernel and the bias."""
+        self.output_weights = self.add_weight(
+            name="output_weights",
+            shape=(self.units, input_shape[-1]),
+            initializer=truncated_normal(self.initializer_range),
+            autocast=False,
+        )
+        self.output_bias = self.add_weight(
+            name="output_bias",
+            shape=(self.units,),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.built = True
+
+    def call(self, x: Any) -> Any:
+        """[..., H] to [..., units] in float32."""
+        return _project(x, self.output_weights, self.output_bias)
+
+
+def _project(x: Any, table: Any, bias: Any) -> Any:
+    """The rows of `table` as scores of x, in float32."""
+    # As an einsum neither the product nor its gradient transposes the table in memory.
+    logits = ops.einsum("...h,vh->...v", x, ops.cast(table, x.dtype))
+    return ops.cast(logits, "float32") + bias
+
+
+class _HeadModel(RecordModel):
+    """What the models of this file share: records for training, configs for saving.
+
+    Attributes:
+        encoder: the BertEncoder.
+        bert_config: its BertConfig.
+    """
+
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        inputs: dict[str, Any],
+        outputs: dict[str, Any],
+        arguments: dict[str, Any],
+        metric_names: tuple[str, ...],
+        **kwargs: Any,
+    ):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.encoder = encoder
+        self.bert_config = encoder.bert_config
+        self._arguments = arguments
+        self._record_metrics = [keras.metrics.Mean(name=name) for name in metric_names]
+        self._scaled_loss = _ScaledLoss(name="scaled_loss")
+
+    def record_losses(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any, Any]]:
+        """Name -> (numerator, denominator, mean) of a batch of records."""
+        raise NotImplementedError
+
+    def record_metrics(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any]]:
+        """Name -> (numerator, denominator) of a batch of records."""
+        raise NotImplementedError
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Keras' extension point: without targets, the labels in the records."""
+        if y is not None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        total = sum(mean for _, _, mean in self.record_losses(x, y_pred).values())
+        return self._scaled_loss(total, total)
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Keras' extension point: the metrics of the records, or the compiled ones."""
+        if y is None:
+            sums = {
+                name: sums[:2] for name, sums in self.record_losses(x, y_pred).items()
+            }
+            sums.update(self.record_metrics(x, y_pred))
+            for metric in self._record_metrics:
+                numerator, denominator = sums[metric.name]
+                metric.update_state(losses.mean(numerator, denominator), denominator)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """What Keras reports: the records' metrics, unless a loss is compiled."""
+        if self.loss is None:
+            return super().metrics
+        return [m for m in super().metrics if m not in self._record_metrics]
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, for .keras files."""
+        return {
+            "config": self.bert_config.to_dict(),
+            **self._arguments,
+            "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "_HeadModel":
+        """The model that `get_config` describes."""
+        config = dict(config)
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class _ScaledLoss(keras.losses.Loss):
+    """A loss already computed, scaled as Keras expects of a strategy's replica."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss itself."""
+        del y_true
+        return y_pred
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertPretrainer(_HeadModel):
+    """Masked language model and next sentence prediction (Devlin et al., section 3.1).
+
+    Inputs: the encoder's, and masked_lm_positions [B, P] int32. Outputs, in float32:
+    masked_lm_logits [B, P, V] and next_sentence_logits [B, 2]. Labels in the records:
+    masked_lm_ids, masked_lm_weights [B, P], next_sentence_labels [B, 1].
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        next_sentence: whether to predict the next sentence. Without, the encoder has no
+            pooler: nothing would train it.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        next_sentence: bool = True,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        dtype: Any = None,
+        name: str = "bert_pretrainer",
+        **kwargs: Any,
+    ):
+        config = as_config(config)
+
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            use_pooler=next_sentence,
+            dtype=dtype,
+        )
+        gather = GatherPositions(dtype=dtype, name="gather_positions")
+        masked_lm = MaskedLMHead(config, encoder.embeddings, dtype=dtype)
+        seq_relationship = OutputProjection(
+            2, config.initializer_range, dtype=dtype, name="seq_relationship"
+        )
+
+        # === Functional Model ===
+        inputs = dict(encoder.input)
+        encoded = encoder(inputs)
+        inputs["masked_lm_positions"] = keras.Input(
+            (None,), dtype="int32", name="masked_lm_positions"
+        )
+        outputs = {}
+        with keras.name_scope("cls"):
+            outputs["masked_lm_logits"] = masked_lm(
+                gather(encoded["sequence_output"], inputs["masked_lm_positions"])
+            )
+            if next_sentence:
+                outputs["next_sentence_logits"] = seq_relationship(
+                    encoded["pooled_output"]
+                )
+
+        # === Config ===
+        metric_names = ("masked_lm_loss", "masked_lm_accuracy")
+        if next_sentence:
+            metric_names += ("next_sentence_loss", "next_sentence_accuracy")
+        super().__init__(
+            encoder,
+            inputs,
+            outputs,
+            arguments={
+                "next_sentence": next_sentence,
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+            },
+            metric_names=metric_names,
+            name=name,
+            **kwargs,
+        )
+
+    def record_losses(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any, Any]]:
+        """The two losses; their means add up to the loss that is minimised."""
+        sums = losses.masked_lm_loss(
+            y_pred["masked_lm_logits"], x["masked_lm_ids"], x["masked_lm_weights"]
+        )
+        result = {"masked_lm_loss": (*sums, losses.masked_lm_mean(*sums))}
+        if "next_sentence_logits" in y_pred:
+            sums = losses.next_sentence_loss(
+                y_pred["next_sentence_logits"], x["next_sentence_labels"]
+            )
+            result["next_sentence_loss"] = (*sums, losses.mean(*sums))
+        return result
+
+    def record_metrics(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any]]:
+        """The two accuracies."""
+        result = {
+            "masked_lm_accuracy": losses.masked_lm_accuracy(
+                y_pred["masked_lm_logits"], x["masked_lm_ids"], x["masked_lm_weights"]
+            )
+        }
+        if "next_sentence_logits" in y_pred:
+            result["next_sentence_accuracy"] = losses.next_sentence_accuracy(
+                y_pred["next_sentence_logits"], x["next_sentence_labels"]
+            )
+        return result
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertClassifier(_HeadModel):
+    """Classification, or with one label regression, of a sentence or a pair.
+
+    Inputs: the encoder's. Output, in float32: logits [B, C]. Labels in the records:
+    label_ids [B, 1] (ints; floats for regression) and, where present, is_real_example
+    [B, 1].
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        num_labels: how many labels; 1 for regression.
+        dropout: dropout rate of the pooled output, in training.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        num_labels: int,
+        *,
+        dropout: float = CLASSIFIER_DROPOUT,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        dtype: Any = None,
+        name: str = "bert_classifier",
+        **kwargs: Any,
+    ):
+        if num_labels < 1:
+            raise ValueError(f"`num_labels` must be positive. Received: {num_labels}")
+
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            dtype=dtype,
+        )
+        pooled_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")
+        projection = OutputProjection(
+            num_labels, _CLASSIFIER_INITIALIZER_RANGE, dtype=dtype, name="classifier"
+        )
+
+        # === Functional Model ===
+        inputs = dict(encoder.input)
+        encoded = encoder(inputs)
+        logits = projection(pooled_dropout(encoded["pooled_output"]))
+
+        # === Config ===
+        regression = num_labels == 1
+        super().__init__(
+            encoder,
+            inputs,
+            {"logits": logits},
+            arguments={
+                "num_labels": num_labels,
+                "dropout": dropout,
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+            },
+            metric_names=("mean_squared_error",) if regression else ("accuracy",),
+            name=name,
+            **kwargs,
+        )
+        self.num_labels = num_labels
+
+    def record_losses(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any, Any]]:
+        """Cross-entropy, or squared error."""
+        function = (
+            losses.regression_loss
+            if self.num_labels == 1
+            else losses.classification_loss
+        )
+        sums = function(y_pred["logits"], x["label_ids"], x.get("is_real_example"))
+        name = "mean_squared_error" if self.num_labels == 1 else "cross_entropy"
+        return {name: (*sums, losses.mean(*sums))}
+
+    def record_metrics(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any]]:
+        """The accuracy; regression has no more than its loss."""
+        if self.num_labels == 1:
+            return {}
+        return {
+            "accuracy": losses.classification_accuracy(
+                y_pred["logits"], x["label_ids"], x.get("is_real_example")
+            )
+        }

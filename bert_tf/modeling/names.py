@@ -1,0 +1,62 @@
+"""The original's variable names, of a model's weights.
+
+A weight's Keras path is its name already, apart from two things that this file takes
+away: a scope around the model or another name than "bert" for the encoder, and the layer
+that owns the classifier's output_weights and output_bias, which the original keeps at
+the top.
+"""
+
+import keras
+
+from bert_tf.modeling.encoder import BertEncoder
+
+# Layer of ours -> scope of the original.
+_SCOPES = {"classifier": ""}
+
+
+def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
+    """The weights of a BertEncoder, or of a model with an `encoder`, by original name.
+
+    Args:
+        model: a BertEncoder, BertPretrainer, BertClassifier, ...
+
+    Returns:
+        Name in the original's checkpoints -> the variable. Shapes are the original's
+        too: kernels [inputs, outputs], output_weights [outputs, inputs].
+
+    Raises:
+        ValueError: a weight has no name, or two have the same.
+    """
+    encoder = model if isinstance(model, BertEncoder) else model.encoder
+    encoder_ids = {id(weight) for weight in encoder.weights}
+    names: dict[str, keras.Variable] = {}
+    for weight in model.weights:
+        if id(weight) in encoder_ids:
+            name = "bert/" + _after(weight.path, encoder.name)
+        else:
+            name = _head_name(weight.path)
+        if name in names:
+            raise ValueError(
+                f"Two weights must not have one name. Received: {name!r} for "
+                f"{names[name].path} and {weight.path}"
+            )
+        names[name] = weight
+    return names
+
+
+def _head_name(path: str) -> str:
+    for layer, scope in _SCOPES.items():
+        if f"/{layer}/" in f"/{path}":
+            return scope + _after(path, layer)
+    return "cls/" + _after(path, "cls")
+
+
+def _after(path: str, scope: str) -> str:
+    """What follows `scope` in `path`."""
+    _, found, rest = f"/{path}".partition(f"/{scope}/")
+    if not found:
+        raise ValueError(
+            f"A weight must stand in the scope {scope!r} to have a name of the "
+            f"original. Received: {path}"
+        )
+    return rest
