@@ -3,8 +3,8 @@
 Inputs, under the records' names, int32:
     input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and segment_ids
     [B, S]; where asked for at construction, position_ids [B, S] (positions of packed
-    sequences) and attention_mask [B, S, S] (row: the token that looks; column: the token
-    seen).
+    sequences) and attention_mask [B, S, S] (row: the token that looks; column: the
+    token seen).
 Outputs:
     sequence_output [B, S, H] and pooled_output [B, H]; where asked for, hidden_states,
     the embeddings and every layer's output, each [B, S, H], and attention_probs, every

@@ -1,7 +1,7 @@
 """BertPretrainer and BertClassifier: the encoder with the heads of a task.
 
 Each is a functional Keras model with named outputs, fed with whole parsed records: a
-dict that holds the model's inputs and, for training, the labels under the records' names.
+dict that holds the model's inputs and, for training, the labels, under the same names.
 `compile(optimizer=...)` without a loss trains on those labels; with a loss and targets
 given to `fit`, Keras does as ever. A training loop of its own calls the model and the
 functions of `losses`.
@@ -285,7 +285,7 @@ class BertPretrainer(_HeadModel):
                 )
 
         # === Config ===
-        metric_names = ("masked_lm_loss", "masked_lm_accuracy")
+        metric_names: tuple[str, ...] = ("masked_lm_loss", "masked_lm_accuracy")
         if next_sentence:
             metric_names += ("next_sentence_loss", "next_sentence_accuracy")
         super().__init__(

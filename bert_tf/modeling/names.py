@@ -1,9 +1,9 @@
 """The original's variable names, of a model's weights.
 
 A weight's Keras path is its name already, apart from two things that this file takes
-away: a scope around the model or another name than "bert" for the encoder, and the layer
-that owns the classifier's output_weights and output_bias, which the original keeps at
-the top.
+away: a scope around the model or another name than "bert" for the encoder, and the
+layer that owns the classifier's output_weights and output_bias, which the original
+keeps at the top.
 """
 
 import keras

@@ -18,7 +18,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.optimization.gradients import dense_gradient
+from bert_tf.optimization.gradients import clip_by_global_norm, dense_gradient
+from bert_tf.optimization.schedules import WarmupLinearDecay
+
+__all__ = ["AdamWeightDecay", "clip_by_global_norm", "create_optimizer"]
 
 # Searched for in a variable's path. As in the original, "bias" covers output_bias too.
 EXCLUDED_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -161,3 +164,28 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             exclude_from_weight_decay=list(self.exclusions),
         )
         return config
+
+
+def create_optimizer(
+    learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    *,
+    global_clipnorm: float | None = 1.0,
+    **kwargs: Any,
+) -> AdamWeightDecay:
+    """AdamWeightDecay with warmup, linear decay and clipping at a global norm of 1.
+
+    Args:
+        learning_rate: the peak.
+        num_train_steps: steps until the rate is 0.
+        num_warmup_steps: steps of warmup; 0 for none.
+        global_clipnorm: the largest global norm of the gradients; None where a training
+            loop clips them itself (Keras clips each replica's before it adds them up).
+        **kwargs: further arguments of AdamWeightDecay.
+    """
+    return AdamWeightDecay(
+        WarmupLinearDecay(learning_rate, num_train_steps, num_warmup_steps),
+        global_clipnorm=global_clipnorm,
+        **kwargs,
+    )

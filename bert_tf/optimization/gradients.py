@@ -35,9 +35,7 @@ def global_norm(gradients: Sequence[Any]) -> Any:
     return ops.sqrt(sum(squares))
 
 
-def clip_by_global_norm(
-    gradients: Sequence[Any], clip_norm: float
-) -> tuple[list[Any], Any]:
+def clip_by_global_norm(gradients: Sequence[Any], clip_norm: float) -> list[Any]:
     """Scales all gradients together so that their global norm is at most `clip_norm`.
 
     gradient * clip_norm / max(norm, clip_norm), as tf.clip_by_global_norm: where the
@@ -46,17 +44,13 @@ def clip_by_global_norm(
     Args:
         gradients: tensors, IndexedSlices (made dense), or None (stays None).
         clip_norm: the largest norm.
-
-    Returns:
-        The clipped gradients, and the norm before, a float32 scalar.
     """
     gradients = [dense_gradient(gradient) for gradient in gradients]
     norm = global_norm(gradients)
     scale = clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm)
     # norm - norm is 0, or NaN where the norm is not finite.
     scale = scale + (norm - norm)
-    clipped = [
+    return [
         None if gradient is None else gradient * ops.cast(scale, gradient.dtype)
         for gradient in gradients
     ]
-    return clipped, norm
