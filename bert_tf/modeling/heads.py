@@ -122,8 +122,7 @@ class OutputProjection(keras.layers.Layer):
 
 def _project(x: Any, table: Any, bias: Any) -> Any:
     """The rows of `table` as scores of x, in float32."""
-    # As an einsum neither the product nor its gradient transposes the table in memory.
-    logits = ops.einsum("...h,vh->...v", x, ops.cast(table, x.dtype))
+    logits = ops.matmul(x, ops.transpose(ops.cast(table, x.dtype)))
     return ops.cast(logits, "float32") + bias
 
 
