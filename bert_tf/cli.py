@@ -4,8 +4,8 @@ A script has two functions, `define_flags(flag_values)` and `run(flag_values)`, 
 `main` that hands them to `main` here. Nothing is defined at import, so that several
 scripts live in one process (tests, the quickstart) and `--help` needs no TensorFlow.
 
-Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 143 stopped by SIGTERM
-with everything saved.
+Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stopped by
+signal N (143 for SIGTERM) with everything saved.
 """
 
 import inspect
@@ -34,7 +34,9 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
     """
     define_flags(flags.FLAGS)
     module = inspect.getmodule(run)
-    script = os.path.splitext(os.path.basename(getattr(module, "__file__", "") or ""))[0]
+    script = os.path.splitext(os.path.basename(getattr(module, "__file__", "") or ""))[
+        0
+    ]
     for name in list(flags.FLAGS):
         flag = flags.FLAGS[name]
         if flags.FLAGS.find_module_defining_flag(name).startswith("bert_tf"):

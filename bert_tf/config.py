@@ -89,7 +89,8 @@ class BertConfig:
             if field.type is int:
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise ValueError(
-                        f"`{field.name}` must be a positive integer. Received: {value!r}"
+                        f"`{field.name}` must be a positive integer."
+                        f" Received: {value!r}"
                     )
             elif field.type is float and (
                 isinstance(value, bool) or not isinstance(value, int | float)
@@ -183,8 +184,13 @@ class BertConfig:
             )
         if "vocab_size" not in values:
             raise InputError(f"{source}: `vocab_size` is missing.")
+        known = {key: values[key] for key in fields if key in values}
+        # The original takes any case, and nothing for no activation.
+        activation = known.get("hidden_act", "gelu")
+        if activation is None or isinstance(activation, str):
+            known["hidden_act"] = (activation or "linear").lower()
         try:
-            return cls(**{key: values[key] for key in fields if key in values})
+            return cls(**known)
         except ValueError as error:
             raise InputError(f"{source}: {error}") from error
 
@@ -205,6 +211,22 @@ class BertConfig:
         if not isinstance(values, dict):
             raise InputError(f"{path}: must hold one JSON object of settings.")
         return cls.from_dict(values, source=path)
+
+    def check_sequence_length(self, max_seq_length: int) -> None:
+        """Raises InputError if the model has too few positions for `max_seq_length`."""
+        if max_seq_length > self.max_position_embeddings:
+            raise InputError(
+                f"--max_seq_length={max_seq_length} must not exceed the model's"
+                f" max_position_embeddings ({self.max_position_embeddings})."
+            )
+
+    def check_vocabulary(self, num_tokens: int, source: str) -> None:
+        """Raises InputError if a vocabulary has ids outside the embedding table."""
+        if num_tokens > self.vocab_size:
+            raise InputError(
+                f"{source} has {num_tokens} tokens, but the model's `vocab_size`"
+                f" (--bert_config_file) is {self.vocab_size}."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, as they stand in bert_config.json."""

@@ -1,4 +1,4 @@
-"""The one exception that means: the user's input is wrong, and this is how to mend it."""
+"""The one exception that means: the user's input is wrong; this is how to mend it."""
 
 
 class InputError(ValueError):

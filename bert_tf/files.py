@@ -15,7 +15,7 @@ from bert_tf.errors import InputError
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` has a scheme, such as gs://, and needs TensorFlow's file system."""
+    """Whether `path` has a scheme, such as gs://, which needs TensorFlow to read."""
     return "://" in path
 
 
@@ -43,7 +43,9 @@ def make_folder(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"{path} must be a folder, but a file is in its way.") from error
+        raise InputError(
+            f"{path} must be a folder, but a file is in its way."
+        ) from error
 
 
 def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
@@ -120,7 +122,7 @@ def remove(path: str) -> None:
 
 
 def glob(pattern: str) -> list[str]:
-    """The files that match one pattern, sorted by name, as the original's gfile.Glob."""
+    """The files that match a pattern, sorted by name, as the original's gfile.Glob."""
     if is_remote(pattern):
         return sorted(_gfile().glob(pattern))
     return sorted(local_glob.glob(pattern))

@@ -19,9 +19,7 @@ def _boolean(help_text: str, default: bool = False) -> tuple[Callable, Any, str]
     return flags.DEFINE_bool, default, help_text
 
 
-def _integer(
-    help_text: str, default: int | None = None
-) -> tuple[Callable, Any, str]:
+def _integer(help_text: str, default: int | None = None) -> tuple[Callable, Any, str]:
     return flags.DEFINE_integer, default, help_text
 
 
@@ -68,7 +66,8 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     "learning_rate": _float("Peak learning rate of AdamWeightDecay.", 5e-5),
     "num_train_epochs": _float("Passes over the training examples.", 3.0),
     "warmup_proportion": _float(
-        "Share of the training steps during which the learning rate rises linearly.", 0.1
+        "Share of the training steps during which the learning rate rises linearly.",
+        0.1,
     ),
     "save_checkpoints_steps": _integer("Steps between two checkpoints.", 1000),
     "iterations_per_loop": _integer(
@@ -126,7 +125,7 @@ def define(
 
 
 def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
-    """The flags of every script that trains: batches, optimizer, checkpoints, device."""
+    """The flags of every script that trains: batches, optimizer, device, ..."""
     names = (
         "init_checkpoint",
         "do_train",
@@ -162,9 +161,7 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
     require_at_least(flag_values, 0.0, "learning_rate")
 
 
-def require_at_least(
-    flag_values: flags.FlagValues, least: float, *names: str
-) -> None:
+def require_at_least(flag_values: flags.FlagValues, least: float, *names: str) -> None:
     """Makes values below `least` a usage error."""
     for name in names:
         flags.register_validator(

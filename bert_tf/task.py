@@ -1,8 +1,8 @@
 """What a task is, as data: a model, its losses, its metrics. The engine knows no task.
 
 A loss or a metric is a `Mean`: a weighted sum and the weight that it is divided by. The
-two are summed apart over replicas, micro-batches and evaluation batches and divided once,
-so that N replicas, or k micro-batches, equal one large batch.
+two are summed apart over replicas, micro-batches and evaluation batches and divided
+once, so that N replicas, or k micro-batches, equal one large batch.
 """
 
 import dataclasses
@@ -28,6 +28,9 @@ class Mean(NamedTuple):
     epsilon: float = 0.0
 
 
+MeanFunction = Callable[[Batch, Outputs], Mean]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
     """A task, for the engine in `bert_tf.training`.
@@ -36,16 +39,11 @@ class Task:
         name: for messages and file names.
         build_model: makes the Keras model with its initial weights; called under the
             distribution strategy's scope.
-        losses: (batch, outputs) -> the losses by name; training minimises the sum of
-            their means.
-        metrics: (batch, outputs) -> what else to report, by name, as means. The losses
-            are reported under their own names.
-        evaluation_names: the name in eval_results.txt of each loss or metric; one that
-            is missing here keeps its name.
+        losses: the losses by name; training minimises the sum of their means.
+        metrics: what else to report, by name.
     """
 
     name: str
     build_model: Callable[[], Any]
-    losses: Callable[[Batch, Outputs], dict[str, Mean]]
-    metrics: Callable[[Batch, Outputs], dict[str, Mean]]
-    evaluation_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    losses: Mapping[str, MeanFunction]
+    metrics: Mapping[str, MeanFunction] = dataclasses.field(default_factory=dict)

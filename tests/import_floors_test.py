@@ -67,7 +67,11 @@ def imports_of(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
-                yield f"{node.module}.{alias.name}", node.lineno, node in nodes_at_import
+                yield (
+                    f"{node.module}.{alias.name}",
+                    node.lineno,
+                    node in nodes_at_import,
+                )
 
 
 def our_files():

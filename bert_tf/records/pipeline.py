@@ -9,8 +9,8 @@ would have read next:
   (seed, epoch, unit);
 - units and epochs follow each other without a seam; batches are cut from that stream.
 
-To start at position n, whole epochs and whole units are skipped by their counts, and only
-the rest of one unit is read over.
+To start at position n, whole epochs and whole units are skipped by their counts, and
+only the rest of one unit is read over.
 
 **Evaluation** reads the files once, or repeated, in the order given.
 """
@@ -96,7 +96,9 @@ def training_dataset(
     """
     total = sum(counts)
     if total < 1:
-        raise ValueError(f"`counts` must add up to a positive number. Received: {counts}")
+        raise ValueError(
+            f"`counts` must add up to a positive number. Received: {counts}"
+        )
     epoch, rest = divmod(start, total)
     skipped_units = 0
     order = _order(len(paths), seed, epoch)
@@ -174,10 +176,24 @@ def evaluation_dataset(
         # Whole batches only: what the padding adds beyond the last one is dropped.
         fill = tf.data.Dataset.from_tensors(padding).repeat(batch_size - 1)
         dataset = dataset.concatenate(fill)
-    dataset = dataset.batch(
-        batch_size, drop_remainder=repeat or padding is not None
-    )
+    dataset = dataset.batch(batch_size, drop_remainder=repeat or padding is not None)
     return _parse(dataset, schema, vocab_size)
+
+
+def record_error(error: tf.errors.OpError) -> str:
+    """One line for an error that TensorFlow raised while it read or used a record.
+
+    Raises:
+        tf.errors.OpError: the error itself, where it is not about the records.
+    """
+    message = str(error.message)
+    for line in message.splitlines():
+        if "outside the vocabulary" in line:
+            start = line.index("an id in")
+            return line[start:].split(")", 1)[0] + "): make the records again."
+    if isinstance(error, tf.errors.DataLossError) or "parse" in message.lower():
+        return f"A record cannot be read: {message.splitlines()[0]}"
+    raise error
 
 
 def _parse(
@@ -210,7 +226,9 @@ def _parse(
 
 def _order(num_files: int, seed: int, epoch: int) -> list[int]:
     """The epoch's order of the files."""
-    return _order_in_graph(num_files, seed, tf.constant(epoch, tf.int64)).numpy().tolist()
+    return (
+        _order_in_graph(num_files, seed, tf.constant(epoch, tf.int64)).numpy().tolist()
+    )
 
 
 def _order_in_graph(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:

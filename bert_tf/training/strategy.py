@@ -1,7 +1,7 @@
 """Which devices to run on."""
 
 import tensorflow as tf
-from absl import logging
+from absl import flags, logging
 
 from bert_tf.errors import InputError
 
@@ -38,9 +38,10 @@ def create_strategy(
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
-    except (ValueError, tf.errors.NotFoundError, tf.errors.UnavailableError) as error:
+    except (ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"--use_tpu: no TPU answers under --tpu_name={address}: {error}"
+            f"--use_tpu: no TPU answers under --tpu_name={address}:"
+            f" {str(error).splitlines()[0]}"
         ) from error
     if num_tpu_cores is not None and strategy.num_replicas_in_sync != num_tpu_cores:
         raise InputError(
@@ -49,3 +50,16 @@ def create_strategy(
         )
     logging.info("Running on %d TPU cores.", strategy.num_replicas_in_sync)
     return strategy
+
+
+def strategy_from_flags(flag_values: flags.FlagValues) -> tf.distribute.Strategy:
+    """The strategy that a script's device flags ask for; see `create_strategy`."""
+    cores = flag_values["num_tpu_cores"]
+    return create_strategy(
+        use_tpu=flag_values.use_tpu,
+        tpu_name=flag_values.tpu_name,
+        tpu_zone=flag_values.tpu_zone,
+        gcp_project=flag_values.gcp_project,
+        master=flag_values.master,
+        num_tpu_cores=cores.value if cores.present else None,
+    )

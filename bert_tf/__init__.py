@@ -1,0 +1,52 @@
+"""BERT, the whole recipe of Devlin et al. 2018, on TensorFlow and Keras 3.
+
+    import bert_tf
+
+    model = bert_tf.BertPretrainer("tiny")                  # or a BertConfig
+    model.compile(bert_tf.create_optimizer(1e-4, num_train_steps=1000, num_warmup_steps=100))
+    model.fit(bert_tf.pretraining_dataset("records/*.tfrecord", batch_size=32))
+
+    encoder = bert_tf.load_encoder("output_dir")            # a run's folder, or a release
+    tokenizer = bert_tf.load_tokenizer("output_dir")
+
+Names are looked up when they are first used: `import bert_tf` costs no TensorFlow import.
+"""  # noqa: E501
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BertClassifier": "bert_tf.modeling.heads",
+    "BertConfig": "bert_tf.config",
+    "BertEncoder": "bert_tf.modeling.encoder",
+    "BertPretrainer": "bert_tf.modeling.heads",
+    "AdamWeightDecay": "bert_tf.optimization.adamw",
+    "InputError": "bert_tf.errors",
+    "Vocabulary": "bert_tf.text.vocabulary",
+    "WarmupLinearDecay": "bert_tf.optimization.schedules",
+    "WordPieceTokenizer": "bert_tf.text.wordpiece",
+    "create_optimizer": "bert_tf.optimization.recipe",
+    "load_classifier": "bert_tf.conversion.checkpoint",
+    "load_encoder": "bert_tf.conversion.checkpoint",
+    "load_pretrainer": "bert_tf.conversion.checkpoint",
+    "load_tokenizer": "bert_tf.conversion.checkpoint",
+    "load_weights": "bert_tf.conversion.checkpoint",
+    "pretraining_dataset": "bert_tf.records.datasets",
+    "weights_by_name": "bert_tf.modeling.names",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

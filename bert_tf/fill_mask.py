@@ -1,0 +1,148 @@
+r"""Fills in the blanks: the likeliest tokens for each [MASK] in a text.
+
+python -m bert_tf.fill_mask --checkpoint=/tmp/pretraining_output \
+        "The capital of France is [MASK]."
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from absl import flags
+
+from bert_tf import cli
+from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from bert_tf.modeling.heads import BertPretrainer
+    from bert_tf.text.wordpiece import WordPieceTokenizer
+
+
+class Guess(NamedTuple):
+    """A token for a blank, and the probability that the model gives it."""
+
+    token: str
+    probability: float
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "A pre-training run's output_dir, a checkpoint in it, or the folder of a"
+        " released model with vocab.txt and bert_config.json.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "top_k", 5, "How many tokens to print for each blank.", flag_values=flag_values
+    )
+    flags.DEFINE_bool(
+        "do_lower_case",
+        None,
+        "Whether to lower-case the text. Default: as the checkpoint's folder says, or"
+        " else true.",
+        flag_values=flag_values,
+    )
+    flags.mark_flag_as_required("checkpoint", flag_values)
+    shared_flags.require_at_least(flag_values, 1, "top_k")
+
+
+def fill_mask(
+    model: "BertPretrainer",
+    tokenizer: "WordPieceTokenizer",
+    text: str,
+    *,
+    top_k: int = 5,
+) -> list[list[Guess]]:
+    """The likeliest tokens for each [MASK].
+
+    Args:
+        model: a pre-training model.
+        tokenizer: its tokenizer, made with `recognize_special_tokens=True`.
+        text: the text, with at least one [MASK].
+        top_k: how many tokens for each blank.
+
+    Returns:
+        For each [MASK] in its order, `top_k` guesses, the likeliest first.
+
+    Raises:
+        InputError: there is no [MASK], or the text is longer than the model can take.
+    """
+    import numpy as np
+
+    vocabulary = tokenizer.vocabulary
+    ids = [vocabulary.cls_id, *tokenizer.encode(text), vocabulary.sep_id]
+    positions = [i for i, token_id in enumerate(ids) if token_id == vocabulary.mask_id]
+    if not positions:
+        raise InputError(f"No [MASK] in the text: {text!r}")
+    longest = model.bert_config.max_position_embeddings
+    if len(ids) > longest:
+        raise InputError(
+            f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
+            f" {longest}."
+        )
+    outputs = model(
+        {
+            "input_ids": np.array([ids], np.int32),
+            "input_mask": np.ones((1, len(ids)), np.int32),
+            "segment_ids": np.zeros((1, len(ids)), np.int32),
+            "masked_lm_positions": np.array([positions], np.int32),
+        },
+        training=False,
+    )
+    logits = np.asarray(outputs["masked_lm_logits"], np.float64)[
+        0, :, : len(vocabulary)
+    ]
+    probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities /= probabilities.sum(axis=-1, keepdims=True)
+    return [
+        [
+            Guess(token, float(row[token_id]))
+            for token_id, token in _top(row, top_k, tokenizer)
+        ]
+        for row in probabilities
+    ]
+
+
+def _top(row, top_k: int, tokenizer: "WordPieceTokenizer") -> list[tuple[int, str]]:
+    best = (-row).argsort(kind="stable")[:top_k].tolist()
+    return list(zip(best, tokenizer.convert_ids_to_tokens(best), strict=True))
+
+
+def show(text: str, guesses: Sequence[Sequence[Guess]]) -> str:
+    """Guesses as a person reads them: a block for each blank."""
+    lines = [text]
+    for number, blank in enumerate(guesses, start=1):
+        if len(guesses) > 1:
+            lines.append(f"  [MASK] {number}")
+        lines += [f"  {guess.probability:7.2%}  {guess.token}" for guess in blank]
+    return "\n".join(lines)
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Prints the guesses for each text."""
+    texts = flag_values.positional
+    if not texts:
+        raise InputError('Give a text: fill_mask --checkpoint=DIR "Text with [MASK]."')
+    for text in texts:
+        if "[MASK]" not in text:
+            raise InputError(f"No [MASK] in the text: {text!r}")
+    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+
+    options = {"recognize_special_tokens": True}
+    if flag_values.do_lower_case is not None:
+        options["do_lower_case"] = flag_values.do_lower_case
+    tokenizer = load_tokenizer(flag_values.checkpoint, **options)
+    model = load_pretrainer(flag_values.checkpoint)
+    for text in texts:
+        print(show(text, fill_mask(model, tokenizer, text, top_k=flag_values.top_k)))
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run, arguments="texts")
+
+
+if __name__ == "__main__":
+    main()

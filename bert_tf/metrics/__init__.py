@@ -1,0 +1,1 @@
+"""Scores that the tasks are judged by."""

@@ -1,0 +1,1 @@
+"""The recipe in a few minutes: real text, a vocabulary, pre-training, fine-tuning."""

@@ -1,0 +1,337 @@
+"""The steps of the quickstart, each done once and remembered.
+
+OUTPUT_DIR/quickstart.json holds the settings and, for each step that is done, its
+seconds and results, so that a second start goes on from there.
+"""
+
+import dataclasses
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+
+from bert_tf import cli, files, run_classifier, run_pretraining
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+from bert_tf.fill_mask import fill_mask, show
+from bert_tf.quickstart import corpus, word_order
+from bert_tf.tfrecords import create_pretraining_data
+
+# A BERT of two layers learns something in minutes on two cores.
+MAX_SEQ_LENGTH = 64
+MAX_PREDICTIONS_PER_SEQ = 10
+# Share of the documents that pre-training does not see.
+HELD_OUT = 0.2
+BLANKS = (
+    "This function returns a [MASK] of strings.",
+    "If the file does not [MASK], an error is raised.",
+    "The default value is [MASK].",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the quickstart was asked for; the flags of the same names."""
+
+    output_dir: str
+    random_seed: int
+    vocab_size: int
+    num_train_steps: int
+    num_finetune_examples: int
+    num_finetune_seeds: int
+
+    def path(self, *names: str) -> str:
+        """A path in the output folder."""
+        return os.path.join(self.output_dir, *names)
+
+
+class Progress:
+    """The steps done so far, kept in quickstart.json.
+
+    Raises:
+        InputError: the folder holds a quickstart with other settings.
+    """
+
+    def __init__(self, settings: Settings, num_steps: int) -> None:
+        self._path = settings.path("quickstart.json")
+        self._num_steps = num_steps
+        self._number = 0
+        self.ran_any = False
+        values = dataclasses.asdict(settings)
+        del values["output_dir"]
+        self._state: dict[str, Any] = {"settings": values, "steps": {}}
+        if files.exists(self._path):
+            self._state = json.loads(files.read_text(self._path))
+            for name, value in values.items():
+                there = self._state["settings"].get(name)
+                if there != value:
+                    raise InputError(
+                        f"--output_dir={settings.output_dir} holds a quickstart with"
+                        f" --{name}={there}, not {value}. Give another folder."
+                    )
+
+    def step(self, name: str, make: Callable[[], Any]) -> Any:
+        """Makes a step unless it is done; returns its results."""
+        self._number += 1
+        heading = f"[{self._number}/{self._num_steps}] {name}"
+        done = self._state["steps"].get(name)
+        if done is not None:
+            print(f"{heading}: done before, in {done['seconds']:.1f} s")
+            return done["results"]
+        print(f"{heading} ...", flush=True)
+        self.ran_any = True
+        began = time.monotonic()
+        results = make()
+        seconds = time.monotonic() - began
+        self._state["steps"][name] = {"seconds": seconds, "results": results}
+        files.write_atomically(self._path, json.dumps(self._state, indent=2) + "\n")
+        print(f"    {seconds:.1f} s", flush=True)
+        return results
+
+    @property
+    def seconds(self) -> float:
+        """What all steps took together."""
+        return sum(step["seconds"] for step in self._state["steps"].values())
+
+
+def run_all(settings: Settings) -> None:
+    """Makes the steps that are not yet done and prints what came out."""
+    files.make_folder(settings.output_dir)
+    if sys.stderr.isatty():
+        logging.set_verbosity(logging.WARNING)  # the bars say it
+    progress = Progress(settings, num_steps=7)
+    text = progress.step("Collect the text", lambda: collect_text(settings))
+    print(
+        f"    {text['documents']} documents, {text['sentences']} sentences,"
+        f" {text['characters'] / 1e6:.1f} MB; {text['held_out']} documents held out"
+    )
+    progress.step("Learn a vocabulary", lambda: learn_vocabulary(settings))
+    progress.step("Write masked pairs", lambda: write_records(settings))
+    before = progress.step("Fill in blanks, untrained", lambda: guess(settings, False))
+    print("\n".join(before))
+    scores = progress.step("Pre-train", lambda: pretrain(settings))
+    print(
+        f"    held-out text: masked LM accuracy {scores['masked_lm_accuracy']:.1%},"
+        f" next sentence accuracy {scores['next_sentence_accuracy']:.1%}"
+    )
+    after = progress.step("Fill in blanks, pre-trained", lambda: guess(settings, True))
+    print("\n".join(after))
+    accuracies = progress.step(
+        "Fine-tune: is a sentence as written, or shuffled?", lambda: finetune(settings)
+    )
+    print(table(accuracies, settings))
+    if not progress.ran_any:
+        print("All is done. Give another --output_dir to see it run.")
+
+
+def collect_text(settings: Settings) -> dict[str, int]:
+    """Writes the corpus, the held-out text and the labelled tables."""
+    from bert_tf.training.reporting import progress_bar
+
+    with progress_bar(0, unit="document", label="read") as bar:
+        documents = [
+            document
+            for document in corpus.read_documents(lambda: bar.update(1))
+            if len(document.sentences) > 1
+        ]
+    rng = random.Random(settings.random_seed)
+    rng.shuffle(documents)
+    num_held_out = int(len(documents) * HELD_OUT)
+    held_out, seen = documents[:num_held_out], documents[num_held_out:]
+    for name, part in (("corpus.txt", seen), ("held_out.txt", held_out)):
+        files.write_atomically(
+            settings.path(name),
+            "\n".join(
+                "".join(f"{sentence}\n" for sentence in document.sentences)
+                for document in part
+            ),
+        )
+    known = {sentence for document in seen for sentence in document.sentences}
+    rows = word_order.examples(
+        (
+            sentence
+            for document in held_out
+            for sentence in document.sentences
+            if sentence not in known
+        ),
+        rng,
+    )
+    num_train = min(settings.num_finetune_examples, len(rows) // 2)
+    files.make_folder(settings.path("word_order"))
+    for name, part_of_rows in (
+        ("train.tsv", rows[:num_train]),
+        ("dev.tsv", rows[num_train:]),
+    ):
+        files.write_atomically(
+            settings.path("word_order", name), word_order.table(part_of_rows)
+        )
+    sentences = [s for document in documents for s in document.sentences]
+    return {
+        "documents": len(documents),
+        "held_out": num_held_out,
+        "sentences": len(sentences),
+        "characters": sum(map(len, sentences)),
+        "train_examples": num_train,
+        "dev_examples": len(rows) - num_train,
+    }
+
+
+def learn_vocabulary(settings: Settings) -> None:
+    """Learns the vocabulary from the text that pre-training sees."""
+    from bert_tf.text.learning import learn_vocabulary as learn
+
+    text = files.read_text(settings.path("corpus.txt"))
+    vocabulary = learn(
+        text.split("\n"), vocab_size=settings.vocab_size, do_lower_case=True
+    )
+    vocabulary.save(settings.path("vocab.txt"))
+    config(settings)  # fails now rather than later, if it does not fit
+    files.write_atomically(
+        settings.path("bert_config.json"), config(settings).to_json_string()
+    )
+
+
+def config(settings: Settings) -> BertConfig:
+    """The tiny size with the quickstart's vocabulary."""
+    return BertConfig.from_size(
+        "tiny",
+        vocab_size=settings.vocab_size,
+        max_position_embeddings=MAX_SEQ_LENGTH,
+    )
+
+
+def write_records(settings: Settings) -> None:
+    """Writes the masked next-sentence pairs, of the seen and of the held-out text."""
+    for name, dupe_factor in (("corpus", 5), ("held_out", 1)):
+        run_script(
+            create_pretraining_data,
+            input_file=settings.path(f"{name}.txt"),
+            output_file=settings.path(f"{name}.tfrecord"),
+            vocab_file=settings.path("vocab.txt"),
+            max_seq_length=MAX_SEQ_LENGTH,
+            max_predictions_per_seq=MAX_PREDICTIONS_PER_SEQ,
+            dupe_factor=dupe_factor,
+            random_seed=settings.random_seed,
+        )
+
+
+def pretrain(settings: Settings) -> dict[str, float]:
+    """Pre-trains, and evaluates on the held-out text."""
+    run_script(
+        run_pretraining,
+        input_file=settings.path("corpus.tfrecord"),
+        eval_input_file=settings.path("held_out.tfrecord"),
+        bert_config_file=settings.path("bert_config.json"),
+        output_dir=settings.path("pretraining"),
+        do_train=True,
+        do_eval=True,
+        train_batch_size=64,
+        eval_batch_size=64,
+        max_eval_steps=20,
+        learning_rate=1e-3,
+        num_train_steps=settings.num_train_steps,
+        num_warmup_steps=settings.num_train_steps // 10,
+        random_seed=settings.random_seed,
+    )
+    return read_results(settings.path("pretraining"))
+
+
+def guess(settings: Settings, pretrained: bool) -> list[str]:
+    """What the network fills into the blanks."""
+    import keras
+
+    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+    from bert_tf.modeling.heads import BertPretrainer
+    from bert_tf.text.vocabulary import Vocabulary
+    from bert_tf.text.wordpiece import WordPieceTokenizer
+
+    if pretrained:
+        model = load_pretrainer(settings.path("pretraining"))
+        tokenizer = load_tokenizer(
+            settings.path("pretraining"), recognize_special_tokens=True
+        )
+    else:
+        keras.utils.set_random_seed(settings.random_seed)
+        model = BertPretrainer(config(settings))
+        tokenizer = WordPieceTokenizer(
+            Vocabulary.from_file(settings.path("vocab.txt")),
+            recognize_special_tokens=True,
+        )
+    return [show(text, fill_mask(model, tokenizer, text, top_k=3)) for text in BLANKS]
+
+
+def finetune(settings: Settings) -> dict[str, list[float]]:
+    """Accuracies by start: equal steps and hyperparameters, one run a seed."""
+    accuracies: dict[str, list[float]] = {"pre-trained": [], "from scratch": []}
+    for number in range(settings.num_finetune_seeds):
+        for start, checkpoint in (
+            ("pre-trained", {"init_checkpoint": settings.path("pretraining")}),
+            ("from scratch", {}),
+        ):
+            folder = settings.path("finetuning", f"{start}-{number}".replace(" ", "-"))
+            run_script(
+                run_classifier,
+                task_name="tsv",
+                data_dir=settings.path("word_order"),
+                vocab_file=settings.path("vocab.txt"),
+                bert_config_file=settings.path("bert_config.json"),
+                output_dir=folder,
+                do_train=True,
+                do_eval=True,
+                max_seq_length=MAX_SEQ_LENGTH // 2,
+                train_batch_size=32,
+                eval_batch_size=100,
+                learning_rate=3e-4,
+                num_train_epochs=5.0,
+                random_seed=settings.random_seed + number,
+                **checkpoint,
+            )
+            accuracy = read_results(folder)["eval_accuracy"]
+            print(f"    seed {number}, {start}: {accuracy:.1%}", flush=True)
+            accuracies[start].append(accuracy)
+    return accuracies
+
+
+def table(accuracies: dict[str, list[float]], settings: Settings) -> str:
+    """Mean, spread and single values of the accuracies."""
+    lines = [f"    {'start':<14}{'mean':>8}{'deviation':>11}   accuracy of each seed"]
+    for start, values in accuracies.items():
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        single = "  ".join(f"{value:.1%}" for value in values)
+        lines.append(
+            f"    {start:<14}{statistics.mean(values):>8.1%}{spread:>11.1%}   {single}"
+        )
+    lines.append(f"Everything is in {settings.output_dir}:")
+    for name, what in (
+        ("corpus.txt", "the text, one sentence a line"),
+        ("vocab.txt", "the vocabulary"),
+        ("corpus.tfrecord", "the masked pairs"),
+        ("pretraining", "the pre-trained BERT (TensorBoard logs too)"),
+        ("word_order", "the labelled task"),
+        ("finetuning", "the fine-tuned models"),
+    ):
+        lines.append(f"    {settings.path(name):<40} {what}")
+    lines.append("Try your own:")
+    lines.append(
+        f"    python -m bert_tf.fill_mask --checkpoint={settings.path('pretraining')}"
+        ' "The [MASK] is closed."'
+    )
+    return "\n".join(lines)
+
+
+def run_script(script: Any, **values: Any) -> None:
+    """Runs a script in this process, with flags as on its command line."""
+    arguments = [f"--{name}={value}" for name, value in values.items()]
+    script.run(cli.parse(script.define_flags, arguments))
+
+
+def read_results(folder: str) -> dict[str, float]:
+    """The numbers in a run's eval_results.txt."""
+    lines = files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
+    return {key: float(value) for key, _, value in (line.split() for line in lines)}

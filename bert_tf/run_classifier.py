@@ -1,0 +1,235 @@
+r"""Fine-tunes BERT on sentences and sentence pairs: train, evaluate, predict.
+
+    python -m bert_tf.run_classifier --task_name=MRPC --do_train=true --do_eval=true \
+        --data_dir=$GLUE_DIR/MRPC --vocab_file=$BERT_BASE_DIR/vocab.txt \
+        --bert_config_file=$BERT_BASE_DIR/bert_config.json \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --max_seq_length=128 \
+        --train_batch_size=32 --learning_rate=2e-5 --num_train_epochs=3.0 \
+        --output_dir=/tmp/mrpc_output/
+
+Tasks: CoLA, MRPC, MNLI, XNLI, and `tsv` for a table of your own (train.tsv, dev.tsv,
+test.tsv in --data_dir; columns by flags).
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from absl import flags, logging
+
+from bert_tf import cli, files
+from bert_tf import flags as shared_flags
+from bert_tf.config import BertConfig
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+
+    from bert_tf.task import Task
+    from bert_tf.training.finetuning import RecordSet
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    shared_flags.define(
+        flag_values,
+        "do_lower_case",
+        "max_seq_length",
+        "do_predict",
+        "predict_batch_size",
+        "num_train_epochs",
+        "warmup_proportion",
+        required=("vocab_file", "bert_config_file", "output_dir"),
+    )
+    shared_flags.define_training(flag_values)
+
+    def string(name: str, default: str | None, help_text: str) -> None:
+        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
+
+    string("data_dir", None, "Folder of the task's files, such as train.tsv.")
+    string("task_name", None, "CoLA, MRPC, MNLI, XNLI (any case), or tsv: a table of"
+           " your own.")  # fmt: skip
+    string("train_file", "train.tsv", "Ours, for tsv. Training file in --data_dir.")
+    string("dev_file", "dev.tsv", "Ours, for tsv. Development file in --data_dir.")
+    string("test_file", "test.tsv", "Ours, for tsv. Test file, without labels.")
+    string(
+        "text_a_column",
+        "text_a",
+        "Ours, for tsv. Column of the sentence: its name in the header, or its number"
+        " from 0.",
+    )
+    string("text_b_column", None, "Ours, for tsv. Second sentence's column, if any.")
+    string("label_column", "label", "Ours, for tsv. Column of the label.")
+    flags.DEFINE_list(
+        "labels",
+        None,
+        "Ours, for tsv. The labels, in the order of the outputs. Default: those of the"
+        " training file, sorted.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "has_header",
+        True,
+        "Ours, for tsv. Whether the first row names the columns.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "regression",
+        False,
+        "Ours, for tsv. The label is a number to predict.",
+        flag_values=flag_values,
+    )
+    flags.mark_flags_as_required(["data_dir", "task_name"], flag_values)
+    shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
+    shared_flags.require_at_least(flag_values, 4, "max_seq_length")
+    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
+    shared_flags.require_at_least(
+        flag_values, 0.0, "num_train_epochs", "warmup_proportion"
+    )
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Reads the examples, then trains, evaluates and predicts."""
+    from bert_tf.conversion.checkpoint import checked_casing
+    from bert_tf.records.schema import classifier_schema
+    from bert_tf.tasks import classification
+    from bert_tf.tasks.glue import data_set_from_flags
+    from bert_tf.text.vocabulary import Vocabulary
+    from bert_tf.text.wordpiece import WordPieceTokenizer
+    from bert_tf.training import run_folder
+    from bert_tf.training.finetuning import RecordSet, finetune
+    from bert_tf.training.loop import restore_or_initialize
+    from bert_tf.training.strategy import strategy_from_flags
+
+    data_set = data_set_from_flags(flag_values)
+    config = BertConfig.from_json_file(flag_values.bert_config_file)
+    config.check_sequence_length(flag_values.max_seq_length)
+    vocabulary = Vocabulary.from_file(flag_values.vocab_file)
+    vocabulary.require_special_tokens(flag_values.vocab_file)
+    config.check_vocabulary(len(vocabulary), flag_values.vocab_file)
+    do_lower_case = checked_casing(
+        flag_values.init_checkpoint,
+        vocabulary,
+        flag_values.do_lower_case if flag_values["do_lower_case"].present else None,
+    )
+    # Every input is read before anything is written or trained.
+    wanted = {
+        "train": flag_values.do_train,
+        "dev": flag_values.do_eval,
+        "test": flag_values.do_predict,
+    }
+    labels = data_set.read_labels(flag_values.data_dir)
+    examples = {
+        split: data_set.read(flag_values.data_dir, split)
+        for split in wanted
+        if wanted[split]
+    }
+    output_dir = flag_values.output_dir
+    run_folder.prepare(output_dir, config, vocabulary, do_lower_case, flag_values)
+    strategy = strategy_from_flags(flag_values)
+    task = classification.task(config, labels, flag_values.task_name.lower())
+    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
+
+    def records_of(split: str, file_name: str) -> RecordSet:
+        return RecordSet.write(
+            os.path.join(output_dir, file_name),
+            classifier_schema(flag_values.max_seq_length, regression=labels is None),
+            classification.features(
+                examples[split],
+                tokenizer,
+                max_seq_length=flag_values.max_seq_length,
+                labels=labels,
+            ),
+            classification.padding_features(flag_values.max_seq_length),
+        )
+
+    if flag_values.do_train:
+        records = records_of("train", "train.tf_record")
+        model, step = finetune(task, records, flag_values, strategy)
+    else:
+        model, step = restore_or_initialize(
+            task, output_dir, flag_values.init_checkpoint
+        )
+    if flag_values.do_eval:
+        records = records_of("dev", "eval.tf_record")
+        logging.info("***** Running evaluation *****")
+        logging.info("  Num examples = %d", records.num_examples)
+        results = _evaluate(task, model, records, flag_values.eval_batch_size)
+        run_folder.report_evaluation(output_dir, step, results)
+    if flag_values.do_predict:
+        records = records_of("test", "predict.tf_record")
+        logging.info("***** Running prediction *****")
+        logging.info("  Num examples = %d", records.num_examples)
+        scores, _ = _predict(task, model, records, flag_values.predict_batch_size)
+        _write_test_results(
+            os.path.join(output_dir, "test_results.tsv"), scores, labels is not None
+        )
+
+
+def _evaluate(
+    task: "Task", model: "keras.Model", records: "RecordSet", batch_size: int
+) -> dict[str, float]:
+    """A split's scores under the original's names.
+
+    eval_accuracy and eval_loss are over the examples, loss is the mean over batches;
+    regression has eval_pearson and eval_spearman instead of the accuracy.
+    """
+    from bert_tf.metrics.correlation import pearson_and_spearman
+    from bert_tf.training import evaluation
+
+    results = evaluation.evaluate(
+        task,
+        model,
+        records.batches(batch_size),
+        total_batches=records.num_batches(batch_size),
+    )
+    (loss_name,) = task.losses
+    scores = {"loss": results["loss"], "eval_loss": results[loss_name]}
+    if "accuracy" in results:
+        scores["eval_accuracy"] = results["accuracy"]
+    else:
+        predicted, labels = _predict(task, model, records, batch_size)
+        scores["eval_pearson"], scores["eval_spearman"] = pearson_and_spearman(
+            predicted[:, 0], labels
+        )
+    return scores
+
+
+def _predict(
+    task: "Task", model: "keras.Model", records: "RecordSet", batch_size: int
+) -> tuple["np.ndarray", "np.ndarray"]:
+    """The logits [N, C] and the labels [N] of a split, padding left out."""
+    import numpy as np
+
+    from bert_tf.training import evaluation
+
+    logits, labels = [], []
+    for batch, outputs in evaluation.predict(
+        task,
+        model,
+        records.batches(batch_size),
+        total_batches=records.num_batches(batch_size),
+    ):
+        real = batch["is_real_example"][:, 0] == 1
+        logits.append(outputs["logits"][real])
+        labels.append(batch["label_ids"][real, 0])
+    return np.concatenate(logits), np.concatenate(labels)
+
+
+def _write_test_results(path: str, logits: "np.ndarray", are_classes: bool) -> None:
+    """One line an example: its classes' probabilities, tabs between, or its score."""
+    import keras
+
+    if are_classes:
+        logits = keras.ops.convert_to_numpy(keras.ops.softmax(logits, axis=-1))
+    lines = ["\t".join(str(value) for value in row) + "\n" for row in logits]
+    files.write_atomically(path, "".join(lines))
+    logging.info("Wrote %d lines to %s.", len(lines), path)
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()

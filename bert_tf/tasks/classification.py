@@ -1,0 +1,155 @@
+"""Sentence and sentence-pair classification and regression as a task.
+
+Devlin et al. 2018, section 4.1: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; the pooled
+output goes through dropout into one linear layer.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+from bert_tf.modeling import losses
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.task import Batch, Mean, Outputs, Task
+from bert_tf.tasks.examples import Example
+from bert_tf.text.wordpiece import WordPieceTokenizer
+
+Features = dict[str, list[int] | list[float]]
+
+
+def task(config: BertConfig, labels: Sequence[str] | None, name: str) -> Task:
+    """The task of telling classes apart, or of predicting a number.
+
+    Args:
+        config: the model's architecture.
+        labels: the classes; None for regression, whose loss is the mean squared error.
+        name: the task's name, for messages.
+    """
+    if labels is None:
+        return Task(
+            name=name,
+            build_model=lambda: BertClassifier(config, 1),
+            losses={"mean_squared_error": _mean_squared_error},
+        )
+    return Task(
+        name=name,
+        build_model=lambda: BertClassifier(config, len(labels)),
+        losses={"cross_entropy": _classification_loss},
+        metrics={"accuracy": _accuracy},
+    )
+
+
+def _classification_loss(batch: Batch, outputs: Outputs) -> Mean:
+    return Mean(
+        *losses.classification_loss(
+            outputs["logits"], batch["label_ids"], batch["is_real_example"]
+        )
+    )
+
+
+def _accuracy(batch: Batch, outputs: Outputs) -> Mean:
+    return Mean(
+        *losses.classification_accuracy(
+            outputs["logits"], batch["label_ids"], batch["is_real_example"]
+        )
+    )
+
+
+def _mean_squared_error(batch: Batch, outputs: Outputs) -> Mean:
+    return Mean(
+        *losses.regression_loss(
+            outputs["logits"], batch["label_ids"], batch["is_real_example"]
+        )
+    )
+
+
+def features(
+    examples: Iterable[Example],
+    tokenizer: WordPieceTokenizer,
+    *,
+    max_seq_length: int,
+    labels: Sequence[str] | None,
+) -> Iterable[Features]:
+    """The records of examples, as `bert_tf.records.schema.classifier_schema` has them.
+
+    Args:
+        examples: the sentences.
+        tokenizer: the model's.
+        max_seq_length: the length that sequences are cut or padded to.
+        labels: the classes by id; None for regression.
+
+    Raises:
+        InputError: a label is not among the classes, or not a number (names the line).
+    """
+    ids = None if labels is None else {label: i for i, label in enumerate(labels)}
+    vocabulary = tokenizer.vocabulary
+    for example in examples:
+        tokens_a = tokenizer.encode(example.text_a)
+        tokens_b = tokenizer.encode(example.text_b) if example.text_b else []
+        tokens_a, tokens_b = truncate_pair(
+            tokens_a, tokens_b, max_seq_length - (3 if tokens_b else 2)
+        )
+        input_ids = [vocabulary.cls_id, *tokens_a, vocabulary.sep_id]
+        segment_ids = [0] * len(input_ids)
+        if tokens_b:
+            input_ids += [*tokens_b, vocabulary.sep_id]
+            segment_ids += [1] * (len(tokens_b) + 1)
+        padding = [0] * (max_seq_length - len(input_ids))
+        yield {
+            "input_ids": input_ids + padding,
+            "input_mask": [1] * len(input_ids) + padding,
+            "segment_ids": segment_ids + padding,
+            "label_ids": [_label(example, ids)],
+            "is_real_example": [1],
+        }
+
+
+def padding_features(max_seq_length: int) -> Features:
+    """The record that fills the last batch up and counts for nothing."""
+    zeros = [0] * max_seq_length
+    return {
+        "input_ids": zeros,
+        "input_mask": zeros,
+        "segment_ids": zeros,
+        "label_ids": [0],
+        "is_real_example": [0],
+    }
+
+
+def truncate_pair(
+    tokens_a: list[int], tokens_b: list[int], max_length: int
+) -> tuple[list[int], list[int]]:
+    """Cuts two sequences to `max_length` together, always the longer one by its end.
+
+    At equal lengths the second one gives way, as in the original.
+    """
+    length_a, length_b = len(tokens_a), len(tokens_b)
+    excess = length_a + length_b - max_length
+    if excess > 0:
+        # First the longer one comes down to the other's length, then both in turn,
+        # the second one first.
+        cut_b = min(excess, max(0, length_b - length_a))
+        cut_a = min(excess, max(0, length_a - length_b))
+        rest = excess - cut_a - cut_b
+        length_a -= cut_a + rest // 2
+        length_b -= cut_b + (rest + 1) // 2
+    return tokens_a[:length_a], tokens_b[:length_b]
+
+
+def _label(example: Example, ids: dict[str, int] | None) -> int | float:
+    if example.label is None:
+        return 0
+    if ids is None:
+        try:
+            return float(example.label)
+        except ValueError as error:
+            raise InputError(
+                f"{example.source}: the label must be a number. Found:"
+                f" {example.label!r}."
+            ) from error
+    if example.label not in ids:
+        raise InputError(
+            f"{example.source}: the label must be one of {', '.join(ids)}. Found:"
+            f" {example.label!r}."
+        )
+    return ids[example.label]

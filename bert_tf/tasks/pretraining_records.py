@@ -1,0 +1,159 @@
+"""The records that a pre-training run reads: found, and checked against the model.
+
+What the user does not say (lengths, vocabulary, casing), the records' manifest does;
+what the user does say must agree with it. Records without a manifest, such as the
+original's, are checked by their first record.
+"""
+
+import functools
+
+from absl import logging
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+from bert_tf.records.manifest import find_manifests
+from bert_tf.records.pipeline import count_records, first_record
+from bert_tf.records.schema import pretraining_schema
+from bert_tf.records.shards import record_files
+from bert_tf.text.vocabulary import Vocabulary
+
+# The original's defaults, for records without a manifest.
+DEFAULT_MAX_SEQ_LENGTH = 128
+DEFAULT_MAX_PREDICTIONS_PER_SEQ = 20
+
+
+class PretrainingRecords:
+    """The record files that a flag names.
+
+    Args:
+        flag: the flag's name, for messages.
+        patterns: its value: globs with commas between.
+        config: the model's architecture.
+        max_seq_length: the sequences' length; None to take the records' own.
+        max_predictions_per_seq: masked-LM slots; None to take the records' own.
+
+    Attributes:
+        paths: the files, in the order of the patterns.
+        manifests: of the sets that they belong to.
+        schema: what a record holds.
+
+    Raises:
+        InputError: no file or no record; the records fit neither the model nor what was
+            asked for (names both values); records of two vocabularies.
+    """
+
+    def __init__(
+        self,
+        flag: str,
+        patterns: str,
+        config: BertConfig,
+        *,
+        max_seq_length: int | None = None,
+        max_predictions_per_seq: int | None = None,
+    ) -> None:
+        self.paths = record_files(patterns, flag)
+        self.manifests = find_manifests(self.paths)
+        first = self.manifests[0] if self.manifests else None
+        if max_seq_length is None:
+            max_seq_length = first.max_seq_length if first else DEFAULT_MAX_SEQ_LENGTH
+        if max_predictions_per_seq is None:
+            max_predictions_per_seq = (
+                first.max_predictions_per_seq
+                if first
+                else DEFAULT_MAX_PREDICTIONS_PER_SEQ
+            )
+        config.check_sequence_length(max_seq_length)
+        self._check_lengths("max_seq_length", max_seq_length)
+        self._check_lengths("max_predictions_per_seq", max_predictions_per_seq)
+        self._check_vocabularies(config)
+        self.schema = pretraining_schema(max_seq_length, max_predictions_per_seq)
+        found = first_record(self.paths)
+        if found is None:
+            raise InputError(f"--{flag}: there is no record in {patterns}.")
+        path, record = found
+        self.schema.check(record, path)
+
+    @functools.cached_property
+    def counts(self) -> list[int]:
+        """The number of records in each file: the manifest's, or else counted."""
+        known = {}
+        for manifest in self.manifests:
+            known.update(manifest.records_by_path())
+        return [
+            known[path] if path in known else count_records(path) for path in self.paths
+        ]
+
+    def vocabulary(
+        self, vocab_file: str | None, do_lower_case: bool | None
+    ) -> tuple[Vocabulary | None, bool]:
+        """The vocabulary and its casing.
+
+        Args:
+            vocab_file: the user's; None to take the records' own.
+            do_lower_case: the user's; None to take the records' own.
+
+        Returns:
+            The vocabulary, None where nobody says it, and whether it is lower-cased.
+
+        Raises:
+            InputError: the user's and the records' contradict each other.
+        """
+        given = Vocabulary.from_file(vocab_file) if vocab_file else None
+        if not self.manifests:
+            return given, do_lower_case is not False
+        manifest = self.manifests[0]
+        if given is not None and given.sha256 != manifest.vocab_sha256:
+            raise InputError(
+                f"--vocab_file={vocab_file} ({len(given)} tokens) is not the vocabulary"
+                f" of {manifest.path} ({manifest.vocab_size} tokens)."
+            )
+        if do_lower_case is not None and do_lower_case != manifest.do_lower_case:
+            raise InputError(
+                f"--do_lower_case={do_lower_case}, but the records of {manifest.path}"
+                f" were made with {manifest.do_lower_case}."
+            )
+        if given is None and files.exists(manifest.vocab_path):
+            given = Vocabulary.from_file(manifest.vocab_path)
+        if given is None:
+            logging.warning(
+                "%s is missing: the run will have no vocab.txt. Give --vocab_file.",
+                manifest.vocab_path,
+            )
+        return given, manifest.do_lower_case
+
+    def refuse_other_vocabulary(self, other: "PretrainingRecords") -> None:
+        """Raises InputError if other records were made with another vocabulary."""
+        for here in self.manifests[:1]:
+            for there in other.manifests:
+                if (here.vocab_sha256, here.do_lower_case) != (
+                    there.vocab_sha256,
+                    there.do_lower_case,
+                ):
+                    raise InputError(
+                        "Records of two vocabularies cannot be used together:"
+                        f" {here.path} and {there.path} name different ones."
+                    )
+
+    def _check_lengths(self, name: str, wanted: int) -> None:
+        for manifest in self.manifests:
+            found = getattr(manifest, name)
+            if found != wanted:
+                raise InputError(
+                    f"--{name}={wanted}, but the records of {manifest.path} were made"
+                    f" with {found}."
+                )
+
+    def _check_vocabularies(self, config: BertConfig) -> None:
+        self.refuse_other_vocabulary(self)
+        for manifest in self.manifests[:1]:
+            config.check_vocabulary(
+                manifest.vocab_size, f"The vocabulary of {manifest.path}"
+            )
+            if manifest.vocab_size < config.vocab_size:
+                logging.warning(
+                    "The model's vocab_size is %d, the records' vocabulary has %d"
+                    " tokens: the embeddings of the others stay untrained.",
+                    config.vocab_size,
+                    manifest.vocab_size,
+                )

@@ -1,0 +1,119 @@
+"""One training step and one evaluation step, the same mathematics on any strategy.
+
+The loss is a sum of weighted means, each divided by the weight of the *global* batch.
+Gradients are summed over the replicas, then clipped once by their global norm, then
+applied once.
+"""
+
+from collections.abc import Callable, Iterator
+
+import keras
+import tensorflow as tf
+
+from bert_tf.optimization.adamw import clip_by_global_norm
+from bert_tf.task import Batch, Mean, Task
+
+# Devlin et al. 2018's code: "This is how the model was pre-trained."
+GLOBAL_CLIP_NORM = 1.0
+
+Sums = dict[str, tf.Tensor]  # name -> [total, weight], float32
+TOTAL_LOSS = "loss"
+
+
+def names_of_sums(task: Task) -> list[str]:
+    """The names that a step reports."""
+    return [TOTAL_LOSS, *task.losses, *task.metrics]
+
+
+def training_steps(
+    task: Task,
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    strategy: tf.distribute.Strategy,
+) -> Callable[[Iterator[Batch], tf.Tensor], Sums]:
+    """A compiled function that makes several training steps in one call.
+
+    Args:
+        task: the losses and metrics.
+        model: the model, built under the strategy's scope.
+        optimizer: its optimizer, built under the strategy's scope.
+        strategy: the devices.
+
+    Returns:
+        (iterator of batches, int32 number of steps) -> the sums of the steps' metrics:
+        name -> [total, weight]. `loss` is the sum of the steps' losses and their
+        number.
+    """
+    num_replicas = strategy.num_replicas_in_sync
+    variables = model.trainable_variables
+
+    def replica_step(batch: Batch) -> Sums:
+        replica = tf.distribute.get_replica_context()
+
+        def over_replicas(tensors):
+            if num_replicas == 1:
+                return tensors
+            return replica.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+        with tf.GradientTape() as tape:
+            outputs = model(batch, training=True)
+            means = {name: loss(batch, outputs) for name, loss in task.losses.items()}
+            weights = over_replicas([mean.weight for mean in means.values()])
+            loss = tf.add_n(
+                [
+                    mean.total / (weight + mean.epsilon)
+                    for mean, weight in zip(means.values(), weights, strict=True)
+                ]
+            )
+        gradients = [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(loss, [v.value for v in variables])
+        ]
+        gradients = over_replicas(gradients)
+        gradients = clip_by_global_norm(gradients, GLOBAL_CLIP_NORM)
+        # Keras' optimizer sums over the replicas once more.
+        optimizer.apply([gradient / num_replicas for gradient in gradients], variables)
+        means |= {name: metric(batch, outputs) for name, metric in task.metrics.items()}
+        return {
+            TOTAL_LOSS: tf.stack([loss, 1.0 / num_replicas]),
+            **{name: _stack(mean) for name, mean in means.items()},
+        }
+
+    @tf.function(reduce_retracing=True)
+    def steps(iterator: Iterator[Batch], num_steps: tf.Tensor) -> Sums:
+        sums = {name: tf.zeros([2]) for name in names_of_sums(task)}
+        for _ in tf.range(num_steps):
+            per_replica = strategy.run(replica_step, args=(next(iterator),))
+            for name in sums:
+                sums[name] += strategy.reduce(
+                    tf.distribute.ReduceOp.SUM, per_replica[name], axis=None
+                )
+        return sums
+
+    return steps
+
+
+def evaluation_step(task: Task, model: keras.Model) -> Callable[[Batch], Sums]:
+    """A compiled function: batch -> the sums of its losses and metrics.
+
+    `loss` is the batch's total loss with weight 1: the original averages batch losses.
+    """
+
+    @tf.function(reduce_retracing=True)
+    def step(batch: Batch) -> Sums:
+        outputs = model(batch, training=False)
+        means = {name: loss(batch, outputs) for name, loss in task.losses.items()}
+        loss = tf.add_n(
+            [mean.total / (mean.weight + mean.epsilon) for mean in means.values()]
+        )
+        means |= {name: metric(batch, outputs) for name, metric in task.metrics.items()}
+        return {
+            TOTAL_LOSS: tf.stack([loss, 1.0]),
+            **{name: _stack(mean) for name, mean in means.items()},
+        }
+
+    return step
+
+
+def _stack(mean: Mean) -> tf.Tensor:
+    return tf.stack([tf.cast(mean.total, tf.float32), tf.cast(mean.weight, tf.float32)])
