@@ -1,0 +1,269 @@
+"""The manifest: what a set of record files was made from, beside the files.
+
+A set named NAME consists of its record files, NAME.manifest.json and NAME.vocab.txt, so
+that training knows the lengths, the vocabulary and the casing by itself.
+
+NAME is what the set's first record file is called, without the shard suffix if it has
+one:
+
+    first record file                       NAME
+    tf_examples.tfrecord                    tf_examples.tfrecord
+    data/wiki-00000-of-00008                data/wiki
+    data/wiki-00000-of-00008.tfrecord       data/wiki
+    a.tfrecord (then b.tfrecord, ...)       a.tfrecord
+
+The manifest is one JSON object with the fields of `Manifest`. Its `shards` name the
+record files relative to the manifest's folder, with their records and bytes; the way
+back, from a record file to its manifest, is `find_manifests`.
+
+`complete` is false from just before the record files get their final names until all
+have them; only the command that made the set goes on with an incomplete one.
+"""
+
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+from bert_tf import files
+from bert_tf.errors import InputError
+from bert_tf.records.strict_json import from_values
+
+FORMAT_VERSION = 1
+MANIFEST_SUFFIX = ".manifest.json"
+VOCABULARY_SUFFIX = ".vocab.txt"
+
+_SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One record file of a set.
+
+    Attributes:
+        name: its path, relative to the manifest's folder.
+        num_records: the records in it.
+        num_bytes: its size, by which a file that was replaced is found out.
+    """
+
+    name: str
+    num_records: int
+    num_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceFile:
+    """One input file. Its content identifies it, wherever it lies.
+
+    A checksum rather than a time stamp: a copy, a fresh checkout or an object store has
+    other times and the same text, and reading a file once more costs little beside
+    making records of it.
+
+    Attributes:
+        path: as it was given.
+        num_bytes: its size.
+        sha256: of its content, in hexadecimal.
+    """
+
+    path: str
+    num_bytes: int
+    sha256: str
+
+    @classmethod
+    def describe(cls, path: str) -> "SourceFile":
+        """Reads the file once.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        digest = hashlib.sha256()
+        num_bytes = 0
+        with files.open_binary(path) as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+                num_bytes += len(block)
+        return cls(path=path, num_bytes=num_bytes, sha256=digest.hexdigest())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """How a set of pre-training records was made, and of which files it consists.
+
+    Attributes:
+        vocab_sha256: of NAME.vocab.txt, as `Vocabulary.sha256`.
+        vocab_size: lines of the vocabulary.
+        do_lower_case: whether the text was lowered and lost its accents.
+        max_seq_length: tokens per record, padding included.
+        max_predictions_per_seq: masked-LM slots per record.
+        masking: "static": the masks are in the records.
+        do_whole_word_mask: whether the pieces of a word are masked together.
+        masked_lm_prob: share of a sequence's tokens that is masked.
+        short_seq_prob: chance of aiming at a shorter sequence.
+        dupe_factor: passes over the documents, each with fresh masks.
+        random_seed: of the one random stream.
+        source_files: the input, in the order in which it was read.
+        shards: the record files, in the order in which records were dealt to them.
+        complete: whether all shards have their final names.
+        format_version: of this file.
+        path: where the manifest lies; not a part of it.
+    """
+
+    vocab_sha256: str
+    vocab_size: int
+    do_lower_case: bool
+    max_seq_length: int
+    max_predictions_per_seq: int
+    masking: str
+    do_whole_word_mask: bool
+    masked_lm_prob: float
+    short_seq_prob: float
+    dupe_factor: int
+    random_seed: int
+    source_files: tuple[SourceFile, ...]
+    shards: tuple[Shard, ...]
+    complete: bool
+    format_version: int = FORMAT_VERSION
+    path: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def vocab_path(self) -> str:
+        """Where the set's vocabulary lies."""
+        return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
+
+    @property
+    def num_records(self) -> int:
+        """The records of all shards."""
+        return sum(shard.num_records for shard in self.shards)
+
+    def records_by_path(self) -> dict[str, int]:
+        """Each record file's path, from the manifest's folder on, and its records."""
+        folder = os.path.dirname(self.path)
+        return {
+            os.path.join(folder, shard.name): shard.num_records for shard in self.shards
+        }
+
+    def to_json_string(self) -> str:
+        """The text of NAME.manifest.json."""
+        values = dataclasses.asdict(self)
+        del values["path"]
+        return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json_file(cls, path: str) -> "Manifest":
+        """Reads a NAME.manifest.json.
+
+        Raises:
+            InputError: no such file, not a manifest, or one of a later format.
+        """
+        text = files.read_text(path, "manifest")
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{path}:{error.lineno}: not valid JSON: {error.msg}."
+            ) from error
+        version = values.get("format_version") if isinstance(values, dict) else None
+        if type(version) is not int:
+            raise InputError(f"{path}: not a manifest: it has no `format_version`.")
+        if version > FORMAT_VERSION:
+            raise InputError(
+                f"{path}: this bert_tf reads manifests up to format version "
+                f"{FORMAT_VERSION}. Found: {version}. Install a newer bert_tf."
+            )
+        manifest = from_values(cls, values, path)
+        return dataclasses.replace(manifest, path=path)
+
+
+def manifest_path(output_files: Sequence[str]) -> str:
+    """Where the manifest of a set lies.
+
+    Args:
+        output_files: the set's record files, or one that has a shard suffix.
+    """
+    return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
+
+
+def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
+    """The manifests of the sets that these files belong to, in the files' order.
+
+    A file's set is looked for under the file's own NAME, then among all manifests of
+    its folder. A file that belongs to none (the original's script writes none) is
+    passed over.
+
+    Args:
+        record_files: paths of record files, of one set or of several.
+
+    Raises:
+        InputError: a manifest cannot be read or its set is not complete, or a file is
+            not of the size that its manifest says.
+    """
+    found: dict[str, Manifest] = {}
+    folders: dict[str, list[Manifest]] = {}
+    for path in record_files:
+        manifest = next(
+            (known for known in found.values() if _shard_of(path, known)), None
+        ) or _find_manifest(path, folders)
+        if manifest is None:
+            continue
+        if not manifest.complete:
+            raise InputError(
+                f"{manifest.path}: the set is not complete; give the command that made "
+                "it once more."
+            )
+        _check_size(path, manifest)
+        found[manifest.path] = manifest
+    return list(found.values())
+
+
+def _find_manifest(path: str, folders: dict[str, list[Manifest]]) -> Manifest | None:
+    """The manifest that lists the file; `folders` remembers those of each folder."""
+    own = manifest_path([path])
+    if files.exists(own):
+        manifest = Manifest.from_json_file(own)
+        if _shard_of(path, manifest):
+            return manifest
+    folder = os.path.dirname(path)
+    if folder not in folders:
+        pattern = os.path.join(glob.escape(folder), "*" + MANIFEST_SUFFIX)
+        folders[folder] = [
+            Manifest.from_json_file(name) for name in files.glob(pattern)
+        ]
+    return next((known for known in folders[folder] if _shard_of(path, known)), None)
+
+
+def _shard_of(path: str, manifest: Manifest) -> Shard | None:
+    name = relative_name(path, manifest.path)
+    for shard in manifest.shards:
+        if shard.name == name:
+            return shard
+    return None
+
+
+def relative_name(record_file: str, manifest_file: str) -> str:
+    """A record file's path, relative to its manifest's folder, as the manifest says it.
+
+    A remote file of another folder keeps its whole path.
+    """
+    if files.is_remote(record_file):
+        return record_file.removeprefix(os.path.dirname(manifest_file) + "/")
+    return os.path.relpath(record_file, os.path.dirname(manifest_file) or ".")
+
+
+def _check_size(path: str, manifest: Manifest) -> None:
+    shard = _shard_of(path, manifest)
+    assert shard is not None
+    num_bytes = size(path)
+    if num_bytes != shard.num_bytes:
+        raise InputError(
+            f"{path} must have {shard.num_bytes} bytes, says {manifest.path}. "
+            f"Found: {num_bytes}. It was replaced, or copied only in part."
+        )
+
+
+def size(path: str) -> int:
+    """A file's bytes."""
+    with files.open_binary(path) as file:
+        return file.seek(0, os.SEEK_END) or file.tell()
