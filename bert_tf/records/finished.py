@@ -85,13 +85,13 @@ def first_difference(
     """
     for flag, field in _FIELDS_OF_FLAGS.items():
         theirs, ours = getattr(existing, field), getattr(wanted, field)
-        if field == "shards":
-            theirs, ours = _names(theirs), _names(ours)
-        elif field == "source_files" and _contents(theirs) == _contents(ours):
-            continue
-        elif field == "source_files":
-            theirs, ours = _describe(theirs, ours), _describe(ours, theirs)
-        if theirs != ours:
+        if field == "source_files":
+            if _contents(theirs) != _contents(ours):
+                return flag, _describe(theirs, ours), _describe(ours, theirs)
+        elif field == "shards":
+            if _names(theirs) != _names(ours):
+                return flag, _names(theirs), _names(ours)
+        elif theirs != ours:
             return flag, theirs, ours
     return None
 
@@ -121,6 +121,6 @@ def _refuse_unknown_files(wanted: Manifest, output_files: Sequence[str]) -> None
     for path in [*output_files, wanted.vocab_path]:
         if files.exists(path):
             raise InputError(
-                f"{path} exists, and there is no {wanted.path} to say that this command "
-                "made it; give another --output_file, or --overwrite to replace it."
+                f"{path} exists, and no {wanted.path} says that this command made it; "
+                "give another --output_file, or --overwrite to replace it."
             )
