@@ -74,8 +74,9 @@ def is_punctuation(char: str) -> bool:
     return unicodedata.category(char).startswith("P")
 
 
-def _is_white_space(char: str) -> bool:
-    return char.isspace() and not is_removed(char)
+def is_cjk(char: str) -> bool:
+    """Whether step 2 makes the character a word of its own."""
+    return any(first <= ord(char) <= last for first, last in CJK_RANGES)
 
 
 def _scanned() -> Iterator[str]:
