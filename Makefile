@@ -7,8 +7,6 @@ OUTPUT_DIR ?= quickstart_output
 # Fast tests only; `make test-slow` runs the others.
 PYTEST_ARGS ?=
 
-export TF_CPP_MIN_LOG_LEVEL ?= 2
-
 .PHONY: venv quickstart test test-slow check format benchmark clean
 
 venv: $(VENV)/.installed

@@ -2,15 +2,16 @@
 
     import bert_tf
 
-    model = bert_tf.BertPretrainer("tiny")                  # or a BertConfig
-    model.compile(bert_tf.create_optimizer(1e-4, num_train_steps=1000, num_warmup_steps=100))
-    model.fit(bert_tf.pretraining_dataset("records/*.tfrecord", batch_size=32))
+    model = bert_tf.BertPretrainer("tiny")           # or a BertConfig
+    model.compile(bert_tf.create_optimizer(1e-4, 1000, 100))
+    records = bert_tf.pretraining_dataset("records/*.tfrecord", batch_size=32)
+    model.fit(records, steps_per_epoch=1000)
 
-    encoder = bert_tf.load_encoder("output_dir")            # a run's folder, or a release
+    encoder = bert_tf.load_encoder("output_dir")     # a run's folder, or a release
     tokenizer = bert_tf.load_tokenizer("output_dir")
 
-Names are looked up when they are first used: `import bert_tf` costs no TensorFlow import.
-"""  # noqa: E501
+Names are looked up when first used: `import bert_tf` costs no TensorFlow import.
+"""
 
 import importlib
 from typing import Any
@@ -27,13 +28,13 @@ _HOMES = {
     "Vocabulary": "bert_tf.text.vocabulary",
     "WarmupLinearDecay": "bert_tf.optimization.schedules",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
-    "create_optimizer": "bert_tf.optimization.recipe",
+    "create_optimizer": "bert_tf.optimization.adamw",
     "load_classifier": "bert_tf.conversion.checkpoint",
     "load_encoder": "bert_tf.conversion.checkpoint",
     "load_pretrainer": "bert_tf.conversion.checkpoint",
     "load_tokenizer": "bert_tf.conversion.checkpoint",
     "load_weights": "bert_tf.conversion.checkpoint",
-    "pretraining_dataset": "bert_tf.records.datasets",
+    "pretraining_dataset": "bert_tf.records.pretraining_input",
     "weights_by_name": "bert_tf.modeling.names",
 }
 

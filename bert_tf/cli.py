@@ -8,6 +8,7 @@ Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stop
 signal N (143 for SIGTERM) with everything saved.
 """
 
+import importlib
 import inspect
 import os
 import sys
@@ -43,8 +44,6 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
             flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
-    # TensorFlow's C++ chatter is not the user's concern unless they ask for it.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     logging.use_absl_handler()
     logging.set_verbosity(logging.INFO)
 
@@ -65,6 +64,26 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
             sys.exit(EXIT_INPUT_ERROR)
 
     app.run(guarded)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without what its C++ parts print at import.
+
+    They report drivers and processor features to stderr, whatever the log level, before
+    any log is set up. Who wants to see it sets TF_CPP_MIN_LOG_LEVEL.
+    """
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ or "tensorflow" in sys.modules:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            importlib.import_module("tensorflow")
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValues:

@@ -128,6 +128,7 @@ def run(flag_values: flags.FlagValues) -> None:
     for text in texts:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
+    cli.import_tensorflow()
     from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
 
     options = {"recognize_special_tokens": True}

@@ -89,6 +89,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
+    cli.import_tensorflow()
     from bert_tf.conversion.checkpoint import checked_casing
     from bert_tf.records.schema import classifier_schema
     from bert_tf.tasks import classification

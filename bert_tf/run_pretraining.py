@@ -73,9 +73,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
-    from bert_tf.records import pipeline
+    cli.import_tensorflow()
+    from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.tasks.pretraining_records import PretrainingRecords
     from bert_tf.training import evaluation, run_folder
     from bert_tf.training.loop import TrainingConfig, restore_or_initialize, train
     from bert_tf.training.strategy import strategy_from_flags
@@ -85,14 +85,14 @@ def run(flag_values: flags.FlagValues) -> None:
         name: flag_values[name].value if flag_values[name].present else None
         for name in ("max_seq_length", "max_predictions_per_seq")
     }
-    train_records = PretrainingRecords(
-        "input_file", flag_values.input_file, config, **lengths
-    )
+    train_records = PretrainingRecords(flag_values.input_file, **lengths)
+    train_records.check_model(config)
     eval_records = train_records
     if flag_values.eval_input_file:
         eval_records = PretrainingRecords(
-            "eval_input_file", flag_values.eval_input_file, config, **lengths
+            flag_values.eval_input_file, flag="eval_input_file", **lengths
         )
+        eval_records.check_model(config)
         train_records.refuse_other_vocabulary(eval_records)
     casing = flag_values["do_lower_case"]
     vocabulary, do_lower_case = train_records.vocabulary(
@@ -116,11 +116,8 @@ def run(flag_values: flags.FlagValues) -> None:
             task,
             training,
             folder=flag_values.output_dir,
-            dataset=lambda position: pipeline.training_dataset(
-                train_records.paths,
-                train_records.counts,
-                train_records.schema,
-                batch_size=training.train_batch_size,
+            dataset=lambda position: train_records.training_dataset(
+                training.train_batch_size,
                 seed=training.random_seed,
                 start=position,
                 vocab_size=config.vocab_size,
@@ -139,10 +136,8 @@ def run(flag_values: flags.FlagValues) -> None:
         results = evaluation.evaluate(
             task,
             model,
-            pipeline.evaluation_dataset(
-                eval_records.paths,
-                eval_records.schema,
-                batch_size=flag_values.eval_batch_size,
+            eval_records.evaluation_dataset(
+                flag_values.eval_batch_size,
                 repeat=True,
                 vocab_size=config.vocab_size,
             ),

@@ -52,12 +52,17 @@ def imports_of(path):
     tree = ast.parse(path.read_text("utf-8"))
     nodes_at_import = set()
 
-    def visit(node, inside_function):
+    def is_later(node):
+        """Whether what is in it runs later than the import, or never."""
+        if isinstance(node, ast.If):
+            return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+    def visit(node, later):
         for child in ast.iter_child_nodes(node):
-            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            if not inside_function:
+            if not later:
                 nodes_at_import.add(child)
-            visit(child, inside_function or is_function)
+            visit(child, later or is_later(child))
 
     visit(tree, False)
     for node in ast.walk(tree):

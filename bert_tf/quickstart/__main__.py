@@ -30,6 +30,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Makes the steps that are not yet done."""
+    cli.import_tensorflow()
     from bert_tf.quickstart.steps import Settings, run_all
 
     run_all(

@@ -1,8 +1,8 @@
 """English prose that every Python has: the language reference and the docstrings.
 
-CPython ships `pydoc_data.topics` (the language reference as text) and a standard library
-full of docstrings: about 2 MB of prose with document boundaries, a topic or a module
-being a document. Code, grammar and tables are left out.
+CPython ships `pydoc_data.topics` (the language reference as text) and a standard
+library full of docstrings: more than 1 MB of prose with document boundaries, a topic or
+a module being a document. Code, grammar and tables are left out.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """A labelled task made from plain text: is a sentence as written, or shuffled?
 
-Case and punctuation would give the answer away, so a sentence is reduced to its words. A
-model that knows which words follow each other knows the answer; one that sees words
+Case and punctuation would give the answer away, so a sentence is reduced to its words.
+A model that knows which words follow each other knows the answer; one that sees words
 without their order can only guess.
 """
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_tf import files
 from bert_tf.conversion.checkpoint import load_weights
 from bert_tf.errors import InputError
 from bert_tf.optimization.adamw import create_optimizer
@@ -101,6 +102,7 @@ def train(
         InputError: a checkpoint or a record does not fit, or the loss is not finite.
         SystemExit: 128 + the signal's number, after SIGTERM or SIGINT, with all saved.
     """
+    files.make_folder(folder)
     strategy = strategy or tf.distribute.get_strategy()
     keras.utils.set_random_seed(config.random_seed)
     with strategy.scope():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import keras
 import tensorflow as tf
 
-from bert_tf.optimization.adamw import clip_by_global_norm
+from bert_tf.optimization.gradients import clip_by_global_norm
 from bert_tf.task import Batch, Mean, Task
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."
@@ -84,10 +84,13 @@ def training_steps(
         sums = {name: tf.zeros([2]) for name in names_of_sums(task)}
         for _ in tf.range(num_steps):
             per_replica = strategy.run(replica_step, args=(next(iterator),))
-            for name in sums:
-                sums[name] += strategy.reduce(
+            sums = {
+                name: total
+                + strategy.reduce(
                     tf.distribute.ReduceOp.SUM, per_replica[name], axis=None
                 )
+                for name, total in sums.items()
+            }
         return sums
 
     return steps

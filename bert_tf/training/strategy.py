@@ -29,6 +29,8 @@ def create_strategy(
         InputError: no TPU answers under that name, or it has another number of cores.
     """
     if not use_tpu:
+        gpus = tf.config.list_logical_devices("GPU")
+        logging.info("Running on %s.", gpus[0].name if gpus else "the CPU")
         return tf.distribute.get_strategy()
     address = tpu_name or master
     try:

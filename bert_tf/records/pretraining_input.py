@@ -1,4 +1,4 @@
-"""The records that a pre-training run reads: found, and checked against the model.
+"""Pre-training records as input: found, checked against the model, read.
 
 What the user does not say (lengths, vocabulary, casing), the records' manifest does;
 what the user does say must agree with it. Records without a manifest, such as the
@@ -7,13 +7,19 @@ original's, are checked by their first record.
 
 import functools
 
+import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import find_manifests
-from bert_tf.records.pipeline import count_records, first_record
+from bert_tf.records.pipeline import (
+    count_records,
+    evaluation_dataset,
+    first_record,
+    training_dataset,
+)
 from bert_tf.records.schema import pretraining_schema
 from bert_tf.records.shards import record_files
 from bert_tf.text.vocabulary import Vocabulary
@@ -27,28 +33,27 @@ class PretrainingRecords:
     """The record files that a flag names.
 
     Args:
-        flag: the flag's name, for messages.
-        patterns: its value: globs with commas between.
-        config: the model's architecture.
+        patterns: globs with commas between.
+        flag: the flag that they come from, for messages.
         max_seq_length: the sequences' length; None to take the records' own.
         max_predictions_per_seq: masked-LM slots; None to take the records' own.
 
     Attributes:
         paths: the files, in the order of the patterns.
         manifests: of the sets that they belong to.
+        max_seq_length: the sequences' length.
         schema: what a record holds.
 
     Raises:
-        InputError: no file or no record; the records fit neither the model nor what was
-            asked for (names both values); records of two vocabularies.
+        InputError: no file or no record; the records do not fit what was asked for
+            (names both values); records of two vocabularies.
     """
 
     def __init__(
         self,
-        flag: str,
         patterns: str,
-        config: BertConfig,
         *,
+        flag: str = "input_file",
         max_seq_length: int | None = None,
         max_predictions_per_seq: int | None = None,
     ) -> None:
@@ -63,16 +68,66 @@ class PretrainingRecords:
                 if first
                 else DEFAULT_MAX_PREDICTIONS_PER_SEQ
             )
-        config.check_sequence_length(max_seq_length)
         self._check_lengths("max_seq_length", max_seq_length)
         self._check_lengths("max_predictions_per_seq", max_predictions_per_seq)
-        self._check_vocabularies(config)
+        self.refuse_other_vocabulary(self)
+        self.max_seq_length = max_seq_length
         self.schema = pretraining_schema(max_seq_length, max_predictions_per_seq)
         found = first_record(self.paths)
         if found is None:
             raise InputError(f"--{flag}: there is no record in {patterns}.")
         path, record = found
         self.schema.check(record, path)
+
+    def check_model(self, config: BertConfig) -> None:
+        """Refuses a model that is too small for the records.
+
+        Raises:
+            InputError: too few positions, or a smaller vocabulary.
+        """
+        config.check_sequence_length(self.max_seq_length)
+        for manifest in self.manifests[:1]:
+            config.check_vocabulary(
+                manifest.vocab_size, f"The vocabulary of {manifest.path}"
+            )
+            if manifest.vocab_size < config.vocab_size:
+                logging.warning(
+                    "The model's vocab_size is %d, the records' vocabulary has %d"
+                    " tokens: the embeddings of the others stay untrained.",
+                    config.vocab_size,
+                    manifest.vocab_size,
+                )
+
+    def training_dataset(
+        self,
+        batch_size: int,
+        *,
+        seed: int,
+        start: int = 0,
+        vocab_size: int | None = None,
+    ) -> tf.data.Dataset:
+        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
+        return training_dataset(
+            self.paths,
+            self.counts,
+            self.schema,
+            batch_size=batch_size,
+            seed=seed,
+            start=start,
+            vocab_size=vocab_size,
+        )
+
+    def evaluation_dataset(
+        self, batch_size: int, *, repeat: bool, vocab_size: int | None = None
+    ) -> tf.data.Dataset:
+        """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
+        return evaluation_dataset(
+            self.paths,
+            self.schema,
+            batch_size=batch_size,
+            repeat=repeat,
+            vocab_size=vocab_size,
+        )
 
     @functools.cached_property
     def counts(self) -> list[int]:
@@ -144,16 +199,26 @@ class PretrainingRecords:
                     f" with {found}."
                 )
 
-    def _check_vocabularies(self, config: BertConfig) -> None:
-        self.refuse_other_vocabulary(self)
-        for manifest in self.manifests[:1]:
-            config.check_vocabulary(
-                manifest.vocab_size, f"The vocabulary of {manifest.path}"
-            )
-            if manifest.vocab_size < config.vocab_size:
-                logging.warning(
-                    "The model's vocab_size is %d, the records' vocabulary has %d"
-                    " tokens: the embeddings of the others stay untrained.",
-                    config.vocab_size,
-                    manifest.vocab_size,
-                )
+
+def pretraining_dataset(
+    patterns: str, *, batch_size: int, seed: int = 12345, training: bool = True
+) -> tf.data.Dataset:
+    """Batches of pre-training records, for a notebook's `fit` and `evaluate`.
+
+    Args:
+        patterns: globs of record files, with commas between.
+        batch_size: sequences a batch.
+        seed: decides the order.
+        training: endless shuffled batches (give `fit` its `steps_per_epoch`), or else
+            all records once, in order.
+
+    Returns:
+        A dataset of dicts of tensors, named as in `bert_tf.records.schema`.
+
+    Raises:
+        InputError: as PretrainingRecords.
+    """
+    records = PretrainingRecords(patterns)
+    if training:
+        return records.training_dataset(batch_size, seed=seed)
+    return records.evaluation_dataset(batch_size, repeat=False)

@@ -1,0 +1,208 @@
+import os
+import subprocess
+import sys
+import time
+
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import cli, run_classifier, run_pretraining
+from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
+
+SCRIPTS = (
+    "bert_tf.run_pretraining",
+    "bert_tf.run_classifier",
+    "bert_tf.fill_mask",
+    "bert_tf.quickstart",
+    "tfrecords.create_pretraining_data",
+)
+
+
+def run_module(module, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+class HelpTest(tf.test.TestCase):
+    def test_help_lists_the_flags_and_needs_no_tensorflow(self):
+        for module in SCRIPTS:
+            # A module that cannot be imported stands in for TensorFlow.
+            folder = os.path.join(self.get_temp_dir(), "broken")
+            os.makedirs(folder, exist_ok=True)
+            for name in ("tensorflow", "keras", "keras_hub"):
+                with open(os.path.join(folder, name + ".py"), "w") as file:
+                    file.write("raise SystemExit('imported')")
+            paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+            result = run_module(module, "--help", PYTHONPATH=paths)
+            self.assertNotIn("imported", result.stderr, module)
+            for flag in run_flags(module):
+                self.assertIn(flag, result.stdout, module)
+
+    def test_help_and_usage_errors_take_less_than_a_second(self):
+        for module in SCRIPTS:
+            for arguments in (["--help"], ["--no_such_flag=1"]):
+                best = float("inf")
+                for _ in range(3):
+                    began = time.perf_counter()
+                    run_module(module, *arguments)
+                    best = min(best, time.perf_counter() - began)
+                    if best < 1.0:
+                        break
+                self.assertLess(best, 1.0, f"{module} {arguments}")
+
+
+def run_flags(module):
+    return {
+        "bert_tf.run_pretraining": [
+            "--input_file",
+            "--num_train_steps",
+            "--output_dir",
+        ],
+        "bert_tf.run_classifier": ["--task_name", "--data_dir", "--[no]do_predict"],
+        "bert_tf.fill_mask": ["--checkpoint", "--top_k"],
+        "bert_tf.quickstart": ["--output_dir", "--num_train_steps"],
+        "tfrecords.create_pretraining_data": ["--input_file", "--dupe_factor"],
+    }[module]
+
+
+class UsageTest(tf.test.TestCase):
+    def assert_usage_error(self, result, message):
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(message, result.stderr + result.stdout)
+        self.assertNotIn("Traceback", result.stderr)
+
+    def test_a_misspelt_flag_is_an_error_that_names_the_right_one(self):
+        result = run_module("bert_tf.run_pretraining", "--max_seq_lenght=128")
+        self.assert_usage_error(result, "max_seq_length")
+
+    def test_nothing_to_do_is_an_error(self):
+        result = run_module(
+            "bert_tf.run_pretraining",
+            "--input_file=a",
+            "--bert_config_file=b",
+            "--output_dir=c",
+        )
+        self.assert_usage_error(result, "--do_train, --do_eval")
+
+    def test_a_boolean_with_a_space_is_an_error(self):
+        result = run_module(
+            "bert_tf.run_pretraining",
+            "--input_file=a",
+            "--bert_config_file=b",
+            "--output_dir=c",
+            "--do_train",
+            "False",
+        )
+        self.assert_usage_error(result, "'False'")
+
+    def test_wrong_input_is_one_line_and_code_2(self):
+        result = run_module(
+            "bert_tf.run_pretraining",
+            "--input_file=nowhere.tfrecord",
+            "--bert_config_file=nowhere.json",
+            f"--output_dir={self.get_temp_dir()}",
+            "--do_train",
+        )
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(
+            result.stderr,
+            "run_pretraining: No such BERT config file (--bert_config_file):"
+            " nowhere.json\n",
+        )
+
+
+class ParseTest(tf.test.TestCase):
+    def test_several_scripts_live_in_one_process(self):
+        arguments = [
+            "--input_file=a",
+            "--bert_config_file=b",
+            "--output_dir=c",
+            "--do_train",
+        ]
+        values = cli.parse(run_pretraining.define_flags, arguments)
+        self.assertEqual(values.input_file, "a")
+        self.assertEqual(values.eval_batch_size, 8)
+        with self.assertRaises(flags.Error):
+            cli.parse(run_classifier.define_flags, arguments)
+
+    def test_bounds(self):
+        for bad in ("--train_batch_size=0", "--learning_rate=-1", "--max_seq_length=0"):
+            with self.assertRaises(flags.Error):
+                cli.parse(
+                    run_pretraining.define_flags,
+                    [
+                        "--input_file=a",
+                        "--bert_config_file=b",
+                        "--output_dir=c",
+                        "--do_eval",
+                        bad,
+                    ],
+                )
+
+    def test_the_originals_flags_and_defaults(self):
+        # google-research/bert's own definitions, by script.
+        common = {
+            "bert_config_file": None,
+            "output_dir": None,
+            "init_checkpoint": None,
+            "do_train": False,
+            "do_eval": False,
+            "train_batch_size": 32,
+            "eval_batch_size": 8,
+            "learning_rate": 5e-5,
+            "save_checkpoints_steps": 1000,
+            "iterations_per_loop": 1000,
+            "use_tpu": False,
+            "tpu_name": None,
+            "tpu_zone": None,
+            "gcp_project": None,
+            "master": None,
+            "num_tpu_cores": 8,
+            "max_seq_length": 128,
+        }
+        own = {
+            run_pretraining: {
+                "input_file": None,
+                "max_predictions_per_seq": 20,
+                "num_train_steps": 100000,
+                "num_warmup_steps": 10000,
+                "max_eval_steps": 100,
+            },
+            run_classifier: {
+                "data_dir": None,
+                "task_name": None,
+                "vocab_file": None,
+                "do_lower_case": True,
+                "do_predict": False,
+                "predict_batch_size": 8,
+                "num_train_epochs": 3.0,
+                "warmup_proportion": 0.1,
+            },
+        }
+        for script, expected in own.items():
+            values = flags.FlagValues()
+            script.define_flags(values)
+            for name, default in (common | expected).items():
+                self.assertEqual(values[name].default, default, name)
+
+    def test_one_line(self):
+        self.assertEqual(cli.one_line(InputError("a\n  b")), "a b")
+        self.assertEqual(
+            cli.one_line(PermissionError(13, "Permission denied", "/x")),
+            "Permission denied: /x",
+        )
+
+    def test_a_group_takes_the_scripts_own_defaults(self):
+        values = flags.FlagValues()
+        shared_flags.define_training(values, train_batch_size=16)
+        self.assertEqual(values["train_batch_size"].default, 16)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,135 @@
+import json
+import os
+import warnings
+
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+
+# The bert_config.json of uncased_L-12_H-768_A-12, as released.
+RELEASED_BASE = """{
+  "attention_probs_dropout_prob": 0.1,
+  "hidden_act": "gelu",
+  "hidden_dropout_prob": 0.1,
+  "hidden_size": 768,
+  "initializer_range": 0.02,
+  "intermediate_size": 3072,
+  "max_position_embeddings": 512,
+  "num_attention_heads": 12,
+  "num_hidden_layers": 12,
+  "type_vocab_size": 2,
+  "vocab_size": 30522
+}
+"""
+
+
+class BertConfigTest(tf.test.TestCase):
+    def write(self, text):
+        path = os.path.join(self.get_temp_dir(), "bert_config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_reads_and_writes_a_released_config(self):
+        config = BertConfig.from_json_file(self.write(RELEASED_BASE))
+        self.assertEqual(config.to_json_string(), RELEASED_BASE)
+        self.assertEqual(config, BertConfig.from_size("base"))
+
+    def test_defaults_are_the_originals(self):
+        config = BertConfig.from_dict({"vocab_size": 99})
+        self.assertEqual(
+            config.to_dict(),
+            json.loads(RELEASED_BASE) | {"vocab_size": 99, "type_vocab_size": 16},
+        )
+
+    def test_is_frozen(self):
+        with self.assertRaises(AttributeError):
+            BertConfig(vocab_size=9).vocab_size = 10
+
+    def test_named_sizes(self):
+        # Turc et al. 2019, table 1, and the releases' folder names.
+        for size, layers, hidden, heads in (
+            ("large", 24, 1024, 16),
+            ("medium", 8, 512, 8),
+            ("small", 4, 512, 8),
+            ("mini", 4, 256, 4),
+            ("tiny", 2, 128, 2),
+            ("L-10_H-768", 10, 768, 12),
+        ):
+            config = BertConfig.from_size(size)
+            self.assertEqual(
+                (
+                    config.num_hidden_layers,
+                    config.hidden_size,
+                    config.num_attention_heads,
+                    config.intermediate_size,
+                    config.vocab_size,
+                    config.type_vocab_size,
+                ),
+                (layers, hidden, heads, 4 * hidden, 30522, 2),
+            )
+        for layers in (2, 4, 6, 8, 10, 12):
+            for hidden in (128, 256, 512, 768):
+                BertConfig.from_size(f"L-{layers}_H-{hidden}")
+        with self.assertRaisesRegex(ValueError, "Did you mean 'small'"):
+            BertConfig.from_size("smal")
+
+    def test_unknown_keys_are_warned_about_and_near_misses_refused(self):
+        with self.assertWarnsRegex(UserWarning, "model_type, torch_dtype"):
+            BertConfig.from_dict({"vocab_size": 9, "torch_dtype": 1, "model_type": 2})
+        with self.assertRaisesRegex(
+            InputError, "'hiden_size'; did you mean 'hidden_size'"
+        ):
+            BertConfig.from_dict({"vocab_size": 9, "hiden_size": 128})
+        with self.assertRaisesRegex(InputError, "did you mean 'num_hidden_layers'"):
+            BertConfig.from_dict({"vocab_size": 9, "num_hidden_layer": 2})
+
+    def test_keys_of_the_chinese_release_pass_without_a_warning(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            BertConfig.from_dict(
+                {
+                    "vocab_size": 21128,
+                    "directionality": "bidi",
+                    "pooler_fc_size": 768,
+                    "pooler_num_attention_heads": 12,
+                    "pooler_num_fc_layers": 3,
+                    "pooler_size_per_head": 128,
+                    "pooler_type": "first_token_transform",
+                }
+            )
+
+    def test_bad_files_are_named(self):
+        with self.assertRaisesRegex(InputError, "No such BERT config file.*nowhere"):
+            BertConfig.from_json_file("nowhere/bert_config.json")
+        with self.assertRaisesRegex(InputError, "bert_config.json:2: not valid JSON"):
+            BertConfig.from_json_file(self.write('{\n"vocab_size": }'))
+        with self.assertRaisesRegex(InputError, "one JSON object"):
+            BertConfig.from_json_file(self.write("[1]"))
+        with self.assertRaisesRegex(InputError, "`vocab_size` is missing"):
+            BertConfig.from_json_file(self.write("{}"))
+        with self.assertRaisesRegex(InputError, "`hidden_size` must be a positive"):
+            BertConfig.from_json_file(self.write('{"vocab_size": 9, "hidden_size": 0}'))
+
+    def test_values_are_checked(self):
+        for bad, message in (
+            ({"hidden_size": 10, "num_attention_heads": 3}, "multiple"),
+            ({"hidden_act": "swish"}, "`hidden_act`"),
+            ({"hidden_dropout_prob": 1.0}, r"in \[0, 1\)"),
+            ({"attention_probs_dropout_prob": -0.1}, r"in \[0, 1\)"),
+            ({"vocab_size": 3.5}, "positive integer"),
+            ({"vocab_size": True}, "positive integer"),
+            ({"initializer_range": "0.02"}, "must be a number"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                BertConfig(**{"vocab_size": 9, **bad})
+
+    def test_activation_in_any_case_and_none(self):
+        for given, meant in (("GELU", "gelu"), ("", "linear"), (None, "linear")):
+            config = BertConfig.from_dict({"vocab_size": 9, "hidden_act": given})
+            self.assertEqual(config.hidden_act, meant)
+
+
+if __name__ == "__main__":
+    tf.test.main()

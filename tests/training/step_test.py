@@ -1,0 +1,124 @@
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.modeling.encoder import RecordModel
+from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.task import Mean, Task
+from bert_tf.training.step import evaluation_step, training_steps
+
+
+def linear_model():
+    inputs = {"x": keras.Input((3,), name="x")}
+    dense = keras.layers.Dense(1, kernel_initializer="zeros")
+    return RecordModel(inputs, {"y": dense(inputs["x"])})
+
+
+def squared_error(batch, outputs):
+    error = tf.square(outputs["y"] - batch["y"])
+    return Mean(tf.reduce_sum(error * batch["w"]), tf.reduce_sum(batch["w"]), 0.5)
+
+
+def size(batch, outputs):
+    return Mean(tf.reduce_sum(tf.square(outputs["y"])), tf.constant(4.0))
+
+
+TASK = Task(
+    name="toy",
+    build_model=linear_model,
+    losses={"error": squared_error, "size": size},
+    metrics={"count": lambda batch, _: Mean(tf.reduce_sum(batch["w"]), 1.0)},
+)
+
+
+def batches(count):
+    rng = np.random.default_rng(1)
+    return [
+        {
+            "x": rng.normal(size=(4, 3)).astype("float32"),
+            "y": rng.normal(size=(4, 1)).astype("float32"),
+            "w": rng.integers(0, 3, (4, 1)).astype("float32"),
+        }
+        for _ in range(count)
+    ]
+
+
+def as_dataset(data):
+    return tf.data.Dataset.from_tensor_slices(
+        {name: np.stack([batch[name] for batch in data]) for name in data[0]}
+    )
+
+
+class NumpyRun:
+    """The same steps by hand: loss, gradient, clipping, AdamWeightDecay, schedule."""
+
+    def __init__(self):
+        self.w = np.zeros(4)  # kernel and bias
+        self.m, self.v = np.zeros(4), np.zeros(4)
+        self.sums = {name: np.zeros(2) for name in ("loss", "error", "size", "count")}
+
+    def step(self, number, batch, rate, num_steps, warmup):
+        x = np.concatenate([batch["x"], np.ones((4, 1))], axis=1).astype("float64")
+        predicted = x @ self.w
+        error = predicted - batch["y"][:, 0]
+        weights = batch["w"][:, 0]
+        error_sum, weight = (weights * error**2).sum(), weights.sum()
+        loss = error_sum / (weight + 0.5) + (predicted**2).sum() / 4
+        gradient = x.T @ (2 * weights * error / (weight + 0.5) + 2 * predicted / 4)
+        norm = np.sqrt((gradient**2).sum())
+        if norm > 1:
+            gradient = gradient / norm
+        self.m = 0.9 * self.m + 0.1 * gradient
+        self.v = 0.999 * self.v + 0.001 * gradient**2
+        update = self.m / (np.sqrt(self.v) + 1e-6)
+        update[:3] += 0.01 * self.w[:3]  # the bias does not decay
+        if number < warmup:
+            rate = rate * number / warmup
+        else:
+            rate = rate * (1 - number / num_steps)
+        self.w = self.w - rate * update
+        for name, value in (
+            ("loss", (loss, 1)),
+            ("error", (error_sum, weight)),
+            ("size", ((predicted**2).sum(), 4)),
+            ("count", (weight, 1)),
+        ):
+            self.sums[name] += value
+
+
+class TrainingStepsTest(tf.test.TestCase):
+    def test_equals_the_same_steps_by_hand(self):
+        data = batches(8)
+        model = linear_model()
+        optimizer = create_optimizer(0.05, 8, 3, global_clipnorm=None)
+        optimizer.build(model.trainable_variables)
+        steps = training_steps(TASK, model, optimizer, tf.distribute.get_strategy())
+        iterator = iter(as_dataset(data))
+        by_hand = NumpyRun()
+        for first, count in ((0, 1), (1, 5), (6, 2)):
+            by_hand.sums = {name: np.zeros(2) for name in by_hand.sums}
+            for number in range(first, first + count):
+                by_hand.step(number, data[number], 0.05, 8, 3)
+            sums = steps(iterator, tf.constant(count))
+            self.assertAllClose(sums, by_hand.sums, rtol=1e-5)
+            kernel, bias = model.get_weights()
+            self.assertAllClose(
+                np.append(kernel[:, 0], bias), by_hand.w, rtol=1e-5, atol=1e-7
+            )
+
+    def test_evaluation_sums_up_and_does_not_train(self):
+        data = batches(1)
+        model = linear_model()
+        model.set_weights([np.array([[1.0], [2.0], [-1.0]]), np.array([0.5])])
+        sums = evaluation_step(TASK, model)(data[0])
+        predicted = data[0]["x"] @ [1.0, 2.0, -1.0] + 0.5
+        error = ((predicted - data[0]["y"][:, 0]) ** 2 * data[0]["w"][:, 0]).sum()
+        weight = data[0]["w"].sum()
+        total = error / (weight + 0.5) + (predicted**2).sum() / 4
+        self.assertAllClose(sums["error"], [error, weight], rtol=1e-5)
+        self.assertAllClose(sums["loss"], [total, 1.0], rtol=1e-5)
+        self.assertAllEqual(model.get_weights()[1], [0.5])
+
+
+if __name__ == "__main__":
+    tf.test.main()

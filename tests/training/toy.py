@@ -1,0 +1,63 @@
+"""A tiny BERT and its records, for tests of the engine."""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.records import pipeline
+from bert_tf.records.schema import pretraining_schema
+
+L, P, V = 12, 2, 30
+SCHEMA = pretraining_schema(L, P)
+CONFIG = BertConfig(
+    vocab_size=V,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=16,
+    type_vocab_size=2,
+)
+
+
+def write_records(path, count=20, seed=0, vocab_size=V):
+    rng = np.random.default_rng(seed)
+    with tf.io.TFRecordWriter(path) as writer:
+        for number in range(count):
+            length = rng.integers(6, L + 1)
+            padding = [0] * (L - length)
+            num_masks = 1 + number % P
+            empty = [0] * (P - num_masks)
+            writer.write(
+                SCHEMA.serialize(
+                    {
+                        "input_ids": [*rng.integers(5, vocab_size, length), *padding],
+                        "input_mask": [1] * length + padding,
+                        "segment_ids": [0] * 3 + [1] * (length - 3) + padding,
+                        "masked_lm_positions": [1, 2][:num_masks] + empty,
+                        "masked_lm_ids": [
+                            *rng.integers(5, vocab_size, num_masks),
+                            *empty,
+                        ],
+                        "masked_lm_weights": [1.0] * num_masks + empty,
+                        "next_sentence_labels": [number % 2],
+                    }
+                )
+            )
+    return path
+
+
+def dataset(path, count=20, batch_size=4, seed=3):
+    """position -> batches, as the loop wants it."""
+    return lambda position: pipeline.training_dataset(
+        [path], [count], SCHEMA, batch_size=batch_size, seed=seed, start=position
+    )
+
+
+def write_config(folder, config=CONFIG):
+    path = os.path.join(folder, "bert_config.json")
+    with open(path, "w") as file:
+        file.write(config.to_json_string())
+    return path
