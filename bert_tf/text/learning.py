@@ -54,14 +54,14 @@ def learn_vocabulary(
         min_frequency: how often two pieces must stand side by side to become one.
         character_coverage: the share of the text's characters that the vocabulary must
             be able to spell. The rarest ones are left out, and words with them become
-            [UNK]; so do they where characters would take over half of the vocabulary.
+            [UNK]; so are those that do not fit into `vocab_size`.
 
     Returns:
         The vocabulary.
 
     Raises:
         InputError: the text has too few words for so many tokens (names the size that
-            it supports), or `vocab_size` leaves no room for characters.
+            it supports), or `vocab_size` leaves room for none of them.
     """
     words = count_words(lines, do_lower_case)
     if not words:
@@ -69,12 +69,12 @@ def learn_vocabulary(
     unused = [f"[unused{index}]" for index in range(num_unused)]
     tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
     room = vocab_size - len(tokens)
-    if room < 4:
+    if room < 1:
         raise InputError(
-            f"vocab_size must be at least {len(tokens) + 4}, for {len(tokens)} special "
-            f"tokens and a few characters. Received: {vocab_size}"
+            f"vocab_size must exceed the {len(tokens)} special and unused tokens. "
+            f"Received: {vocab_size}"
         )
-    alphabet = _alphabet(words, character_coverage, room // 2)
+    alphabet = _alphabet(words, character_coverage, room)
     tokens.extend(alphabet)
     tokens.extend(
         _merge(words, set(alphabet), vocab_size - len(tokens), max(1, min_frequency))
@@ -107,7 +107,7 @@ def count_words(lines: Iterable[str], do_lower_case: bool) -> dict[str, int]:
 
 
 def _alphabet(words: Mapping[str, int], coverage: float, limit: int) -> list[str]:
-    """The characters' tokens: those that start a word, then those that go on with it."""
+    """The characters' tokens: the starts of words, then the continuations."""
     counts: dict[str, int] = defaultdict(int)
     for word, count in words.items():
         for char in word:
@@ -117,14 +117,13 @@ def _alphabet(words: Mapping[str, int], coverage: float, limit: int) -> list[str
     continuations: list[str] = []
     covered = 0
     for char in sorted(counts, key=lambda char: (-counts[char], char)):
-        # Ideographs and punctuation are words of one character and go on with none.
-        alone = is_cjk(char) or is_punctuation(char)
-        size = len(starts) + len(continuations) + (1 if alone else 2)
-        if covered >= wanted or size > limit:
+        room = limit - len(starts) - len(continuations)
+        if covered >= wanted or not room:
             break
         covered += counts[char]
         starts.append(char)
-        if not alone:
+        # Ideographs and punctuation are words of one character and go on with none.
+        if room > 1 and not (is_cjk(char) or is_punctuation(char)):
             continuations.append(CONTINUATION + char)
     return sorted(starts) + sorted(continuations)
 

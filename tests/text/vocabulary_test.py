@@ -1,0 +1,100 @@
+import hashlib
+import os
+import pickle
+
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+class VocabularyTest(tf.test.TestCase):
+    def _file(self, content: bytes) -> str:
+        path = os.path.join(self.get_temp_dir(), "vocab.txt")
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def test_ids_are_line_numbers(self):
+        vocabulary = Vocabulary([*SPECIAL, "the", "##s"])
+        self.assertLen(vocabulary, 7)
+        self.assertEqual(vocabulary.ids["the"], 5)
+        self.assertEqual(vocabulary.tokens[6], "##s")
+        self.assertEqual(
+            (vocabulary.pad_id, vocabulary.unk_id, vocabulary.cls_id),
+            (0, 1, 2),
+        )
+        self.assertEqual((vocabulary.sep_id, vocabulary.mask_id), (3, 4))
+        self.assertIn("the", vocabulary)
+        self.assertNotIn("a", vocabulary)
+
+    def test_a_duplicate_keeps_its_last_id_and_its_first_place(self):
+        vocabulary = Vocabulary(["[PAD]", "a", "b", "a"])
+        self.assertLen(vocabulary, 4)
+        self.assertEqual(dict(vocabulary.ids), {"[PAD]": 0, "a": 3, "b": 2})
+        self.assertEqual(vocabulary.word_ids, (0, 3, 2))
+
+    def test_reads_lines_as_the_original_does(self):
+        # Stripped of any white space, \r too; U+2028, U+0085 and \x0b end no line; a
+        # blank line counts; the last line may lack its end.
+        content = "[PAD]\r\n a\t\n\nb\u2028c\nd\u0085e\x0bf\n\u3000g".encode()
+        vocabulary = Vocabulary.from_file(self._file(content))
+        self.assertEqual(
+            vocabulary.tokens, ("[PAD]", "a", "", "b\u2028c", "d\u0085e\x0bf", "g")
+        )
+
+    def test_save_and_load(self):
+        path = os.path.join(self.get_temp_dir(), "vocab.txt")
+        vocabulary = Vocabulary([*SPECIAL, "é", "", "##字"])
+        vocabulary.save(path)
+        with open(path, "rb") as file:
+            content = file.read()
+        self.assertEqual(
+            content.decode("utf-8"), "\n".join([*SPECIAL, "é", "", "##字"]) + "\n"
+        )
+        self.assertEqual(vocabulary.sha256, hashlib.sha256(content).hexdigest())
+        self.assertEqual(Vocabulary.from_file(path), vocabulary)
+
+    def test_equality_hash_and_pickle(self):
+        vocabulary = Vocabulary(SPECIAL)
+        self.assertEqual(vocabulary, Vocabulary(list(SPECIAL)))
+        self.assertEqual(hash(vocabulary), hash(Vocabulary(SPECIAL)))
+        self.assertNotEqual(vocabulary, Vocabulary(SPECIAL[:-1]))
+        self.assertEqual(pickle.loads(pickle.dumps(vocabulary)), vocabulary)
+
+    def test_is_immutable(self):
+        vocabulary = Vocabulary(SPECIAL)
+        with self.assertRaises(TypeError):
+            vocabulary.ids["a"] = 1
+        with self.assertRaises(AttributeError):
+            vocabulary.tokens = ()
+
+    def test_tokens_that_a_file_cannot_hold(self):
+        for token in (" a", "a\n", "a\nb", "\u2028", "\ud800"):
+            with self.assertRaises(ValueError):
+                Vocabulary(["[PAD]", token])
+
+    def test_missing_special_tokens(self):
+        vocabulary = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "a"])
+        with self.assertRaisesRegex(InputError, r"^words\.txt: .*: \[SEP\], \[MASK\]$"):
+            vocabulary.require_special_tokens("words.txt")
+        with self.assertRaisesRegex(ValueError, r"must have \[MASK\]"):
+            _ = vocabulary.mask_id
+        Vocabulary(SPECIAL[1:]).require_special_tokens("no [PAD] is no error")
+
+    def test_files_that_are_none(self):
+        with self.assertRaisesRegex(InputError, "No such vocabulary file: /no/such"):
+            Vocabulary.from_file("/no/such")
+        with self.assertRaisesRegex(InputError, "one token a line"):
+            Vocabulary.from_file(self._file(b""))
+        with self.assertRaisesRegex(InputError, "one token a line"):
+            Vocabulary.from_file(self._file(b"\n \n"))
+        path = self._file("[PAD]\n[UNK]\ncafé\n".encode("latin-1"))
+        with self.assertRaisesRegex(InputError, rf"{path}:3: not UTF-8"):
+            Vocabulary.from_file(path)
+
+
+if __name__ == "__main__":
+    tf.test.main()
