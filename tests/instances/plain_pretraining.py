@@ -1,0 +1,106 @@
+"""The recipe of pre-training instances once more: plain, slow, on strings.
+
+Written from the description of the procedure, to compare with: random draws are written
+as `randint`, tokens are popped one by one, segments are put back by moving an index.
+"""
+
+import random
+
+
+def plain_instances(documents, vocabulary_tokens, settings):
+    """Instances as dicts of strings, from documents of sentences of token strings."""
+    rng = random.Random(settings["random_seed"])
+    pool = [list(document) for document in documents]
+    rng.shuffle(pool)
+    words = list(dict.fromkeys(vocabulary_tokens))
+    result = []
+    for _ in range(settings["dupe_factor"]):
+        for own in range(len(pool)):
+            result += one_document(pool, own, words, settings, rng)
+    rng.shuffle(result)
+    return result
+
+
+def one_document(pool, own, words, settings, rng):
+    room = settings["max_seq_length"] - 3
+    goal = room
+    if rng.random() < settings["short_seq_prob"]:
+        goal = rng.randint(2, room)
+    instances = []
+    gathered = []
+    index = 0
+    while index < len(pool[own]):
+        gathered.append(pool[own][index])
+        is_last = index == len(pool[own]) - 1
+        if is_last or sum(map(len, gathered)) >= goal:
+            cut = rng.randint(1, len(gathered) - 1) if len(gathered) > 1 else 1
+            a = [token for sentence in gathered[:cut] for token in sentence]
+            b = [token for sentence in gathered[cut:] for token in sentence]
+            is_random = len(gathered) == 1
+            if not is_random:
+                is_random = rng.random() < 0.5
+            if is_random:
+                b = random_b(pool, own, goal - len(a), rng)
+                index -= len(gathered) - cut
+            while len(a) + len(b) > room:
+                longer = a if len(a) > len(b) else b
+                longer.pop(0 if rng.random() < 0.5 else -1)
+            tokens = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
+            shown, positions, labels = mask(tokens, words, settings, rng)
+            instances.append(
+                {
+                    "tokens": shown,
+                    "segment_ids": [0] * (len(a) + 2) + [1] * (len(b) + 1),
+                    "positions": positions,
+                    "labels": labels,
+                    "is_random_next": is_random,
+                }
+            )
+            gathered = []
+        index += 1
+    return instances
+
+
+def random_b(pool, own, goal, rng):
+    tries = 0
+    while True:
+        other = rng.randint(0, len(pool) - 1)
+        tries += 1
+        if other != own or tries == 10:
+            break
+    begin = rng.randint(0, len(pool[other]) - 1)
+    b = list(pool[other][begin])
+    for sentence in pool[other][begin + 1 :]:
+        if len(b) >= goal:
+            break
+        b += sentence
+    return b
+
+
+def mask(tokens, words, settings, rng):
+    groups = []
+    for position, token in enumerate(tokens):
+        if token in ("[CLS]", "[SEP]"):
+            continue
+        if settings["do_whole_word_mask"] and groups and token.startswith("##"):
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+    rng.shuffle(groups)
+    wanted = round(len(tokens) * settings["masked_lm_prob"])
+    wanted = min(settings["max_predictions_per_seq"], max(1, wanted))
+    shown = list(tokens)
+    chosen = {}
+    for group in groups:
+        if len(chosen) + len(group) > wanted:
+            continue
+        for position in group:
+            chosen[position] = tokens[position]
+            if rng.random() < 0.8:
+                shown[position] = "[MASK]"
+            elif rng.random() < 0.5:
+                pass
+            else:
+                shown[position] = words[rng.randint(0, len(words) - 1)]
+    positions = sorted(chosen)
+    return shown, positions, [chosen[position] for position in positions]
