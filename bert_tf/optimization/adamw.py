@@ -11,6 +11,7 @@ Adam (Kingma and Ba 2015) without its bias correction, and with weight decay out
 moments (Loshchilov and Hutter 2019), which LayerNorm and biases are spared.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -139,14 +140,18 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         v = self.beta_2 * v + (1.0 - self.beta_2) * ops.square(gradient)
         if self.bias_correction:
-            t = ops.cast(self.iterations + 1, weight.dtype)
-            first, second = 1.0 - self.beta_1**t, 1.0 - self.beta_2**t
+            first, second = self._correction(self.beta_1), self._correction(self.beta_2)
             update = (m / first) / (ops.sqrt(v / second) + self.epsilon)
         else:
             update = m / (ops.sqrt(v) + self.epsilon)
         if weight_decay_rate:
             update = update + weight_decay_rate * weight
         return weight - learning_rate * update, m, v
+
+    def _correction(self, beta: float) -> Any:
+        """1 - beta^t at step t = 1, 2, ..., where 1 - 0.999 would lose its digits."""
+        t = ops.cast(self.iterations + 1, "float32")
+        return -ops.expm1(t * math.log(beta)) if beta else 1.0
 
     def _does_decay(self, variable: Any) -> bool:
         path = getattr(variable, "path", variable.name)

@@ -1,0 +1,78 @@
+"""Small configs, random weights and random records for the tests of the models."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.names import weights_by_name
+
+
+def small_config(**overrides):
+    return BertConfig(
+        **{
+            "vocab_size": 53,
+            "hidden_size": 24,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 3,
+            "intermediate_size": 40,
+            "max_position_embeddings": 20,
+            "type_vocab_size": 3,
+            **overrides,
+        }
+    )
+
+
+def randomize(model, seed=7):
+    """Gives every weight, biases and LayerNorms too, values far from trivial."""
+    rng = np.random.default_rng(seed)
+    weights = weights_by_name(model)
+    for name, variable in weights.items():
+        values = rng.normal(0.0, 0.3, variable.shape)
+        if name.endswith("/kernel"):
+            values = rng.normal(0.0, 1.0, variable.shape) / np.sqrt(variable.shape[0])
+        variable.assign(values + 1.0 if name.endswith("/gamma") else values)
+    return {name: variable.numpy() for name, variable in weights.items()}
+
+
+def random_records(config, *, batch=4, length=14, predictions=5, seed=3):
+    """A batch of whole records: inputs and labels of every task, padded at the end."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(3, length + 1, (batch, 1))
+    lengths[0] = length
+    mask = (np.arange(length) < lengths).astype(np.int32)
+
+    def ids(limit, *shape):
+        return rng.integers(0, limit, shape).astype(np.int32)
+
+    return {
+        "input_ids": ids(config.vocab_size, batch, length) * mask,
+        "input_mask": mask,
+        "segment_ids": ids(config.type_vocab_size, batch, length) * mask,
+        "masked_lm_positions": np.sort(ids(length, batch, predictions), axis=1),
+        "masked_lm_ids": ids(config.vocab_size, batch, predictions),
+        "masked_lm_weights": (
+            np.arange(predictions) < rng.integers(1, predictions + 1, (batch, 1))
+        ).astype(np.float32),
+        "next_sentence_labels": ids(2, batch, 1),
+        "label_ids": ids(2, batch, 1),
+        "is_real_example": np.ones((batch, 1), np.int32),
+    }
+
+
+def outputs_of(model, records):
+    """The outputs in inference, as arrays; without the seconds that a trace takes."""
+    outputs = model(records, training=False)
+    return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
+
+
+def one_of(records, row):
+    """One record of a batch."""
+    return {name: values[row] for name, values in records.items()}
+
+
+def relative_error(actual, expected):
+    """The largest error, relative to the largest number."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected)
+    if actual.shape != expected.shape:
+        raise AssertionError(f"shapes {actual.shape} and {expected.shape}")
+    return np.abs(actual - expected).max() / np.abs(expected).max()

@@ -1,0 +1,96 @@
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.modeling import losses
+
+LOG = math.log
+# Softmax of each row: [1/4, 3/4], [1/2, 1/2], [4/5, 1/5], [1/3, 2/3].
+LOGITS = np.array([[0.0, LOG(3)], [7.0, 7.0], [LOG(4), 0.0], [0.0, LOG(2)]], np.float32)
+
+
+class MaskedLMTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.logits = LOGITS.reshape(2, 2, 2)
+        self.ids = np.array([[1, 0], [1, 0]], np.int32)
+        self.weights = np.array([[1.0, 0.0], [1.0, 0.5]], np.float32)
+
+    def test_loss(self):
+        total, weight = losses.masked_lm_loss(self.logits, self.ids, self.weights)
+        # -log of 3/4, then of 1/5, then half of that of 1/3.
+        self.assertAllClose(total, LOG(4 / 3) + LOG(5) + 0.5 * LOG(3), rtol=1e-6)
+        self.assertAllClose(weight, 2.5)
+
+    def test_accuracy(self):
+        total, weight = losses.masked_lm_accuracy(self.logits, self.ids, self.weights)
+        # Right, (weight 0), wrong, wrong.
+        self.assertAllClose([total, weight], [1.0, 2.5])
+
+    def test_micro_batches_add_up(self):
+        whole = losses.masked_lm_loss(self.logits, self.ids, self.weights)
+        parts = [
+            losses.masked_lm_loss(
+                self.logits[i : i + 1], self.ids[i : i + 1], self.weights[i : i + 1]
+            )
+            for i in range(2)
+        ]
+        self.assertAllClose(np.sum(parts, axis=0), whole, rtol=1e-6)
+
+    def test_mean_is_the_originals_division(self):
+        self.assertAllClose(losses.masked_lm_mean(3.0, 1.5), 3.0 / 1.50001, rtol=1e-6)
+        self.assertAllClose(losses.masked_lm_mean(0.0, 0.0), 0.0)
+
+    def test_half_precision_logits_are_reduced_in_float32(self):
+        logits = tf.cast(np.zeros((1, 1, 30522)), tf.bfloat16)
+        total, _ = losses.masked_lm_loss(logits, [[5]], [[1.0]])
+        self.assertEqual(total.dtype, tf.float32)
+        self.assertAllClose(total, LOG(30522), rtol=1e-6)
+
+    def test_extreme_logits(self):
+        logits = np.array([[[3e4, -3e4, 0.0]]], np.float32)
+        total, _ = losses.masked_lm_loss(logits, [[1]], [[1.0]])
+        self.assertAllClose(total, 6e4)
+
+
+class SequenceLabelTest(tf.test.TestCase):
+    def test_next_sentence(self):
+        labels = np.array([[1], [1], [0], [0]], np.int32)
+        total, weight = losses.next_sentence_loss(LOGITS, labels)
+        self.assertAllClose(total, LOG(4 / 3) + LOG(2) + LOG(5 / 4) + LOG(3), rtol=1e-6)
+        self.assertAllClose(weight, 4.0)
+        total, weight = losses.next_sentence_accuracy(LOGITS[[0, 2, 3]], [1, 1, 1])
+        self.assertAllClose([total, weight], [2.0, 3.0])
+
+    def test_classification_counts_real_examples(self):
+        labels = np.array([[1], [1], [1], [1]], np.int32)
+        real = np.array([[1], [0], [1], [0]], np.int32)
+        total, weight = losses.classification_loss(LOGITS, labels, real)
+        self.assertAllClose(total, LOG(4 / 3) + LOG(5), rtol=1e-6)
+        self.assertAllClose(weight, 2.0)
+        total, weight = losses.classification_accuracy(LOGITS, labels, real)
+        self.assertAllClose([total, weight], [1.0, 2.0])
+
+    def test_all_are_real_where_nothing_is_said(self):
+        for function in (losses.classification_loss, losses.classification_accuracy):
+            self.assertAllClose(
+                function(LOGITS, np.zeros(4, np.int32)),
+                function(LOGITS, np.zeros((4, 1), np.int32), np.ones((4, 1))),
+            )
+
+    def test_regression(self):
+        logits = np.array([[1.0], [2.0], [3.0]], np.float32)
+        labels = np.array([[0.5], [2.0], [5.0]], np.float32)
+        total, weight = losses.regression_loss(logits, labels)
+        self.assertAllClose([total, weight], [0.25 + 0.0 + 4.0, 3.0])
+        total, weight = losses.regression_loss(logits, labels[:, 0], [1, 1, 0])
+        self.assertAllClose([total, weight], [0.25, 2.0])
+
+    def test_mean_of_nothing_but_padding(self):
+        self.assertAllClose(losses.mean(0.0, 0.0), 0.0)
+        self.assertAllClose(losses.mean(3.0, 2.0), 1.5)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,119 @@
+"""BERT in plain numpy and float64, from the equations of its papers.
+
+Vaswani et al. 2017 (attention, section 3.2; feed-forward, 3.3), Devlin et al. 2018
+(embeddings, figure 2; pre-training, section 3.1), Ba et al. 2016 (layer normalization),
+Hendrycks and Gimpel 2016 (GELU). One sequence at a time and one head at a time: slow,
+and unlike the code that it checks. Weights are a dict by the original's variable names.
+"""
+
+import math
+
+import numpy as np
+
+
+def sequence_outputs(weights, config, record):
+    """hidden_states (embeddings and every layer) and attention_probs of one sequence.
+
+    `record` holds vectors input_ids, input_mask, segment_ids, and may hold position_ids
+    and a matrix attention_mask.
+    """
+    length = len(record["input_ids"])
+    position_ids = record.get("position_ids", range(length))
+    sees = np.ones((length, length)) * np.asarray(record["input_mask"])[None, :]
+    if "attention_mask" in record:
+        sees = sees * record["attention_mask"]
+    table = "bert/embeddings/{}_embeddings"
+    x = np.stack(
+        [
+            weights[table.format("word")][word]
+            + weights[table.format("token_type")][segment]
+            + weights[table.format("position")][position]
+            for word, segment, position in zip(
+                record["input_ids"], record["segment_ids"], position_ids, strict=True
+            )
+        ]
+    ).astype(np.float64)
+    hidden_states = [layer_norm(weights, "bert/embeddings/LayerNorm", x)]
+    attention_probs = []
+    for i in range(config.num_hidden_layers):
+        x, probabilities = transformer_layer(
+            weights, config, f"bert/encoder/layer_{i}", hidden_states[-1], sees
+        )
+        hidden_states.append(x)
+        attention_probs.append(probabilities)
+    return hidden_states, attention_probs
+
+
+def transformer_layer(weights, config, scope, x, sees):
+    size = config.hidden_size // config.num_attention_heads
+    query, key, value = (
+        dense(weights, f"{scope}/attention/self/{name}", x)
+        for name in ("query", "key", "value")
+    )
+    heads, probabilities = [], []
+    for head in range(config.num_attention_heads):
+        columns = slice(head * size, (head + 1) * size)
+        scores = query[:, columns] @ key[:, columns].T / math.sqrt(size)
+        scores = np.where(sees == 1, scores, scores - 10000.0)
+        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+        probabilities.append(exponentials / exponentials.sum(axis=1, keepdims=True))
+        heads.append(probabilities[-1] @ value[:, columns])
+    attended = dense(
+        weights, f"{scope}/attention/output/dense", np.concatenate(heads, 1)
+    )
+    x = layer_norm(weights, f"{scope}/attention/output/LayerNorm", x + attended)
+    inner = activation(config, dense(weights, f"{scope}/intermediate/dense", x))
+    fed_forward = dense(weights, f"{scope}/output/dense", inner)
+    return (
+        layer_norm(weights, f"{scope}/output/LayerNorm", x + fed_forward),
+        np.stack(probabilities),
+    )
+
+
+def pooled_output(weights, sequence_output):
+    return np.tanh(dense(weights, "bert/pooler/dense", sequence_output[:1]))[0]
+
+
+def masked_lm_logits(weights, config, sequence_output, positions):
+    scope = "cls/predictions"
+    rows = []
+    for position in positions:
+        x = dense(weights, f"{scope}/transform/dense", sequence_output[position][None])
+        x = layer_norm(weights, f"{scope}/transform/LayerNorm", activation(config, x))
+        rows.append(
+            weights["bert/embeddings/word_embeddings"].astype(np.float64) @ x[0]
+            + weights[f"{scope}/output_bias"]
+        )
+    return np.stack(rows)
+
+
+def output_logits(weights, scope, pooled):
+    """Of `scope`output_weights [outputs, inputs] and `scope`output_bias."""
+    return weights[f"{scope}output_weights"] @ pooled + weights[f"{scope}output_bias"]
+
+
+def dense(weights, scope, x):
+    return x @ weights[f"{scope}/kernel"].astype(np.float64) + weights[f"{scope}/bias"]
+
+
+def layer_norm(weights, scope, x):
+    rows = []
+    for row in x:
+        centered = row - row.mean()
+        deviation = math.sqrt((centered**2).mean() + 1e-12)
+        rows.append(
+            weights[f"{scope}/gamma"] * centered / deviation + weights[f"{scope}/beta"]
+        )
+    return np.stack(rows)
+
+
+def activation(config, x):
+    return {
+        "gelu": lambda x: (
+            0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+        ),
+        "gelu_erf": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+        "relu": lambda x: np.where(x > 0, x, 0.0),
+        "tanh": np.tanh,
+        "linear": lambda x: x,
+    }[config.hidden_act](x)
