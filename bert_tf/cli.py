@@ -10,6 +10,7 @@ signal N (143 for SIGTERM) with everything saved.
 
 import importlib
 import inspect
+import logging as python_logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -44,8 +45,7 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
             flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
-    logging.use_absl_handler()
-    logging.set_verbosity(logging.INFO)
+    _set_up_logging()
 
     def guarded(argv: Sequence[str]) -> None:
         positional = list(argv[1:])
@@ -64,6 +64,36 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
             sys.exit(EXIT_INPUT_ERROR)
 
     app.run(guarded)
+
+
+class _OurLines(python_logging.Filter):
+    """Keeps what bert_tf says, and warnings of anybody."""
+
+    def filter(self, record: python_logging.LogRecord) -> bool:
+        """Whether a line is shown."""
+        ours = os.path.dirname(os.path.abspath(__file__))
+        return record.levelno >= python_logging.WARNING or record.pathname.startswith(
+            ours
+        )
+
+
+class _PlainFormatter(python_logging.Formatter):
+    """The message alone; its level before it where it is not just information."""
+
+    def format(self, record: python_logging.LogRecord) -> str:
+        """A line of the log."""
+        message = super().format(record)
+        if record.levelno == python_logging.INFO:
+            return message
+        return f"{record.levelname}: {message}"
+
+
+def _set_up_logging() -> None:
+    logging.use_absl_handler()
+    logging.set_verbosity(logging.INFO)
+    handler = logging.get_absl_handler()
+    handler.addFilter(_OurLines())
+    handler.setFormatter(_PlainFormatter())
 
 
 def import_tensorflow() -> None:

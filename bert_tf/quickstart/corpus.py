@@ -71,7 +71,7 @@ def _is_prose(sentence: str) -> bool:
     words = sum(1 for part in parts if _WORD.fullmatch(part))
     return (
         words >= _MINIMUM_WORDS
-        and words >= 0.75 * len(parts)
+        and words >= 0.6 * len(parts)
         and sentence[0].isupper()
         and sentence[-1] in ".!?:"
     )

@@ -27,7 +27,7 @@ from bert_tf.tfrecords import create_pretraining_data
 MAX_SEQ_LENGTH = 64
 MAX_PREDICTIONS_PER_SEQ = 10
 # Share of the documents that pre-training does not see.
-HELD_OUT = 0.2
+HELD_OUT = 0.25
 BLANKS = (
     "This function returns a [MASK] of strings.",
     "If the file does not [MASK], an error is raised.",

@@ -14,7 +14,7 @@ SHUFFLED, AS_WRITTEN = "0", "1"
 _WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
 
 # Shorter sentences can look right in any order; longer ones are easy.
-MINIMUM_WORDS, MAXIMUM_WORDS = 6, 20
+MINIMUM_WORDS, MAXIMUM_WORDS = 5, 20
 
 
 def examples(sentences: Iterable[str], rng: random.Random) -> list[tuple[str, str]]:

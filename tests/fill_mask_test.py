@@ -1,0 +1,85 @@
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import cli, fill_mask
+from bert_tf.errors import InputError
+from bert_tf.fill_mask import Guess
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.training.checkpoints import RunCheckpoints
+from tests.training import toy
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "."]
+
+
+def biased_model():
+    """A model whose guesses hang on the output bias alone, and so are known."""
+    model = BertPretrainer(toy.CONFIG)
+    weights = weights_by_name(model)
+    table = weights["bert/embeddings/word_embeddings"]
+    table.assign(np.zeros(table.shape))
+    bias = np.full(toy.V, -100.0)
+    # exp(0) : exp(log 3) of these two, and nothing of the rest.
+    bias[TOKENS.index("cat")] = np.log(3.0)
+    bias[TOKENS.index("sat")] = 0.0
+    bias[toy.V - 1] = 50.0  # beyond the vocabulary: never a guess
+    weights["cls/predictions/output_bias"].assign(bias)
+    return model
+
+
+class FillMaskTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.tokenizer = WordPieceTokenizer(
+            Vocabulary(TOKENS), recognize_special_tokens=True
+        )
+
+    def test_the_likeliest_first_for_each_blank(self):
+        guesses = fill_mask.fill_mask(
+            biased_model(), self.tokenizer, "The [MASK] [MASK].", top_k=2
+        )
+        self.assertLen(guesses, 2)
+        for blank in guesses:
+            self.assertEqual([guess.token for guess in blank], ["cat", "sat"])
+            self.assertAllClose([guess.probability for guess in blank], [0.75, 0.25])
+
+    def test_no_blank_and_too_long(self):
+        model = BertPretrainer(toy.CONFIG)
+        with self.assertRaisesRegex(InputError, r"No \[MASK\]"):
+            fill_mask.fill_mask(model, self.tokenizer, "The cat")
+        with self.assertRaisesRegex(InputError, "has 23 tokens .* takes 16"):
+            fill_mask.fill_mask(model, self.tokenizer, "[MASK] " + "cat " * 20)
+
+    def test_show(self):
+        self.assertEqual(
+            fill_mask.show("A [MASK]", [[Guess("cat", 0.75), Guess("sat", 0.051)]]),
+            "A [MASK]\n   75.00%  cat\n    5.10%  sat",
+        )
+
+    def test_command(self):
+        folder = os.path.join(self.get_temp_dir(), "run")
+        os.makedirs(folder)
+        toy.write_config(folder)
+        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        RunCheckpoints(folder, biased_model()).save(1, 1)
+        values = cli.parse(
+            fill_mask.define_flags,
+            [f"--checkpoint={folder}", "--top_k=1", "The [MASK] sat."],
+        )
+        with self.captureWritesToStream(__import__("sys").stdout) as printed:
+            fill_mask.run(values)
+        self.assertIn("The [MASK] sat.\n   75.00%  cat\n", printed.contents())
+
+    def test_command_without_a_blank_loads_nothing(self):
+        for texts, message in (([], "Give a text"), (["The cat"], r"No \[MASK\]")):
+            values = cli.parse(fill_mask.define_flags, ["--checkpoint=nowhere", *texts])
+            with self.assertRaisesRegex(InputError, message):
+                fill_mask.run(values)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,257 @@
+import dataclasses
+import json
+import os
+import re
+
+import tensorflow as tf
+
+from bert_tf import cli, run_pretraining
+from bert_tf.errors import InputError
+from bert_tf.records.manifest import Manifest
+from bert_tf.records.pretraining_input import pretraining_dataset
+from bert_tf.text.vocabulary import Vocabulary
+from tests.training import toy
+from tfrecords import create_pretraining_data
+
+WORDS = [f"w{number}" for number in range(toy.V - 5)]
+TEXT = "\n\n".join(
+    "\n".join(
+        " ".join(
+            WORDS[(7 * document + 3 * line + word) % len(WORDS)] for word in range(6)
+        )
+        for line in range(4)
+    )
+    for document in range(6)
+)
+
+
+class RunPretrainingTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = toy.write_config(self.get_temp_dir())
+        self.vocab = self.path("v.txt")
+        Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]).save(
+            self.vocab
+        )
+        with open(self.path("text.txt"), "w") as file:
+            file.write(TEXT)
+        self.records = self.make_records("records", 5)
+
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), *names)
+
+    def make_records(self, name, dupe_factor, vocab=None):
+        arguments = {
+            "input_file": self.path("text.txt"),
+            "output_file": self.path(name),
+            "vocab_file": vocab or self.vocab,
+            "max_seq_length": toy.L,
+            "max_predictions_per_seq": toy.P,
+            "dupe_factor": dupe_factor,
+        }
+        create_pretraining_data.run(
+            cli.parse(
+                create_pretraining_data.define_flags,
+                [f"--{key}={value}" for key, value in arguments.items()],
+            )
+        )
+        return self.path(name)
+
+    def run_script(self, **options):
+        options = {
+            "input_file": self.records,
+            "bert_config_file": self.config,
+            "output_dir": self.path("run"),
+            "num_train_steps": 4,
+            "num_warmup_steps": 1,
+            "max_eval_steps": 3,
+            **options,
+        }
+        run_pretraining.run(
+            cli.parse(
+                run_pretraining.define_flags,
+                [f"--{key}={value}" for key, value in options.items()],
+            )
+        )
+
+
+class RunPretrainingTest(RunPretrainingTestCase):
+    def test_trains_evaluates_and_leaves_everything_behind(self):
+        held_out = self.make_records("held_out", 1)
+        self.run_script(do_train=True, do_eval=True, eval_input_file=held_out)
+        with open(self.path("run", "eval_results.txt")) as file:
+            lines = file.read().splitlines()
+        # The names, the order and the form of the original's file.
+        self.assertEqual(
+            [line.split(" = ")[0] for line in lines],
+            [
+                "global_step",
+                "loss",
+                "masked_lm_accuracy",
+                "masked_lm_loss",
+                "next_sentence_accuracy",
+                "next_sentence_loss",
+            ],
+        )
+        self.assertEqual(lines[0], "global_step = 4")
+        for line in lines[1:]:
+            self.assertRegex(line, r"^\w+ = \d+(\.\d+)?(e-?\d+)?$")
+        there = os.listdir(self.path("run"))
+        for name in (
+            "bert_config.json",
+            "vocab.txt",
+            "tokenizer_config.json",
+            "flags.json",
+            "metrics.jsonl",
+            "checkpoint",
+            "model.ckpt-4.index",
+        ):
+            self.assertIn(name, there)
+        self.assertEqual(
+            Vocabulary.from_file(self.path("run", "vocab.txt")).sha256,
+            Vocabulary.from_file(self.vocab).sha256,
+        )
+        with open(self.path("run", "flags.json")) as file:
+            self.assertEqual(json.load(file)["num_train_steps"], 4)
+        # Once more: nothing to train, the same evaluation, no line twice.
+        self.run_script(do_train=True, do_eval=True, eval_input_file=held_out)
+        with open(self.path("run", "eval_results.txt")) as file:
+            self.assertEqual(file.read().splitlines(), lines)
+        with open(self.path("run", "metrics.jsonl")) as file:
+            metrics = [json.loads(line) for line in file]
+        self.assertLen(metrics, 2)
+        self.assertIn("eval/masked_lm_loss", metrics[-1])
+
+    def test_lengths_come_from_the_records_unless_they_are_given(self):
+        self.run_script(do_train=True, max_seq_length=toy.L, num_train_steps=1)
+        with self.assertRaisesRegex(
+            InputError, "--max_seq_length=16, but the records of .* were made with 12"
+        ):
+            self.run_script(do_train=True, max_seq_length=16)
+        with self.assertRaisesRegex(
+            InputError, "--max_predictions_per_seq=20, but .* with 2"
+        ):
+            self.run_script(do_train=True, max_predictions_per_seq=20)
+
+    def test_records_without_a_manifest_train_and_are_checked_by_their_first(self):
+        bare = toy.write_records(self.path("bare.tfrecord"))
+        lengths = {"max_seq_length": toy.L, "max_predictions_per_seq": toy.P}
+        self.run_script(
+            do_train=True,
+            input_file=bare,
+            vocab_file=self.vocab,
+            num_train_steps=1,
+            **lengths,
+        )
+        self.assertTrue(os.path.exists(self.path("run", "vocab.txt")))
+        with self.assertRaisesRegex(
+            InputError, "bare.tfrecord: `input_ids` must have 10 values .* Found: 12"
+        ):
+            self.run_script(
+                do_train=True, input_file=bare, **(lengths | {"max_seq_length": 10})
+            )
+
+    def test_an_id_outside_the_vocabulary_is_one_line_and_no_nan(self):
+        bare = toy.write_records(self.path("bare.tfrecord"), vocab_size=toy.V + 9)
+        with self.assertRaisesRegex(InputError, "outside the vocabulary of 30 tokens"):
+            self.run_script(
+                do_train=True,
+                input_file=bare,
+                max_seq_length=toy.L,
+                max_predictions_per_seq=toy.P,
+            )
+
+    def test_evaluates_a_checkpoint_that_it_is_given(self):
+        self.run_script(do_train=True)
+        self.run_script(
+            do_eval=True,
+            output_dir=self.path("other"),
+            init_checkpoint=self.path("run"),
+        )
+        with open(self.path("other", "eval_results.txt")) as file:
+            self.assertIn("global_step = 0\n", file.read())
+
+
+class RefusalTest(RunPretrainingTestCase):
+    def test_a_model_that_is_too_small(self):
+        for change, message in (
+            ({"max_position_embeddings": 8}, "must not exceed the model's .* .8."),
+            ({"vocab_size": 20}, "30 tokens, but the model's `vocab_size` .* is 20"),
+        ):
+            config = dataclasses.replace(toy.CONFIG, **change)
+            folder = self.path("small")
+            os.makedirs(folder, exist_ok=True)
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(
+                    do_train=True, bert_config_file=toy.write_config(folder, config)
+                )
+            self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_an_output_dir_of_another_model_or_vocabulary(self):
+        self.run_script(do_train=True, num_train_steps=1)
+        config = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
+        folder = self.path("deeper")
+        os.makedirs(folder)
+        with self.assertRaisesRegex(
+            InputError, "another model: num_hidden_layers is 1 there, 2 here"
+        ):
+            self.run_script(
+                do_train=True, bert_config_file=toy.write_config(folder, config)
+            )
+        other = self.path("other.txt")
+        Vocabulary(
+            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *reversed(WORDS)]
+        ).save(other)
+        with self.assertRaisesRegex(InputError, "holds a run with another vocabulary"):
+            self.run_script(
+                do_train=True, input_file=self.make_records("others", 2, vocab=other)
+            )
+        with self.assertRaisesRegex(InputError, "not the vocabulary of"):
+            self.run_script(do_train=True, vocab_file=other)
+        with self.assertRaisesRegex(InputError, "Records of two vocabularies"):
+            self.run_script(
+                do_train=True,
+                input_file=f"{self.records},{self.path('others')}",
+                output_dir=self.path("mixed"),
+            )
+        with self.assertRaisesRegex(InputError, "do_lower_case=False, but the records"):
+            self.run_script(do_train=True, do_lower_case=False)
+
+    def test_input_that_is_missing_or_empty(self):
+        with self.assertRaisesRegex(InputError, "--input_file: no file matches"):
+            self.run_script(do_train=True, input_file=self.path("nowhere*"))
+        with self.assertRaisesRegex(InputError, "--eval_input_file: no file matches"):
+            self.run_script(do_eval=True, eval_input_file=self.path("nowhere*"))
+        empty = self.path("empty.tfrecord")
+        with open(empty, "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "there is no record in"):
+            self.run_script(do_train=True, input_file=empty)
+
+
+class PretrainingDatasetTest(RunPretrainingTestCase):
+    def test_a_notebooks_dataset(self):
+        manifest = Manifest.from_json_file(self.records + ".manifest.json")
+        batches = list(pretraining_dataset(self.records, batch_size=4, training=False))
+        self.assertEqual(
+            sum(int(batch["input_ids"].shape[0]) for batch in batches),
+            manifest.num_records,
+        )
+        batch = next(iter(pretraining_dataset(self.records, batch_size=4)))
+        self.assertEqual(batch["masked_lm_positions"].shape, (4, toy.P))
+
+
+class OriginalCommandTest(RunPretrainingTestCase):
+    def test_the_documented_command_line_runs(self):
+        # README of google-research/bert, with this test's files and lengths.
+        command = f"""--input_file={self.records} --output_dir={self.path("out")}
+          --do_train=True --do_eval=True --bert_config_file={self.config}
+          --train_batch_size=32 --max_seq_length=12 --max_predictions_per_seq=2
+          --num_train_steps=20 --num_warmup_steps=10 --learning_rate=2e-5"""
+        run_pretraining.run(cli.parse(run_pretraining.define_flags, command.split()))
+        with open(self.path("out", "eval_results.txt")) as file:
+            self.assertTrue(re.search("global_step = 20\n", file.read()))
+
+
+if __name__ == "__main__":
+    tf.test.main()
