@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.instances.token_ids import TokenIds
 
 MASK_RATE = 0.8
 KEEP_RATE_OF_REST = 0.5
-
-_CONTINUATION = "##"
 
 
 class MaskedTokens(NamedTuple):
@@ -47,7 +45,7 @@ class Masking:
     """How sequences are masked, for one vocabulary.
 
     Args:
-        vocabulary: has [CLS], [SEP] and [MASK].
+        ids: the vocabulary's ids.
         masked_lm_prob: share of a sequence's tokens to choose.
         max_predictions_per_seq: at most this many.
         whole_word: choose all pieces of a word or none.
@@ -55,7 +53,7 @@ class Masking:
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        ids: TokenIds,
         *,
         masked_lm_prob: float,
         max_predictions_per_seq: int,
@@ -63,19 +61,10 @@ class Masking:
     ) -> None:
         self._masked_lm_prob = masked_lm_prob
         self._max_predictions_per_seq = max_predictions_per_seq
-        self._mask_id = vocabulary.mask_id
-        self._separators = (vocabulary.cls_id, vocabulary.sep_id)
-        # A random token is any token of the vocabulary, special ones included.
-        self._word_ids = vocabulary.word_ids
-        self._continuations = (
-            frozenset(
-                token_id
-                for token, token_id in vocabulary.ids.items()
-                if token.startswith(_CONTINUATION)
-            )
-            if whole_word
-            else None
-        )
+        self._mask_id = ids.mask_id
+        self._separators = (ids.cls_id, ids.sep_id)
+        self._word_ids = ids.word_ids
+        self._continuations = ids.continuation_ids if whole_word else None
 
     def __call__(self, token_ids: Sequence[int], rng: Random) -> MaskedTokens:
         """Masks one sequence.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bert_tf.instances.masking import Masking
 from bert_tf.instances.pairs import MIN_SEQ_LENGTH, Document, document_pairs
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.instances.token_ids import TokenIds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class PretrainingInstance(NamedTuple):
 
 def create_instances(
     documents: Sequence[Document],
-    vocabulary: Vocabulary,
+    ids: TokenIds,
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> list[PretrainingInstance]:
@@ -108,7 +108,7 @@ def create_instances(
 
     Args:
         documents: token ids by sentence and document; no sentence or document is empty.
-        vocabulary: has [CLS], [SEP] and [MASK].
+        ids: those of the documents' vocabulary.
         settings: lengths, rates and seed.
         progress: called with 1 after each document of each pass.
 
@@ -121,12 +121,11 @@ def create_instances(
     documents = list(documents)
     rng.shuffle(documents)
     mask = Masking(
-        vocabulary,
+        ids,
         masked_lm_prob=settings.masked_lm_prob,
         max_predictions_per_seq=settings.max_predictions_per_seq,
         whole_word=settings.do_whole_word_mask,
     )
-    cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
     instances = []
     for _ in range(settings.dupe_factor):
         for document_index in range(len(documents)):
@@ -137,7 +136,7 @@ def create_instances(
                 short_seq_prob=settings.short_seq_prob,
                 rng=rng,
             ):
-                token_ids = [cls_id, *first, sep_id, *second, sep_id]
+                token_ids = [ids.cls_id, *first, ids.sep_id, *second, ids.sep_id]
                 masked = mask(token_ids, rng)
                 instances.append(
                     PretrainingInstance(

@@ -22,6 +22,7 @@ from bert_tf.instances.pretraining import (
     PretrainingInstance,
     create_instances,
 )
+from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.finished import find_finished
 from bert_tf.records.manifest import (
     Manifest,
@@ -99,7 +100,12 @@ def create_pretraining_records(
     started = time.monotonic()
     total = settings.dupe_factor * len(corpus.documents)
     with tqdm(total=total, desc="Masking", unit=" documents", disable=None) as bar:
-        instances = create_instances(corpus.documents, vocabulary, settings, bar.update)
+        instances = create_instances(
+            corpus.documents,
+            TokenIds.from_vocabulary(vocabulary.ids),
+            settings,
+            bar.update,
+        )
     logging.info(
         "Made %d instances (%.1f s)", len(instances), time.monotonic() - started
     )

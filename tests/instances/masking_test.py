@@ -3,11 +3,15 @@
 import tensorflow as tf
 
 from bert_tf.instances.masking import Masking, num_predictions
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.instances.token_ids import TokenIds
 
 PAD, UNK, CLS, SEP, MASK, PLAY, ING, CAT, THE = range(9)
-VOCABULARY = Vocabulary(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "cat", "the"]
+IDS = TokenIds(
+    cls_id=CLS,
+    sep_id=SEP,
+    mask_id=MASK,
+    word_ids=tuple(range(9)),
+    continuation_ids=frozenset([ING]),
 )
 
 
@@ -35,7 +39,7 @@ class Script:
 
 def masking(**changes):
     settings = {"masked_lm_prob": 0.5, "max_predictions_per_seq": 20, **changes}
-    return Masking(VOCABULARY, **settings)
+    return Masking(IDS, **settings)
 
 
 class MaskingTest(tf.test.TestCase):
@@ -114,6 +118,26 @@ class MaskingTest(tf.test.TestCase):
         self.assertEqual(num_predictions(5, 0.5, 20), 2)
         self.assertEqual(num_predictions(7, 0.5, 20), 4)
         self.assertEqual(num_predictions(512, 0.15, 20), 20)
+
+
+class TokenIdsTest(tf.test.TestCase):
+    def test_of_a_vocabulary_with_a_duplicate(self):
+        # The file: cat, [CLS], [SEP], ##s, cat, [MASK]. "cat" has its last id.
+        ids = {"cat": 4, "[CLS]": 1, "[SEP]": 2, "##s": 3, "[MASK]": 5}
+        self.assertEqual(
+            TokenIds.from_vocabulary(ids),
+            TokenIds(
+                cls_id=1,
+                sep_id=2,
+                mask_id=5,
+                word_ids=(4, 1, 2, 3, 5),
+                continuation_ids=frozenset([3]),
+            ),
+        )
+
+    def test_a_missing_special_token(self):
+        with self.assertRaisesRegex(ValueError, r"Missing: \['\[MASK\]'\]"):
+            TokenIds.from_vocabulary({"[CLS]": 0, "[SEP]": 1})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import random
 import tensorflow as tf
 
 from bert_tf.instances.pretraining import InstanceSettings, create_instances
+from bert_tf.instances.token_ids import TokenIds
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances.plain_pretraining import plain_instances
 
@@ -14,6 +15,7 @@ TOKENS = (
     + [f"w{number}" for number in range(30)]
     + [f"##p{number}" for number in range(15)]
 )
+IDS = TokenIds.from_vocabulary(Vocabulary(TOKENS).ids)
 
 
 def corpus(seed, num_documents, num_sentences, num_tokens):
@@ -36,7 +38,7 @@ class CreateInstancesTest(tf.test.TestCase):
         expected = plain_instances(documents, TOKENS, vars(settings))
         instances = create_instances(
             [[[ids[token] for token in line] for line in doc] for doc in documents],
-            Vocabulary(TOKENS),
+            IDS,
             settings,
         )
         self.assertEqual(len(instances), len(expected))
@@ -104,7 +106,7 @@ class CreateInstancesTest(tf.test.TestCase):
         steps = []
         create_instances(
             [[[7, 8]], [[9]]],
-            Vocabulary(TOKENS),
+            IDS,
             InstanceSettings(dupe_factor=3),
             steps.append,
         )
@@ -113,12 +115,12 @@ class CreateInstancesTest(tf.test.TestCase):
     def test_the_callers_documents_keep_their_order(self):
         documents = [[[number]] for number in range(7, 20)]
         before = list(documents)
-        create_instances(documents, Vocabulary(TOKENS), InstanceSettings())
+        create_instances(documents, IDS, InstanceSettings())
         self.assertEqual(documents, before)
 
     def test_no_document(self):
         with self.assertRaisesRegex(ValueError, "at least one document"):
-            create_instances([], Vocabulary(TOKENS), InstanceSettings())
+            create_instances([], IDS, InstanceSettings())
 
 
 class FeaturesTest(tf.test.TestCase):
@@ -126,7 +128,7 @@ class FeaturesTest(tf.test.TestCase):
         settings = InstanceSettings(
             max_seq_length=8, max_predictions_per_seq=2, dupe_factor=1
         )
-        instances = create_instances([[[7], [8]]], Vocabulary(TOKENS), settings)
+        instances = create_instances([[[7], [8]]], IDS, settings)
         first = next(i for i in instances if len(i.input_ids) == 5)
         features = first.features(settings)
         self.assertEqual(features["input_mask"], [1, 1, 1, 1, 1, 0, 0, 0])
