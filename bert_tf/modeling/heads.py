@@ -217,9 +217,9 @@ class _ScaledLoss(keras.losses.Loss):
     """A loss already computed, scaled as Keras expects of a strategy's replica."""
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss itself."""
+        """The loss itself, as a batch of one: Keras does not scale a scalar."""
         del y_true
-        return y_pred
+        return ops.reshape(y_pred, (1,))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

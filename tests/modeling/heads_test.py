@@ -1,5 +1,6 @@
 import os
 import warnings
+from unittest import mock
 
 import keras
 import numpy as np
@@ -218,6 +219,19 @@ class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
         parts = model.evaluate(records, batch_size=4, verbose=0, return_dict=True)
         for name in set(whole) - {"loss"}:
             self.assertAllClose(parts[name], whole[name], rtol=1e-4)
+
+    def test_each_of_two_replicas_has_half_the_loss(self):
+        # Keras adds the gradients of the replicas up.
+        config = small_config()
+        model = BertPretrainer(config)
+        model.compile(optimizer="sgd")
+        records = random_records(config)
+        outputs = model(records, training=False)
+        whole = model.compute_loss(x=records, y_pred=outputs)
+        two = mock.Mock(num_replicas_in_sync=2)
+        with mock.patch.object(tf.distribute, "get_strategy", return_value=two):
+            half = model.compute_loss(x=records, y_pred=outputs)
+        self.assertAllClose(half, whole / 2.0)
 
     def test_the_decoder_is_the_table_of_words(self):
         model = BertPretrainer(small_config())
