@@ -52,8 +52,8 @@ class Patterns(NamedTuple):
     the planes above it, which is slow for each character that is in none of them.
     """
 
+    rare: re.Pattern[str]  # one character that step 1 or 2 is about
     removed: re.Pattern[str]  # a run of characters of step 1
-    cjk: re.Pattern[str]  # one ideograph
     cjk_split: re.Pattern[str]  # one ideograph, or a run without any
     accents: re.Pattern[str]  # a run of Mn
     words: re.Pattern[str]  # a word or a punctuation character
@@ -112,8 +112,8 @@ def patterns(astral: bool) -> Patterns:
     )
     cjk = _cjk_class(last)
     return Patterns(
+        rare=re.compile(f"[{removed}{cjk}]"),
         removed=re.compile(f"[{removed}]+"),
-        cjk=re.compile(f"[{cjk}]"),
         cjk_split=re.compile(f"[{cjk}]|[^{cjk}]+"),
         accents=re.compile(f"[{accents}]+"),
         words=re.compile(f"[^{space}{punctuation}]+|[{punctuation}]"),
@@ -160,12 +160,14 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
         The words in order; punctuation characters and ideographs are words.
     """
     if text.isascii():
+        if text.isalnum():
+            return [text.lower() if do_lower_case else text]
         if not text.isprintable():
             text = _ASCII_REMOVED.sub("", text)
         return _ASCII_WORDS.findall(text.lower() if do_lower_case else text)
     using = patterns_for(text)
-    text = using.removed.sub("", text)
-    if using.cjk.search(text):
+    if using.rare.search(text):
+        text = using.removed.sub("", text)
         text = " ".join(using.cjk_split.findall(text))
     if do_lower_case:
         # Astral letters only: no BMP character lowers or decomposes to an astral accent
