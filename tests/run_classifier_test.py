@@ -39,21 +39,9 @@ class RunClassifierTestCase(tf.test.TestCase):
             file.writelines("\t".join(line) + "\n" for line in lines)
 
     def write_tsv(self, train=64, label=lambda number: ("pos", "neg")[number]):
-        for split, count, seed in (
-            ("train", train, 0),
-            ("dev", 21, 1),
-            ("test", 13, 2),
-        ):
-            self.write(
-                f"{split}.tsv",
-                [
-                    ("text_a", "label"),
-                    *(
-                        (text, label(number))
-                        for text, number in rows(count, seed=count)
-                    ),
-                ],
-            )
+        for split, count in (("train", train), ("dev", 21), ("test", 13)):
+            labelled = [(text, label(side)) for text, side in rows(count, seed=count)]
+            self.write(f"{split}.tsv", [("text_a", "label"), *labelled])
 
     def run_script(self, *arguments, **options):
         options = {
