@@ -78,6 +78,14 @@ class RecordSchemaTest(tf.test.TestCase):
             self.schema.serialize(values), self.schema.serialize(backwards)
         )
 
+    def test_features_are_written_in_one_order(self):
+        # Of a protobuf map, whose order is otherwise the process's own.
+        serialized = self.schema.serialize(pretraining_values())
+        places = {
+            name: serialized.index(name.encode()) for name in pretraining_values()
+        }
+        self.assertEqual(sorted(places, key=places.get), sorted(places))
+
     def test_classifier_and_regression_labels(self):
         common = {
             "input_ids": [2, 3],

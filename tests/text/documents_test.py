@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.text.documents import read_corpus
+from bert_tf.text.documents import read_corpus, read_lines
 
 
 def letters(text):
@@ -45,9 +45,9 @@ class ReadCorpusTest(tf.test.TestCase):
         content = b"a\rb\n\rc\r\r\n"
         path = self.write("carriage.txt", content)
         with tf.io.gfile.GFile(path, "r") as reader:
-            expected = [line.strip() for line in reader]
-        _, documents = self.read(content)
-        self.assertEqual(documents, [expected])
+            expected = list(reader)
+        self.assertEqual(expected, ["ab\n", "c\n"])
+        self.assertEqual([line for line, _ in read_lines(path)], expected)
 
     def test_only_line_feeds_end_lines(self):
         _, documents = self.read("a\x0bb\x85c\u2028d\x1ce\n".encode())
