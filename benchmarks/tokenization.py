@@ -259,8 +259,8 @@ def compare_languages(
         least = min(ratios, key=lambda ratio: ratio[column])
         middle = sorted(ratio[column] for ratio in ratios)[len(ratios) // 2]
         print(
-            f"    by language, {name}: bert_tf is slower than {peer.name} in {len(slower)}"
-            f" of {len(ratios)}; {middle:.1f}x as fast in the median,"
+            f"    by language, {name}: bert_tf is slower than {peer.name} in"
+            f" {len(slower)} of {len(ratios)}; {middle:.1f}x as fast in the median,"
             f" {least[column]:.2f}x in {least[2]}"
             f"{' (slower: ' + ' '.join(slower) + ')' if slower else ''}"
         )

@@ -134,12 +134,12 @@ def _merge(
     """The pieces that merging the most frequent pair gives, at most `limit`."""
     spellings: list[list[str]] = []
     counts: list[int] = []
-    for word in sorted(words):
+    for word, count in words.items():
         if 1 < len(word) <= MAX_CHARACTERS_PER_WORD:
             spelling = [word[0], *(CONTINUATION + char for char in word[1:])]
             if alphabet.issuperset(spelling):
                 spellings.append(spelling)
-                counts.append(words[word])
+                counts.append(count)
 
     frequency: dict[Pair, int] = defaultdict(int)
     where: dict[Pair, set[int]] = defaultdict(set)

@@ -28,8 +28,8 @@ CONTINUATION = "##"
 # A longer word is [UNK].
 MAX_CHARACTERS_PER_WORD = 200
 
-# Each cache holds at most this many runs or words, of at most this many characters:
-# about 30 MB of English when full, and reached only after some hundred MB of text.
+# Each of three caches holds at most this many runs or words, of at most this many
+# characters. Full, all with English: 25 MB for runs and words, 50 MB more for offsets.
 _CACHE_ENTRIES = 1 << 17
 _CACHE_CHARACTERS = 64
 

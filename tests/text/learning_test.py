@@ -124,6 +124,15 @@ class LearnVocabularyTest(tf.test.TestCase):
         }
         self.assertLen(found, 1)
 
+    def test_the_order_of_lines_does_not_matter(self):
+        self.assertEqual(
+            learn_vocabulary(["c b a"], vocab_size=7).tokens[5:], ("a", "##a")
+        )
+        self.assertEqual(
+            learn_vocabulary(PROSE, vocab_size=600),
+            learn_vocabulary(PROSE[::-1], vocab_size=600),
+        )
+
     def test_what_is_wrong(self):
         with self.assertRaisesRegex(InputError, "must have words"):
             learn_vocabulary([" \n", ""], vocab_size=100)

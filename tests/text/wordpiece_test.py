@@ -142,6 +142,13 @@ class WordPieceTokenizerTest(tf.test.TestCase):
                 self.assertEqual(encoding.tokens, tokens)
                 self.assertEqual(encoding.offsets, offsets)
 
+    def test_offsets_of_marks_that_are_reordered(self):
+        # Combining stem (class 216) and augmentation dot (226): marks, but no accents.
+        tokenizer = tokenizer_of("a ##\U0001d165 ##\U0001d16d")
+        encoding = tokenizer.encode_with_offsets("a\U0001d16d\U0001d165")
+        self.assertEqual(encoding.tokens, ["a", "##\U0001d165", "##\U0001d16d"])
+        self.assertEqual(encoding.offsets, [(0, 1), (2, 3), (1, 2)])
+
     def test_ids_and_tokens(self):
         tokenizer = tokenizer_of("a b a")
         self.assertEqual(tokenizer.convert_tokens_to_ids(["b", "a"]), [6, 7])
