@@ -34,15 +34,13 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
         arguments: the name of what may follow the flags; None where nothing may. They
             reach the script as `flag_values.positional`.
     """
+    before = set(flags.FLAGS)
     define_flags(flags.FLAGS)
+    for name in set(flags.FLAGS) - before:
+        # --help shows the key flags of the main module alone.
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
     module = inspect.getmodule(run)
-    script = os.path.splitext(os.path.basename(getattr(module, "__file__", "") or ""))[
-        0
-    ]
-    for name in list(flags.FLAGS):
-        flag = flags.FLAGS[name]
-        if flags.FLAGS.find_module_defining_flag(name).startswith("bert_tf"):
-            flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    script = os.path.splitext(os.path.basename(inspect.getfile(run)))[0]
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()

@@ -122,7 +122,7 @@ def remove(path: str) -> None:
 
 
 def glob(pattern: str) -> list[str]:
-    """The files that match a pattern, sorted by name, as the original's gfile.Glob."""
+    """The files that match a pattern, sorted by name: the same order everywhere."""
     if is_remote(pattern):
         return sorted(_gfile().glob(pattern))
     return sorted(local_glob.glob(pattern))

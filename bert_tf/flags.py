@@ -184,3 +184,9 @@ def require_one_of(flag_values: flags.FlagValues, *names: str) -> None:
     flags.register_multi_flags_validator(
         list(names), any_is_set, flag_values=flag_values
     )
+
+
+def given(flag_values: flags.FlagValues, name: str) -> Any:
+    """A flag's value if the user gave it; None where it only has its default."""
+    flag = flag_values[name]
+    return flag.value if flag.present else None

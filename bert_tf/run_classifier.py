@@ -110,7 +110,7 @@ def run(flag_values: flags.FlagValues) -> None:
     do_lower_case = checked_casing(
         flag_values.init_checkpoint,
         vocabulary,
-        flag_values.do_lower_case if flag_values["do_lower_case"].present else None,
+        shared_flags.given(flag_values, "do_lower_case"),
     )
     # Every input is read before anything is written or trained.
     wanted = {

@@ -9,6 +9,8 @@ Trains with the masked LM and the next sentence loss together, evaluates, or bot
 Started again with the same --output_dir it goes on from the last checkpoint.
 """
 
+import functools
+
 from absl import flags, logging
 
 from bert_tf import cli
@@ -81,22 +83,22 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training.strategy import strategy_from_flags
 
     config = BertConfig.from_json_file(flag_values.bert_config_file)
-    lengths = {
-        name: flag_values[name].value if flag_values[name].present else None
-        for name in ("max_seq_length", "max_predictions_per_seq")
-    }
-    train_records = PretrainingRecords(flag_values.input_file, **lengths)
+    open_records = functools.partial(
+        PretrainingRecords,
+        max_seq_length=shared_flags.given(flag_values, "max_seq_length"),
+        max_predictions_per_seq=shared_flags.given(
+            flag_values, "max_predictions_per_seq"
+        ),
+    )
+    train_records = open_records(flag_values.input_file)
     train_records.check_model(config)
     eval_records = train_records
     if flag_values.eval_input_file:
-        eval_records = PretrainingRecords(
-            flag_values.eval_input_file, flag="eval_input_file", **lengths
-        )
+        eval_records = open_records(flag_values.eval_input_file, flag="eval_input_file")
         eval_records.check_model(config)
         train_records.refuse_other_vocabulary(eval_records)
-    casing = flag_values["do_lower_case"]
     vocabulary, do_lower_case = train_records.vocabulary(
-        flag_values.vocab_file, casing.value if casing.present else None
+        flag_values.vocab_file, shared_flags.given(flag_values, "do_lower_case")
     )
     run_folder.prepare(
         flag_values.output_dir, config, vocabulary, do_lower_case, flag_values

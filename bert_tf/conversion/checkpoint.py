@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -244,7 +245,7 @@ def load_tokenizer(path: str, **options: bool) -> WordPieceTokenizer:
     return WordPieceTokenizer(vocabulary, **options)
 
 
-def load_encoder(path: str, **options: bool) -> BertEncoder:
+def load_encoder(path: str, **options: Any) -> BertEncoder:
     """The encoder of a checkpoint.
 
     Args:

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -63,7 +64,7 @@ class TrainingConfig:
         num_warmup_steps: int,
     ) -> "TrainingConfig":
         """The config from a script's flags of the same names."""
-        given = {
+        given: dict[str, Any] = {
             field.name: flag_values[field.name].value
             for field in dataclasses.fields(cls)
             if field.name in flag_values

@@ -215,6 +215,8 @@ class ConstructionTest(tf.test.TestCase):
         loaded = keras.models.load_model(path)
         self.assertIsInstance(loaded, BertEncoder)
         self.assertEqual(loaded.bert_config, config)
+        self.assertSameElements(loaded.input, model.input)
+        self.assertSameElements(loaded.output, model.output)
         self.assertAllEqual(
             tf.nest.flatten(outputs_of(loaded, records))[-1],
             tf.nest.flatten(outputs_of(model, records))[-1],

@@ -229,6 +229,7 @@ class CreateOptimizerTest(tf.test.TestCase):
         self.assertEqual(restored.get_config(), config)
         self.assertEqual(config["weight_decay_rate"], 0.01)
         self.assertEqual(config["epsilon"], 1e-6)
+        self.assertTrue(config["bias_correction"])
         self.assertEqual(config["global_clipnorm"], 1.0)
         self.assertEqual(config["exclude_from_weight_decay"], ["x"])
         restored.iterations.assign(1)
