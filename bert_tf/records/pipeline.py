@@ -129,12 +129,7 @@ def training_dataset(
             num_parallel_calls=FILES_PER_UNIT,
             deterministic=True,
         )
-        unit_seed = tf.random.stateless_uniform(
-            [], _seed_pair(seed, number), minval=0, maxval=2**62, dtype=tf.int64
-        )
-        return dataset.shuffle(
-            shuffle_buffer, seed=unit_seed, reshuffle_each_iteration=False
-        )
+        return _shuffle(dataset, shuffle_buffer, _seed_pair(seed, number))
 
     # Two units at most are open at the seam; flat_map keeps the order exact.
     numbers = tf.data.Dataset.range(first, np.iinfo(np.int64).max)
@@ -235,6 +230,30 @@ def _order_in_graph(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     return tf.random.experimental.stateless_shuffle(
         tf.range(num_files), seed=_seed_pair(seed, epoch)
     )
+
+
+def _shuffle(
+    dataset: tf.data.Dataset, buffer_size: int, seed_pair: tf.Tensor
+) -> tf.data.Dataset:
+    """Shuffles records in a buffer, in an order that the two seeds alone decide.
+
+    `Dataset.shuffle` mixes the process's global seed in, so that the order would hang on
+    who had set that; and it fails on a seed tensor where the global seed is 0.
+    """
+    # Two zeros would mean: seed from the clock.
+    seeds = tf.random.stateless_uniform(
+        [2], seed_pair, minval=1, maxval=2**62, dtype=tf.int64
+    )
+    variant = tf.raw_ops.ShuffleDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=tf.constant(buffer_size, tf.int64),
+        seed=seeds[0],
+        seed2=seeds[1],
+        output_types=[tf.string],
+        output_shapes=[[]],
+        reshuffle_each_iteration=False,
+    )
+    return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
 def _seed_pair(seed: int, number: tf.Tensor) -> tf.Tensor:
