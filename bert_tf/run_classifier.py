@@ -183,7 +183,7 @@ def _evaluate(
         records.batches(batch_size),
         total_batches=records.num_batches(batch_size),
     )
-    (loss_name,) = task.losses
+    (loss_name,) = task.objective.losses
     scores = {"loss": results["loss"], "eval_loss": results[loss_name]}
     if "accuracy" in results:
         scores["eval_accuracy"] = results["accuracy"]

@@ -4,7 +4,7 @@ Each is a functional Keras model with named outputs, fed with whole parsed recor
 dict that holds the model's inputs and, for training, the labels, under the same names.
 `compile(optimizer=...)` without a loss trains on those labels; with a loss and targets
 given to `fit`, Keras does as ever. A training loop of its own calls the model and the
-functions of `losses`.
+functions of `objectives`.
 
 Shapes: B batch, S sequence, P predictions, H hidden, V vocabulary, C labels.
 """
@@ -16,12 +16,18 @@ import keras
 from keras import ops
 
 from bert_tf.config import CLASSIFIER_DROPOUT, BertConfig
-from bert_tf.modeling import losses
 from bert_tf.modeling.encoder import BertEncoder, RecordModel, as_config
 from bert_tf.modeling.head_layers import (
     GatherPositions,
     MaskedLMHead,
     OutputProjection,
+)
+from bert_tf.modeling.objectives import (
+    CLASSIFICATION,
+    MASKED_LM,
+    NEXT_SENTENCE,
+    REGRESSION,
+    Objective,
 )
 
 # The original writes this into its classifier, whatever the config's initializer_range.
@@ -34,6 +40,7 @@ class _HeadModel(RecordModel):
     Attributes:
         encoder: the BertEncoder.
         bert_config: its BertConfig.
+        objective: what `fit` minimises and reports on records.
     """
 
     def __init__(
@@ -42,23 +49,19 @@ class _HeadModel(RecordModel):
         inputs: dict[str, Any],
         outputs: dict[str, Any],
         arguments: dict[str, Any],
-        metric_names: tuple[str, ...],
+        objective: Objective,
         **kwargs: Any,
     ):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.encoder = encoder
         self.bert_config = encoder.bert_config
         self._arguments = arguments
-        self._record_metrics = [keras.metrics.Mean(name=name) for name in metric_names]
+        self.objective = objective
+        self._record_metrics = [
+            keras.metrics.Mean(name=name)
+            for name in (*objective.losses, *objective.metrics)
+        ]
         self._scaled_loss = _ScaledLoss(name="scaled_loss")
-
-    def record_losses(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any, Any]]:
-        """Name -> (numerator, denominator, mean) of a batch of records."""
-        raise NotImplementedError
-
-    def record_metrics(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any]]:
-        """Name -> (numerator, denominator) of a batch of records."""
-        raise NotImplementedError
 
     def compute_loss(
         self,
@@ -71,7 +74,9 @@ class _HeadModel(RecordModel):
         """Keras' extension point: without targets, the labels in the records."""
         if y is not None:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        total = sum(mean for _, _, mean in self.record_losses(x, y_pred).values())
+        total = sum(
+            function(x, y_pred).value() for function in self.objective.losses.values()
+        )
         return self._scaled_loss(total, total)
 
     def compute_metrics(
@@ -79,13 +84,10 @@ class _HeadModel(RecordModel):
     ) -> dict[str, Any]:
         """Keras' extension point: the metrics of the records, or the compiled ones."""
         if y is None:
-            sums = {
-                name: sums[:2] for name, sums in self.record_losses(x, y_pred).items()
-            }
-            sums.update(self.record_metrics(x, y_pred))
+            means = self.objective.means(x, y_pred)
             for metric in self._record_metrics:
-                numerator, denominator = sums[metric.name]
-                metric.update_state(losses.mean(numerator, denominator), denominator)
+                _, weight, _ = mean = means[metric.name]
+                metric.update_state(mean._replace(epsilon=0.0).value(), weight)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     @property
@@ -186,9 +188,6 @@ class BertPretrainer(_HeadModel):
                 )
 
         # === Config ===
-        metric_names: tuple[str, ...] = ("masked_lm_loss", "masked_lm_accuracy")
-        if next_sentence:
-            metric_names += ("next_sentence_loss", "next_sentence_accuracy")
         super().__init__(
             encoder,
             inputs,
@@ -198,36 +197,10 @@ class BertPretrainer(_HeadModel):
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
             },
-            metric_names=metric_names,
+            objective=MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
             name=name,
             **kwargs,
         )
-
-    def record_losses(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any, Any]]:
-        """The two losses; their means add up to the loss that is minimised."""
-        sums = losses.masked_lm_loss(
-            y_pred["masked_lm_logits"], x["masked_lm_ids"], x["masked_lm_weights"]
-        )
-        result = {"masked_lm_loss": (*sums, losses.masked_lm_mean(*sums))}
-        if "next_sentence_logits" in y_pred:
-            sums = losses.next_sentence_loss(
-                y_pred["next_sentence_logits"], x["next_sentence_labels"]
-            )
-            result["next_sentence_loss"] = (*sums, losses.mean(*sums))
-        return result
-
-    def record_metrics(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any]]:
-        """The two accuracies."""
-        result = {
-            "masked_lm_accuracy": losses.masked_lm_accuracy(
-                y_pred["masked_lm_logits"], x["masked_lm_ids"], x["masked_lm_weights"]
-            )
-        }
-        if "next_sentence_logits" in y_pred:
-            result["next_sentence_accuracy"] = losses.next_sentence_accuracy(
-                y_pred["next_sentence_logits"], x["next_sentence_labels"]
-            )
-        return result
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -281,7 +254,6 @@ class BertClassifier(_HeadModel):
         logits = projection(pooled_dropout(encoded["pooled_output"]))
 
         # === Config ===
-        regression = num_labels == 1
         super().__init__(
             encoder,
             inputs,
@@ -292,29 +264,8 @@ class BertClassifier(_HeadModel):
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
             },
-            metric_names=("mean_squared_error",) if regression else ("accuracy",),
+            objective=REGRESSION if num_labels == 1 else CLASSIFICATION,
             name=name,
             **kwargs,
         )
         self.num_labels = num_labels
-
-    def record_losses(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any, Any]]:
-        """Cross-entropy, or squared error."""
-        function = (
-            losses.regression_loss
-            if self.num_labels == 1
-            else losses.classification_loss
-        )
-        sums = function(y_pred["logits"], x["label_ids"], x.get("is_real_example"))
-        name = "mean_squared_error" if self.num_labels == 1 else "cross_entropy"
-        return {name: (*sums, losses.mean(*sums))}
-
-    def record_metrics(self, x: Any, y_pred: Any) -> dict[str, tuple[Any, Any]]:
-        """The accuracy; regression has no more than its loss."""
-        if self.num_labels == 1:
-            return {}
-        return {
-            "accuracy": losses.classification_accuracy(
-                y_pred["logits"], x["label_ids"], x.get("is_real_example")
-            )
-        }

@@ -15,16 +15,6 @@ from keras import ops
 MASKED_LM_EPSILON = 1e-5
 
 
-def masked_lm_mean(numerator: Any, denominator: Any) -> Any:
-    """The masked language model's mean, of a loss or an accuracy."""
-    return numerator / (denominator + MASKED_LM_EPSILON)
-
-
-def mean(numerator: Any, denominator: Any) -> Any:
-    """Numerator / denominator, and 0 for a batch of padding alone."""
-    return ops.divide_no_nan(numerator, denominator)
-
-
 def masked_lm_loss(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
     """-log p(id) at the masked positions (Devlin et al. 2018, section 3.1).
 

@@ -19,10 +19,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.optimization.gradients import clip_by_global_norm, dense_gradient
+from bert_tf.optimization.gradients import dense_gradient
 from bert_tf.optimization.schedules import WarmupLinearDecay
-
-__all__ = ["AdamWeightDecay", "clip_by_global_norm", "create_optimizer"]
 
 # Searched for in a variable's path. As in the original, "bias" covers output_bias too.
 EXCLUDED_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")

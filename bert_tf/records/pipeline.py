@@ -237,8 +237,8 @@ def _shuffle(
 ) -> tf.data.Dataset:
     """Shuffles records in a buffer, in an order that the two seeds alone decide.
 
-    `Dataset.shuffle` mixes the process's global seed in, so that the order would hang on
-    who had set that; and it fails on a seed tensor where the global seed is 0.
+    `Dataset.shuffle` mixes the process's global seed in, so that the order would hang
+    on who had set that; and it fails on a seed tensor where the global seed is 0.
     """
     # Two zeros would mean: seed from the clock.
     seeds = tf.random.stateless_uniform(

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.modeling import losses
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.task import Batch, Mean, Outputs, Task
+from bert_tf.modeling.objectives import CLASSIFICATION, REGRESSION
+from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -29,37 +29,12 @@ def task(config: BertConfig, labels: Sequence[str] | None, name: str) -> Task:
         return Task(
             name=name,
             build_model=lambda: BertClassifier(config, 1),
-            losses={"mean_squared_error": _mean_squared_error},
+            objective=REGRESSION,
         )
     return Task(
         name=name,
         build_model=lambda: BertClassifier(config, len(labels)),
-        losses={"cross_entropy": _classification_loss},
-        metrics={"accuracy": _accuracy},
-    )
-
-
-def _classification_loss(batch: Batch, outputs: Outputs) -> Mean:
-    return Mean(
-        *losses.classification_loss(
-            outputs["logits"], batch["label_ids"], batch["is_real_example"]
-        )
-    )
-
-
-def _accuracy(batch: Batch, outputs: Outputs) -> Mean:
-    return Mean(
-        *losses.classification_accuracy(
-            outputs["logits"], batch["label_ids"], batch["is_real_example"]
-        )
-    )
-
-
-def _mean_squared_error(batch: Batch, outputs: Outputs) -> Mean:
-    return Mean(
-        *losses.regression_loss(
-            outputs["logits"], batch["label_ids"], batch["is_real_example"]
-        )
+        objective=CLASSIFICATION,
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import keras
 import tensorflow as tf
 
+from bert_tf.modeling.objectives import Mean, Records
 from bert_tf.optimization.gradients import clip_by_global_norm
-from bert_tf.task import Batch, Mean, Task
+from bert_tf.task import Task
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."
 GLOBAL_CLIP_NORM = 1.0
@@ -22,7 +23,7 @@ TOTAL_LOSS = "loss"
 
 def names_of_sums(task: Task) -> list[str]:
     """The names that a step reports."""
-    return [TOTAL_LOSS, *task.losses, *task.metrics]
+    return [TOTAL_LOSS, *task.objective.losses, *task.objective.metrics]
 
 
 def training_steps(
@@ -30,7 +31,7 @@ def training_steps(
     model: keras.Model,
     optimizer: keras.Optimizer,
     strategy: tf.distribute.Strategy,
-) -> Callable[[Iterator[Batch], tf.Tensor], Sums]:
+) -> Callable[[Iterator[Records], tf.Tensor], Sums]:
     """A compiled function that makes several training steps in one call.
 
     Args:
@@ -46,8 +47,9 @@ def training_steps(
     """
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
+    objective = task.objective
 
-    def replica_step(batch: Batch) -> Sums:
+    def replica_step(batch: Records) -> Sums:
         replica = tf.distribute.get_replica_context()
 
         def over_replicas(tensors):
@@ -57,12 +59,13 @@ def training_steps(
 
         with tf.GradientTape() as tape:
             outputs = model(batch, training=True)
-            means = {name: loss(batch, outputs) for name, loss in task.losses.items()}
-            weights = over_replicas([mean.weight for mean in means.values()])
+            means = objective.means(batch, outputs)
+            terms = [means[name] for name in objective.losses]
+            weights = over_replicas([term.weight for term in terms])
             loss = tf.add_n(
                 [
-                    mean.total / (weight + mean.epsilon)
-                    for mean, weight in zip(means.values(), weights, strict=True)
+                    term.value(weight)
+                    for term, weight in zip(terms, weights, strict=True)
                 ]
             )
         gradients = [
@@ -73,14 +76,13 @@ def training_steps(
         gradients = clip_by_global_norm(gradients, GLOBAL_CLIP_NORM)
         # Keras' optimizer sums over the replicas once more.
         optimizer.apply([gradient / num_replicas for gradient in gradients], variables)
-        means |= {name: metric(batch, outputs) for name, metric in task.metrics.items()}
         return {
             TOTAL_LOSS: tf.stack([loss, 1.0 / num_replicas]),
             **{name: _stack(mean) for name, mean in means.items()},
         }
 
     @tf.function(reduce_retracing=True)
-    def steps(iterator: Iterator[Batch], num_steps: tf.Tensor) -> Sums:
+    def steps(iterator: Iterator[Records], num_steps: tf.Tensor) -> Sums:
         sums = {name: tf.zeros([2]) for name in names_of_sums(task)}
         for _ in tf.range(num_steps):
             per_replica = strategy.run(replica_step, args=(next(iterator),))
@@ -96,20 +98,17 @@ def training_steps(
     return steps
 
 
-def evaluation_step(task: Task, model: keras.Model) -> Callable[[Batch], Sums]:
+def evaluation_step(task: Task, model: keras.Model) -> Callable[[Records], Sums]:
     """A compiled function: batch -> the sums of its losses and metrics.
 
     `loss` is the batch's total loss with weight 1: the original averages batch losses.
     """
 
     @tf.function(reduce_retracing=True)
-    def step(batch: Batch) -> Sums:
+    def step(batch: Records) -> Sums:
         outputs = model(batch, training=False)
-        means = {name: loss(batch, outputs) for name, loss in task.losses.items()}
-        loss = tf.add_n(
-            [mean.total / (mean.weight + mean.epsilon) for mean in means.values()]
-        )
-        means |= {name: metric(batch, outputs) for name, metric in task.metrics.items()}
+        means = task.objective.means(batch, outputs)
+        loss = tf.add_n([means[name].value() for name in task.objective.losses])
         return {
             TOTAL_LOSS: tf.stack([loss, 1.0]),
             **{name: _stack(mean) for name, mean in means.items()},

@@ -38,10 +38,6 @@ class MaskedLMTest(tf.test.TestCase):
         ]
         self.assertAllClose(np.sum(parts, axis=0), whole, rtol=1e-6)
 
-    def test_mean_is_the_originals_division(self):
-        self.assertAllClose(losses.masked_lm_mean(3.0, 1.5), 3.0 / 1.50001, rtol=1e-6)
-        self.assertAllClose(losses.masked_lm_mean(0.0, 0.0), 0.0)
-
     def test_half_precision_logits_are_reduced_in_float32(self):
         logits = tf.cast(np.zeros((1, 1, 30522)), tf.bfloat16)
         total, _ = losses.masked_lm_loss(logits, [[5]], [[1.0]])
@@ -86,10 +82,6 @@ class SequenceLabelTest(tf.test.TestCase):
         self.assertAllClose([total, weight], [0.25 + 0.0 + 4.0, 3.0])
         total, weight = losses.regression_loss(logits, labels[:, 0], [1, 1, 0])
         self.assertAllClose([total, weight], [0.25, 2.0])
-
-    def test_mean_of_nothing_but_padding(self):
-        self.assertAllClose(losses.mean(0.0, 0.0), 0.0)
-        self.assertAllClose(losses.mean(3.0, 2.0), 1.5)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.modeling.encoder import RecordModel
+from bert_tf.modeling.objectives import Mean, Objective
 from bert_tf.optimization.adamw import create_optimizer
-from bert_tf.task import Mean, Task
+from bert_tf.task import Task
 from bert_tf.training.step import evaluation_step, training_steps
 
 
@@ -26,8 +27,10 @@ def size(batch, outputs):
 TASK = Task(
     name="toy",
     build_model=linear_model,
-    losses={"error": squared_error, "size": size},
-    metrics={"count": lambda batch, _: Mean(tf.reduce_sum(batch["w"]), 1.0)},
+    objective=Objective(
+        {"error": squared_error, "size": size},
+        {"count": lambda batch, _: Mean(tf.reduce_sum(batch["w"]), 1.0)},
+    ),
 )
 
 
