@@ -208,7 +208,7 @@ def config(settings: Settings) -> BertConfig:
 
 def write_records(settings: Settings) -> None:
     """Writes the masked next-sentence pairs, of the seen and of the held-out text."""
-    for name, dupe_factor in (("corpus", 5), ("held_out", 1)):
+    for name, dupe_factor in (("corpus", 15), ("held_out", 1)):
         run_script(
             create_pretraining_data,
             input_file=settings.path(f"{name}.txt"),

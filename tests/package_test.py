@@ -1,0 +1,87 @@
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.training.checkpoints import RunCheckpoints
+from tests.training import toy
+
+
+class ImportTest(tf.test.TestCase):
+    def test_import_costs_no_tensorflow(self):
+        code = "import sys, bert_tf; print('tensorflow' in sys.modules)"
+        result = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        self.assertEqual(result.stdout, "False\n")
+
+    def test_every_public_name_is_there(self):
+        for name in bert_tf.__all__:
+            self.assertTrue(callable(getattr(bert_tf, name)), name)
+            self.assertIn(name, dir(bert_tf))
+        with self.assertRaisesRegex(AttributeError, "no attribute 'nonsense'"):
+            _ = bert_tf.nonsense
+
+
+class NotebookTest(tf.test.TestCase):
+    """The README's example, on a tiny model."""
+
+    def test_compile_fit_save_load_and_predict(self):
+        path = toy.write_records(os.path.join(self.get_temp_dir(), "text.tfrecord"))
+        config = bert_tf.BertConfig(**toy.CONFIG.to_dict())
+        model = bert_tf.BertPretrainer(config)
+        model.compile(
+            bert_tf.create_optimizer(1e-2, num_train_steps=9, num_warmup_steps=1)
+        )
+        records = next(
+            iter(
+                toy.dataset(path)(0).batch(5)  # an epoch as one batch
+            )
+        )
+        arrays = {
+            name: value.numpy().reshape(-1, value.shape[-1])
+            for name, value in records.items()
+        }
+        history = model.fit(toy.dataset(path)(0), steps_per_epoch=3, verbose=0)
+        self.assertIn("masked_lm_accuracy", history.history)
+        model.fit(arrays, batch_size=4, epochs=1, verbose=0)
+
+        file = os.path.join(self.get_temp_dir(), "bert.keras")
+        model.save(file)
+        loaded = keras.saving.load_model(file)
+        inputs = {name: arrays[name] for name in loaded.input}
+        expected = model.predict(inputs, verbose=0)
+        for name, values in loaded.predict(inputs, verbose=0).items():
+            self.assertAllClose(values, expected[name], rtol=1e-6)
+
+        # A checkpoint folder, and what is made from it.
+        folder = os.path.join(self.get_temp_dir(), "pretraining")
+        os.makedirs(folder)
+        toy.write_config(folder)
+        bert_tf.Vocabulary(
+            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+        ).save(os.path.join(folder, "vocab.txt"))
+        RunCheckpoints(folder, model).save(3, 12)
+        encoder = bert_tf.load_encoder(folder, output_hidden_states=True)
+        ids = bert_tf.load_tokenizer(folder).encode("a b")
+        self.assertEqual(ids, [5, 6])
+        outputs = encoder(
+            {
+                "input_ids": np.array([ids]),
+                "input_mask": np.ones((1, 2)),
+                "segment_ids": np.zeros((1, 2)),
+            }
+        )
+        self.assertLen(outputs["hidden_states"], 2)
+        classifier = bert_tf.load_classifier(folder, num_labels=2)
+        theirs = bert_tf.weights_by_name(classifier)
+        for name, weight in bert_tf.weights_by_name(encoder).items():
+            self.assertAllEqual(weight.numpy(), theirs[name].numpy())
+
+
+if __name__ == "__main__":
+    tf.test.main()
