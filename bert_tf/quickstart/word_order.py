@@ -1,8 +1,9 @@
 """A labelled task made from plain text: is a sentence as written, or shuffled?
 
-Case and punctuation would give the answer away, so a sentence is reduced to its words.
-A model that knows which words follow each other knows the answer; one that sees words
-without their order can only guess.
+Case and punctuation would give the answer away, so a sentence is reduced to its words,
+and it is there twice, as written and shuffled, so that no word does. A model that knows
+which words follow each other knows the answer; one that sees words without their order
+can only guess.
 """
 
 import random
@@ -17,28 +18,31 @@ _WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
 MINIMUM_WORDS, MAXIMUM_WORDS = 5, 20
 
 
-def examples(sentences: Iterable[str], rng: random.Random) -> list[tuple[str, str]]:
-    """(label, text) of every usable sentence, half of them shuffled, in random order.
-
-    Args:
-        sentences: the sentences; equal ones count once.
-        rng: decides which are shuffled, and how.
-    """
-    kept = []
-    for sentence in dict.fromkeys(sentences):
+def usable_words(sentences: Iterable[str]) -> list[list[str]]:
+    """The words of each sentence of a fitting length; equal ones count once."""
+    found = {}
+    for sentence in sentences:
         words = _WORD.findall(sentence.lower())
         if MINIMUM_WORDS <= len(words) <= MAXIMUM_WORDS and len(set(words)) > 2:
-            kept.append(words)
-    rng.shuffle(kept)
+            found[tuple(words)] = words
+    return list(found.values())
+
+
+def examples(
+    sentences: Iterable[list[str]], rng: random.Random
+) -> list[tuple[str, str]]:
+    """(label, text) of each sentence as written and shuffled, in random order.
+
+    Args:
+        sentences: the words of each, as `usable_words` gives them.
+        rng: decides how they are shuffled.
+    """
     labelled = []
-    for number, words in enumerate(kept):
-        if number % 2:
-            labelled.append((AS_WRITTEN, " ".join(words)))
-            continue
+    for words in sentences:
         shuffled = words
         while shuffled == words:
             shuffled = rng.sample(words, len(words))
-        labelled.append((SHUFFLED, " ".join(shuffled)))
+        labelled += [(AS_WRITTEN, " ".join(words)), (SHUFFLED, " ".join(shuffled))]
     rng.shuffle(labelled)
     return labelled
 
