@@ -1,0 +1,74 @@
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+from absl import flags
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import run_folder
+from tests.training import toy
+
+VOCABULARY = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
+
+
+class PrepareTest(tf.test.TestCase):
+    def prepare(self, config=toy.CONFIG, vocabulary=VOCABULARY, do_lower_case=True):
+        values = flags.FlagValues()
+        flags.DEFINE_integer("train_batch_size", 32, "", flag_values=values)
+        values(["test"])
+        self.folder = os.path.join(self.get_temp_dir(), "run")
+        run_folder.prepare(self.folder, config, vocabulary, do_lower_case, values)
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name)) as file:
+            return file.read()
+
+    def test_what_is_written(self):
+        self.prepare(do_lower_case=False)
+        self.assertEqual(self.read("vocab.txt"), "\n".join(VOCABULARY.tokens) + "\n")
+        self.assertEqual(json.loads(self.read("flags.json")), {"train_batch_size": 32})
+        self.assertEqual(
+            json.loads(self.read("tokenizer_config.json")), {"do_lower_case": False}
+        )
+        self.assertEqual(
+            BertConfig.from_dict(json.loads(self.read("bert_config.json"))), toy.CONFIG
+        )
+
+    def test_the_same_run_again(self):
+        self.prepare()
+        self.prepare()
+        # Another dropout rate is another way to train the same model.
+        self.prepare(dataclasses.replace(toy.CONFIG, hidden_dropout_prob=0.0))
+        # A vocabulary that nobody names stays what it was.
+        self.prepare(vocabulary=None)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "vocab.txt")))
+
+    def test_another_run_is_refused_and_nothing_changes(self):
+        self.prepare()
+        before = {name: self.read(name) for name in os.listdir(self.folder)}
+        other = Vocabulary([*VOCABULARY.tokens[:-1], "b"])
+        for options, message in (
+            (
+                {"config": dataclasses.replace(toy.CONFIG, hidden_act="relu")},
+                "hidden_act is gelu there, relu here",
+            ),
+            ({"vocabulary": other}, "another vocabulary"),
+            ({"do_lower_case": False}, "do_lower_case=True; this one has False"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.prepare(**options)
+        after = {name: self.read(name) for name in os.listdir(self.folder)}
+        self.assertEqual(after, before)
+
+    def test_a_file_in_the_way(self):
+        with open(os.path.join(self.get_temp_dir(), "run"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "must be a folder"):
+            self.prepare()
+
+
+if __name__ == "__main__":
+    tf.test.main()
