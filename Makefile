@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 OUTPUT_DIR ?= quickstart_output
+# For `make benchmark`: a folder of data sets, and a checkout of google-research/bert.
+DATA_DIR ?=
+ORIGINAL_DIR ?=
 # Fast tests only; `make test-slow` runs the others.
 PYTEST_ARGS ?=
 
@@ -38,7 +41,10 @@ format: venv
 	$(BIN)/ruff format .
 
 benchmark: venv
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/*.py; do \
+	  $(BIN)/python $$script $(addprefix --data_dir=,$(DATA_DIR)) \
+	    $(addprefix --original_dir=,$(ORIGINAL_DIR)) || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -154,8 +154,8 @@ def compare(name: str, settings: dict, num_outputs: int = 1, startup=None) -> in
 
 
 def main(_: list[str]) -> None:
-    if not _DATA_DIR.value:
-        print(__doc__)
+    if not _DATA_DIR.value or not os.path.isdir(_DATA_DIR.value):
+        print(f"pretraining_data: skipped, no data: --data_dir={_DATA_DIR.value}")
         return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     vocabulary = f"{_DATA_DIR.value}/vocab/bert-base-uncased/vocab.txt"

@@ -3,7 +3,10 @@ r"""Tokenization: megabytes a second, and lines that differ from the original.
 Ours, Rust `tokenizers` and tensorflow-text, in one run, on one core, on the same lines;
 and the original itself, given a checkout of google-research/bert:
 
-    python benchmarks/tokenization.py --original_dir=../bert
+    python benchmarks/tokenization.py --data_dir=DATA --original_dir=BERT
+
+DATA holds wikipedia_en/*.xz (wikiextractor's output), udhr/*.txt (one language a file)
+and the released vocabularies as vocab/NAME/vocab.txt.
 
 Without one, tests/text/plain_tokenizer.py stands for it. Speed is that of `encode`,
 from strings to ids, in megabytes of UTF-8 a second of processor time (the machine may
@@ -270,7 +273,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
         "--data_dir",
-        default=os.path.join(ROOT, "..", "shared", "data"),
         help="folder with wikipedia_en/*.xz, udhr/*.txt and vocab/*/vocab.txt",
     )
     parser.add_argument("--original_dir", help="a checkout of google-research/bert")
@@ -279,6 +281,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=12345)
     parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
+    if not options.data_dir or not os.path.isdir(options.data_dir):
+        print(f"tokenization: skipped, no data: --data_dir={options.data_dir}")
+        return
     folder = os.path.normpath(options.data_dir)
     texts = {
         "wikipedia_en": wikipedia_lines(folder, options.megabytes),
