@@ -312,10 +312,12 @@ class ClassifierTest(tf.test.TestCase):
         real = np.array([0, 1, 3])
         log_p = log_softmax(outputs_of(model, records)["logits"])
         labels = records["label_ids"][:, 0]
+        loss = -log_p[real, labels[real]].mean()
         self.assertAllClose(
             logs,
             {
-                "loss": -log_p[real, labels[real]].mean(),
+                "loss": loss,
+                "cross_entropy": loss,
                 "accuracy": (log_p.argmax(-1) == labels)[real].mean(),
             },
             rtol=1e-5,
