@@ -12,6 +12,7 @@ import importlib
 import inspect
 import logging as python_logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -60,6 +61,15 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
         except OSError as error:
             print(f"{script}: {one_line(error)}", file=sys.stderr)
             sys.exit(EXIT_INPUT_ERROR)
+        except _machine_errors() as error:
+            print(f"{script}: {one_line(error)}", file=sys.stderr)
+            sys.exit(EXIT_INPUT_ERROR)
+        except KeyboardInterrupt:
+            print(
+                f"{script}: interrupted. Start the same command again to go on.",
+                file=sys.stderr,
+            )
+            sys.exit(128 + signal.SIGINT)
 
     app.run(guarded)
 
@@ -92,6 +102,21 @@ def _set_up_logging() -> None:
     handler = logging.get_absl_handler()
     handler.addFilter(_OurLines())
     handler.setFormatter(_PlainFormatter())
+
+
+def _machine_errors() -> tuple[type[Exception], ...]:
+    """TensorFlow's errors that speak of files, disks and memory, not of our code."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None:
+        return ()
+    errors = tensorflow.errors
+    return (
+        errors.DataLossError,
+        errors.NotFoundError,
+        errors.PermissionDeniedError,
+        errors.ResourceExhaustedError,
+        errors.UnavailableError,
+    )
 
 
 def import_tensorflow() -> None:
@@ -142,7 +167,10 @@ def with_positional(
 
 
 def one_line(error: Exception) -> str:
-    """An exception's message without line breaks."""
+    """An exception's message as one line; the first one of TensorFlow's traces."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.strerror}: {error.filename}"
-    return " ".join(str(error).split())
+    text = str(error)
+    if not isinstance(error, InputError):
+        text = text.split("\n", 1)[0]
+    return " ".join(text.split())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bert_tf.task import Task
+    from bert_tf.tasks.glue import DataSet
     from bert_tf.training.finetuning import RecordSet
 
 
@@ -90,7 +91,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import checked_casing
+    from bert_tf.conversion.checkpoint import checked_casing, find_checkpoint
     from bert_tf.records.schema import classifier_schema
     from bert_tf.tasks import classification
     from bert_tf.tasks.glue import data_set_from_flags
@@ -112,20 +113,25 @@ def run(flag_values: flags.FlagValues) -> None:
         vocabulary,
         shared_flags.given(flag_values, "do_lower_case"),
     )
-    # Every input is read before anything is written or trained.
+    if flag_values.init_checkpoint:
+        find_checkpoint(flag_values.init_checkpoint)
+    # Every input is read and checked before anything is written or trained.
     wanted = {
         "train": flag_values.do_train,
         "dev": flag_values.do_eval,
         "test": flag_values.do_predict,
     }
-    labels = data_set.read_labels(flag_values.data_dir)
+    output_dir = flag_values.output_dir
+    labels = _labels(data_set, flag_values)
     examples = {
         split: data_set.read(flag_values.data_dir, split)
         for split in wanted
         if wanted[split]
     }
-    output_dir = flag_values.output_dir
+    for split in examples:
+        classification.check_labels(examples[split], labels)
     run_folder.prepare(output_dir, config, vocabulary, do_lower_case, flag_values)
+    run_folder.check_labels(output_dir, labels)
     strategy = strategy_from_flags(flag_values)
     task = classification.task(config, labels, flag_values.task_name.lower())
     tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
@@ -164,6 +170,29 @@ def run(flag_values: flags.FlagValues) -> None:
         _write_test_results(
             os.path.join(output_dir, "test_results.tsv"), scores, labels is not None
         )
+
+
+def _labels(
+    data_set: "DataSet", flag_values: flags.FlagValues
+) -> tuple[str, ...] | None:
+    """The classes; None for regression.
+
+    Where nothing is trained, a table's classes are those that the run recorded, so that
+    prediction needs no training file.
+    """
+    from bert_tf.conversion.checkpoint import folder_of
+    from bert_tf.training import run_folder
+
+    is_open = data_set.labels is None and not data_set.regression
+    if is_open and not flag_values.do_train:
+        for folder in (
+            flag_values.output_dir,
+            folder_of(flag_values.init_checkpoint or ""),
+        ):
+            recorded = run_folder.recorded_labels(folder)
+            if recorded:
+                return tuple(recorded)
+    return data_set.read_labels(flag_values.data_dir)
 
 
 def _evaluate(

@@ -76,6 +76,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
+    from bert_tf.conversion.checkpoint import checked_casing, find_checkpoint
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training import evaluation, run_folder
@@ -100,6 +101,13 @@ def run(flag_values: flags.FlagValues) -> None:
     vocabulary, do_lower_case = train_records.vocabulary(
         flag_values.vocab_file, shared_flags.given(flag_values, "do_lower_case")
     )
+    if vocabulary is not None:
+        config.check_vocabulary(len(vocabulary), "The vocabulary")
+        do_lower_case = checked_casing(
+            flag_values.init_checkpoint, vocabulary, do_lower_case
+        )
+    if flag_values.init_checkpoint:
+        find_checkpoint(flag_values.init_checkpoint)
     run_folder.prepare(
         flag_values.output_dir, config, vocabulary, do_lower_case, flag_values
     )

@@ -95,7 +95,9 @@ class TsvTest(RunClassifierTestCase):
         for name in ("train.tf_record", "eval.tf_record", "predict.tf_record"):
             self.assertTrue(os.path.exists(self.path("run", name)))
 
-        # Predicting alone, as the original's README has it: from a trained classifier.
+        # Predicting alone, as the original's README has it: from a trained classifier,
+        # whose labels are known without the training file.
+        os.remove(self.path("data", "train.tsv"))
         self.run_script(
             "--do_predict",
             output_dir=self.path("predict"),
@@ -170,9 +172,34 @@ class RefusalTest(RunClassifierTestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **options)
-            self.assertFalse(
-                os.path.exists(self.path("run", "model.ckpt-1.index")), message
-            )
+            self.assertFalse(os.path.exists(self.path("run")), message)
+
+    def test_a_wrong_label_in_the_development_set_is_found_before_training(self):
+        self.write_tsv()
+        self.write("dev.tsv", [("text_a", "label"), ("w1", "pos"), ("w2", "odd")])
+        with self.assertRaisesRegex(InputError, "dev.tsv:3: the label must be one of"):
+            self.run_script("--do_train", "--do_eval")
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_other_labels_in_the_same_folder(self):
+        self.write_tsv(train=16)
+        self.run_script("--do_train", num_train_epochs=1)
+        for arguments in (["--labels=pos,neg"], ["--regression"]):
+            with self.assertRaisesRegex(InputError, "holds a run with the labels neg"):
+                self.run_script("--do_predict", *arguments)
+
+    def test_one_label_alone(self):
+        self.write_tsv(label=lambda number: "same")
+        with self.assertRaisesRegex(InputError, "all rows have the label 'same'"):
+            self.run_script("--do_train")
+
+    def test_a_checkpoint_without_this_tasks_head(self):
+        self.write_tsv()
+        folder = self.path("pretraining")
+        os.makedirs(folder)
+        RunCheckpoints(folder, BertPretrainer(toy.CONFIG)).save(1, 1)
+        with self.assertRaisesRegex(InputError, "not trained for this task"):
+            self.run_script("--do_predict", init_checkpoint=folder)
 
     def test_less_than_one_step(self):
         self.write_tsv(train=4)

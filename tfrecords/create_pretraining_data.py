@@ -15,6 +15,7 @@ from absl import flags
 
 from bert_tf import cli, files
 from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
 from bert_tf.instances.pairs import MIN_SEQ_LENGTH
 
 
@@ -94,9 +95,21 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the records that the flags ask for."""
     from bert_tf.instances.pretraining import InstanceSettings
+    from bert_tf.records.manifest import lies_beside_records, manifest_path
     from bert_tf.text.vocabulary import Vocabulary
 
-    input_files = files.expand_globs(flag_values.input_file, "input_file")
+    output_files = flag_values.output_file.split(",")
+    # A pattern may take in what an earlier run of this command wrote beside its text.
+    ours = output_files if files.exists(manifest_path(output_files)) else []
+    input_files = [
+        path
+        for path in files.expand_globs(flag_values.input_file, "input_file")
+        if path not in ours and not lies_beside_records(path)
+    ]
+    if not input_files:
+        raise InputError(
+            f"--input_file: {flag_values.input_file!r} matches nothing but records."
+        )
     vocabulary = Vocabulary.from_file(flag_values.vocab_file)
     vocabulary.require_special_tokens(flag_values.vocab_file)
     settings = InstanceSettings(
@@ -113,7 +126,7 @@ def run(flag_values: flags.FlagValues) -> None:
 
     create_pretraining_records(
         input_files,
-        flag_values.output_file.split(","),
+        output_files,
         vocabulary,
         settings,
         do_lower_case=flag_values.do_lower_case,

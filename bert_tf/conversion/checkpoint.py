@@ -134,7 +134,7 @@ def load_weights(model: keras.Model, path: str) -> list[str]:
 
     Raises:
         InputError: no readable checkpoint, a shape differs, or a weight of the encoder
-            is missing. Nothing is assigned then.
+            is missing or left over. Nothing is assigned then.
     """
     weights = CheckpointWeights(path)
     variables = weights_by_name(model)
@@ -150,6 +150,20 @@ def load_weights(model: keras.Model, path: str) -> list[str]:
             + ". Use the bert_config.json that belongs to the checkpoint."
         )
     missing = [name for name in variables if name not in weights]
+    # A model without next sentence prediction has no pooler.
+    left_over = [
+        name
+        for name in weights
+        if name.startswith("bert/")
+        and name not in variables
+        and not name.startswith("bert/pooler/")
+    ]
+    if left_over:
+        raise InputError(
+            f"{weights.prefix} has {len(left_over)} weights of the encoder that the"
+            f" model lacks, {left_over[0]} among them. Use the bert_config.json that"
+            " belongs to the checkpoint."
+        )
     missing_encoder = [name for name in missing if name.startswith("bert/")]
     if missing_encoder:
         raise InputError(
@@ -204,7 +218,7 @@ def checked_casing(
                 f"--vocab_file has other tokens than {vocab_path}, which"
                 f" --init_checkpoint={init_checkpoint} was trained with."
             )
-        there = _casing_of(folder)
+        there = casing_of(folder)
     if do_lower_case is None:
         return True if there is None else there
     if there is not None and there != do_lower_case:
@@ -215,7 +229,7 @@ def checked_casing(
     return do_lower_case
 
 
-def _casing_of(folder: str) -> bool | None:
+def casing_of(folder: str) -> bool | None:
     """A checkpoint folder's casing; None where nothing says it."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
@@ -238,10 +252,12 @@ def load_tokenizer(path: str, **options: bool) -> WordPieceTokenizer:
             not say it (a TF1 release).
     """
     folder = folder_of(path)
-    casing = _casing_of(folder)
+    casing = casing_of(folder)
     if casing is not None:
         options.setdefault("do_lower_case", casing)
-    vocabulary = Vocabulary.from_file(os.path.join(folder, VOCAB_NAME))
+    path = os.path.join(folder, VOCAB_NAME)
+    vocabulary = Vocabulary.from_file(path)
+    vocabulary.require_special_tokens(path)
     return WordPieceTokenizer(vocabulary, **options)
 
 

@@ -36,6 +36,7 @@ FORMAT_VERSION = 1
 MANIFEST_SUFFIX = ".manifest.json"
 VOCABULARY_SUFFIX = ".vocab.txt"
 
+_TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
 _SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
 
 
@@ -184,6 +185,25 @@ def manifest_path(output_files: Sequence[str]) -> str:
         output_files: the set's record files, or one that has a shard suffix.
     """
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a name is that of a file which is not yet complete."""
+    return bool(_TEMPORARY_SUFFIX.search(path))
+
+
+def is_companion(path: str) -> bool:
+    """Whether a name is one that stands beside records: no record file, no text."""
+    return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
+
+
+def lies_beside_records(path: str) -> bool:
+    """Whether a file is a companion of a set that is there."""
+    name = _TEMPORARY_SUFFIX.sub("", path)
+    name = name.removesuffix(MANIFEST_SUFFIX).removesuffix(VOCABULARY_SUFFIX)
+    return is_companion(path) and files.exists(
+        _SHARD_SUFFIX.sub("", name) + MANIFEST_SUFFIX
+    )
 
 
 def find_manifests(record_files: Iterable[str]) -> list[Manifest]:

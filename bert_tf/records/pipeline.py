@@ -58,10 +58,19 @@ def count_records(path: str) -> int:
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
-    """The first record of the first file that has one, and that file's name."""
+    """The first record of the first file that has one, and that file's name.
+
+    Raises:
+        InputError: a file cannot be read as TFRecords.
+    """
     for path in paths:
-        for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
-            return path, record
+        try:
+            for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
+                return path, record
+        except tf.errors.OpError as error:
+            raise InputError(
+                f"{path}: not a TFRecord file: {str(error.message).splitlines()[0]}"
+            ) from error
     return None
 
 
@@ -186,7 +195,7 @@ def record_error(error: tf.errors.OpError) -> str:
         if "outside the vocabulary" in line:
             start = line.index("an id in")
             return line[start:].split(")", 1)[0] + "): make the records again."
-    if isinstance(error, tf.errors.DataLossError) or "parse" in message.lower():
+    if isinstance(error, tf.errors.DataLossError) or "not parse" in message:
         return f"A record cannot be read: {message.splitlines()[0]}"
     raise error
 

@@ -78,6 +78,8 @@ def create_pretraining_records(
     if not overwrite:
         finished = find_finished(wanted, output_files)
         if finished:
+            if not files.exists(finished.vocab_path):
+                vocabulary.save(finished.vocab_path)
             logging.info(
                 "All is done already: %d records in %d files, %s",
                 finished.num_records,

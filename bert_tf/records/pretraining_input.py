@@ -154,8 +154,16 @@ class PretrainingRecords:
         Raises:
             InputError: the user's and the records' contradict each other.
         """
-        given = Vocabulary.from_file(vocab_file) if vocab_file else None
+        given = None
+        if vocab_file:
+            given = Vocabulary.from_file(vocab_file)
+            given.require_special_tokens(vocab_file)
         if not self.manifests:
+            if given is None:
+                logging.warning(
+                    "The records have no manifest, so the run will have no vocab.txt:"
+                    " fill_mask will not work. Give --vocab_file."
+                )
             return given, do_lower_case is not False
         manifest = self.manifests[0]
         if given is not None and given.sha256 != manifest.vocab_sha256:

@@ -8,7 +8,6 @@ killed leaves nothing but temporary files, which the next one removes.
 import contextlib
 import glob
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
@@ -16,9 +15,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.manifest import MANIFEST_SUFFIX, VOCABULARY_SUFFIX, size
-
-_TEMPORARY = re.compile(r"\.tmp-\d+$")
+from bert_tf.records.manifest import is_companion, is_temporary, size
 
 
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
@@ -35,19 +32,13 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
         InputError: a pattern matches no file, or all that they match is left out.
     """
     found = files.expand_globs(patterns, flag)
-    records = [path for path in found if not _is_companion(path)]
+    records = [path for path in found if not is_companion(path)]
     if not records:
         raise InputError(
             f"--{flag}: no record file, only {found[0]}"
             f"{' and the like' if len(found) > 1 else ''}."
         )
     return records
-
-
-def _is_companion(path: str) -> bool:
-    return path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX)) or bool(
-        _TEMPORARY.search(path)
-    )
 
 
 class ShardWriter:
@@ -78,7 +69,7 @@ class ShardWriter:
             if folder:
                 files.make_folder(folder)
             for leftover in files.glob(glob.escape(path) + ".tmp-*"):
-                if _TEMPORARY.search(leftover):
+                if is_temporary(leftover):
                     files.remove(leftover)
             with _file_errors(path):
                 self._writers.append(tf.io.TFRecordWriter(temporary))

@@ -56,7 +56,7 @@ def features(
     Raises:
         InputError: a label is not among the classes, or not a number (names the line).
     """
-    ids = None if labels is None else {label: i for i, label in enumerate(labels)}
+    ids = _ids(labels)
     vocabulary = tokenizer.vocabulary
     for example in examples:
         tokens_a = tokenizer.encode(example.text_a)
@@ -77,6 +77,13 @@ def features(
             "label_ids": [_label(example, ids)],
             "is_real_example": [1],
         }
+
+
+def check_labels(examples: Iterable[Example], labels: Sequence[str] | None) -> None:
+    """Raises InputError, naming the line, if a label is none that `features` takes."""
+    ids = _ids(labels)
+    for example in examples:
+        _label(example, ids)
 
 
 def padding_features(max_seq_length: int) -> Features:
@@ -109,6 +116,10 @@ def truncate_pair(
         length_a -= cut_a + rest // 2
         length_b -= cut_b + (rest + 1) // 2
     return tokens_a[:length_a], tokens_b[:length_b]
+
+
+def _ids(labels: Sequence[str] | None) -> dict[str, int] | None:
+    return None if labels is None else {label: i for i, label in enumerate(labels)}
 
 
 def _label(example: Example, ids: dict[str, int] | None) -> int | float:

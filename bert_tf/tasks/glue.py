@@ -6,6 +6,7 @@ A `DataSet` says which labels there are and how each split is read from --data_d
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Mapping
 
 from absl import flags
@@ -54,6 +55,12 @@ class DataSet:
         if self.labels is not None or self.regression:
             return self.labels
         found = {example.label for example in self.read(data_dir, "train")}
+        if len(found) < 2:
+            path = os.path.join(data_dir, self.files["train"])
+            raise InputError(
+                f"{path}: all rows have the label {found.pop()!r}. Is it the right"
+                " --label_column? (--labels names them, --regression is for numbers.)"
+            )
         return tuple(sorted(label for label in found if label is not None))
 
 
@@ -150,6 +157,6 @@ def data_set_from_flags(flag_values: flags.FlagValues) -> DataSet:
 
 def _column(value: str | None) -> Column | None:
     """A column's number where the flag has one, its name else."""
-    if value is not None and value.lstrip("-").isdigit():
+    if value is not None and re.fullmatch(r"-?[0-9]+", value):
         return int(value)
     return value

@@ -92,13 +92,19 @@ class RunCheckpoints:
         """
         if self.latest is None:
             return False
-        status = self._checkpoint.restore(self.latest)
         try:
+            status = self._checkpoint.restore(self.latest)
             status.assert_existing_objects_matched()
-        except AssertionError as error:
+        except (AssertionError, ValueError) as error:
             raise InputError(
                 f"{self.latest} is of another model or optimizer than this run's:"
                 f" {str(error).splitlines()[0]} Give another --output_dir."
+            ) from error
+        except (tf.errors.OpError, IndexError) as error:
+            raise InputError(
+                f"{self.latest} is damaged or missing: {str(error).splitlines()[0]}"
+                f" Name an older one in {self._manager.directory}/checkpoint, or give"
+                " another --output_dir."
             ) from error
         if not self._resumes:
             status.expect_partial()

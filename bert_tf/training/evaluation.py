@@ -10,7 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.records.pipeline import record_error
 from bert_tf.task import Task
 from bert_tf.training.reporting import progress_bar
-from bert_tf.training.step import evaluation_step
+from bert_tf.training.step import TOTAL_LOSS, evaluation_step
 
 
 def evaluate(
@@ -35,7 +35,8 @@ def evaluate(
         mean of the batches' total losses.
 
     Raises:
-        InputError: there are no batches, or a record does not fit the model.
+        InputError: there are no batches, a record does not fit the model, or the loss
+            is not finite.
     """
     step = evaluation_step(task, model)
     sums: dict[str, np.ndarray] = {}
@@ -52,6 +53,11 @@ def evaluate(
             raise InputError(record_error(error)) from error
     if not sums:
         raise InputError("Nothing to evaluate: the records are empty.")
+    if not np.isfinite(sums[TOTAL_LOSS]).all():
+        raise InputError(
+            "The loss on the evaluation data is not finite: the model's weights are too"
+            " large to be of use. Train again with a lower --learning_rate."
+        )
     return {
         name: float(total / weight) if weight else 0.0
         for name, (total, weight) in sums.items()

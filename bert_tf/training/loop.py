@@ -147,6 +147,7 @@ def train(
     reporter = Reporter(folder, step)
     window = _Window()
     seconds_per_step = None
+    calls = 0
     with (
         _Signals() as signals,
         progress_bar(
@@ -162,31 +163,40 @@ def train(
             )
             count = until - step
             if seconds_per_step is None:
-                count = 1  # the first call compiles; the next ones know the pace
+                count = 1
             elif not tf.config.list_logical_devices("TPU"):
                 count = min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
             began = time.monotonic()
             sums = _run(run_steps, iterator, count)
             elapsed = time.monotonic() - began
-            compiled = seconds_per_step is not None
-            seconds_per_step = elapsed / count if compiled else 0.01
+            # The first call compiles; the second one, of a single step again, tells
+            # the pace.
+            if calls > 0:
+                seconds_per_step = elapsed / count
             step += count
             records += count * config.train_batch_size
-            window.add(sums, count, elapsed if compiled else None)
+            window.add(sums, count, elapsed if calls > 0 else None)
+            calls += 1
             _stop_unless_finite(sums, step, checkpoints)
-            bar.set_postfix(window.shown(), refresh=False)
+            bar.set_postfix(
+                window.shown()
+                | {
+                    "learning_rate": f"{_learning_rate(optimizer, step - 1):.2e}",
+                    "sequences/s": f"{count * config.train_batch_size / elapsed:.0f}",
+                },
+                refresh=False,
+            )
             bar.update(count)
             if step % config.log_steps == 0 or step == config.num_train_steps:
                 metrics = window.close(config.train_batch_size)
                 # The rate of the step just made: schedules count from step 0.
-                metrics["learning_rate"] = float(_learning_rate(optimizer, step - 1))
+                metrics["learning_rate"] = _learning_rate(optimizer, step - 1)
                 reporter.report(step, metrics)
-            if (
-                step % config.save_checkpoints_steps == 0
-                or step == config.num_train_steps
-            ) or signals.received:
+            is_last = step == config.num_train_steps
+            if step % config.save_checkpoints_steps == 0 or is_last or signals.received:
+                _stop_unless_finite_weights(model, step, checkpoints)
                 checkpoints.save(step, records)
-            if signals.received and step < config.num_train_steps:
+            if signals.received:
                 reporter.close()
                 bar.close()
                 print(
@@ -209,7 +219,8 @@ def restore_or_initialize(
         The model, and the number of steps that it was trained for in this folder.
 
     Raises:
-        InputError: there is neither, or it does not fit the model.
+        InputError: there is neither, or it does not fit the model, or it has no head
+            for this task.
     """
     model = task.build_model()
     checkpoints = RunCheckpoints(folder, model)
@@ -220,7 +231,12 @@ def restore_or_initialize(
             f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
             " no --init_checkpoint. Train first (--do_train)."
         )
-    load_weights(model, init_checkpoint)
+    missing = load_weights(model, init_checkpoint)
+    if missing:
+        raise InputError(
+            f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"
+            f" no {missing[0]}. Train first (--do_train)."
+        )
     return model, 0
 
 
@@ -298,6 +314,21 @@ def _stop_unless_finite(
     raise InputError(
         f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen the"
         f" warmup. Last good checkpoint: {checkpoints.latest or 'none'}."
+    )
+
+
+def _stop_unless_finite_weights(
+    model: keras.Model, step: int, checkpoints: RunCheckpoints
+) -> None:
+    """Keeps a checkpoint whose next loss would not be finite from being written."""
+    if all(
+        bool(tf.reduce_all(tf.math.is_finite(variable.value)))
+        for variable in model.trainable_variables
+    ):
+        return
+    raise InputError(
+        f"The weights are not finite after step {step}. Lower --learning_rate, or"
+        f" lengthen the warmup. Last good checkpoint: {checkpoints.latest or 'none'}."
     )
 
 

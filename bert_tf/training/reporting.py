@@ -38,9 +38,10 @@ class Reporter:
 
     Args:
         folder: the run's output_dir.
-        step: the step that the run stands at; later lines in metrics.jsonl are dropped.
-        prefix: goes before each metric's name; lines of that prefix at `step` itself
-            are dropped too, since an evaluation there is about to be written again.
+        step: the step that the run stands at; later lines in metrics.jsonl are dropped,
+            since the run is about to write them again.
+        prefix: goes before each metric's name: an evaluation. It drops nothing but
+            lines of that prefix at `step` itself.
     """
 
     def __init__(self, folder: str, step: int = 0, *, prefix: str = "") -> None:
@@ -51,8 +52,13 @@ class Reporter:
         if files.exists(self._path):
             for line in files.read_text(self._path).splitlines():
                 entry = _entry(line)
-                again = prefix and any(name.startswith(prefix) for name in entry)
-                if entry and (entry["step"] < step + (not again)):
+                if prefix:
+                    again = entry.get("step") == step and any(
+                        name.startswith(prefix) for name in entry
+                    )
+                else:
+                    again = entry.get("step", step) > step
+                if entry and not again:
                     self._lines.append(line + "\n")
         self._write_all()
         self._summaries = tf.summary.create_file_writer(folder)

@@ -4,6 +4,7 @@
     vocab.txt              the vocabulary, one token a line
     tokenizer_config.json  {"do_lower_case": true}
     flags.json             the resolved flags of the last start
+    labels.txt             a classifier's labels, in the order of its outputs
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
@@ -12,7 +13,7 @@ A folder belongs to one model and one vocabulary; another one is refused.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -23,12 +24,14 @@ from bert_tf.conversion.checkpoint import (
     CONFIG_NAME,
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
+    casing_of,
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.reporting import Reporter
 
 FLAGS_NAME = "flags.json"
+LABELS_NAME = "labels.txt"
 EVAL_RESULTS_NAME = "eval_results.txt"
 
 
@@ -54,11 +57,18 @@ def prepare(
     """
     files.make_folder(folder)
     config_path = os.path.join(folder, CONFIG_NAME)
-    if files.exists(config_path):
+    flags_path = os.path.join(folder, FLAGS_NAME)
+    # A start that failed before its first checkpoint leaves nothing to protect; a
+    # config without flags beside it is the user's own.
+    has_run = files.exists(os.path.join(folder, "checkpoint"))
+    is_own = files.exists(config_path) and not files.exists(flags_path)
+    if has_run or is_own:
         refuse_other_config(BertConfig.from_json_file(config_path), config, folder)
     vocab_path = os.path.join(folder, VOCAB_NAME)
-    casing_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
-    if vocabulary is not None and files.exists(vocab_path):
+    is_own_vocab = files.exists(vocab_path) and not files.exists(flags_path)
+    if vocabulary is not None and (
+        is_own_vocab or (has_run and files.exists(vocab_path))
+    ):
         there = Vocabulary.from_file(vocab_path)
         if there.sha256 != vocabulary.sha256:
             raise InputError(
@@ -66,37 +76,70 @@ def prepare(
                 f" ({len(there)} tokens there, {len(vocabulary)} here, or other ones)."
                 " Give another folder."
             )
-    if vocabulary is not None and files.exists(casing_path):
-        saved = json.loads(files.read_text(casing_path))
-        if saved.get("do_lower_case", do_lower_case) != do_lower_case:
+        casing = casing_of(folder)
+        if casing is not None and casing != do_lower_case:
             raise InputError(
-                f"--output_dir={folder} holds a run with"
-                f" do_lower_case={saved['do_lower_case']}; this one has"
-                f" {do_lower_case}. Give another folder."
+                f"--output_dir={folder} holds a run with do_lower_case={casing}; this"
+                f" one has {do_lower_case}. Give another folder."
             )
-    files.write_atomically(config_path, config.to_json_string())
+    if not is_own:
+        files.write_atomically(config_path, config.to_json_string())
     if vocabulary is not None:
-        vocabulary.save(vocab_path)
+        if not is_own_vocab:
+            vocabulary.save(vocab_path)
         files.write_atomically(
-            casing_path, json.dumps({"do_lower_case": do_lower_case}) + "\n"
+            os.path.join(folder, TOKENIZER_CONFIG_NAME),
+            json.dumps({"do_lower_case": do_lower_case}) + "\n",
         )
     values = {name: flag_values[name].value for name in flag_values}
     files.write_atomically(
-        os.path.join(folder, FLAGS_NAME),
-        json.dumps(values, indent=2, sort_keys=True) + "\n",
+        flags_path, json.dumps(values, indent=2, sort_keys=True) + "\n"
     )
+
+
+def check_labels(folder: str, labels: Sequence[str] | None) -> None:
+    """Records a classifier's labels, one a line, in the order of its outputs.
+
+    Args:
+        folder: the run's output_dir.
+        labels: the labels; None for regression, which records an empty list.
+
+    Raises:
+        InputError: the folder holds a run with other labels.
+    """
+    there = recorded_labels(folder)
+    here = list(labels or [])
+    if there is not None and there != here:
+        raise InputError(
+            f"--output_dir={folder} holds a run with the labels"
+            f" {', '.join(there) or '(none: regression)'}; this one has"
+            f" {', '.join(here) or '(none: regression)'}. Give another folder."
+        )
+    files.write_atomically(
+        os.path.join(folder, LABELS_NAME), "".join(f"{label}\n" for label in here)
+    )
+
+
+def recorded_labels(folder: str) -> list[str] | None:
+    """The labels that a classifier's run recorded; None where there was none."""
+    path = os.path.join(folder, LABELS_NAME)
+    if not files.exists(path):
+        return None
+    return files.read_text(path).split("\n")[:-1]
 
 
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:
     """Raises InputError if a folder's model has other weights than this one.
 
-    What changes no weight's shape or meaning (dropout rates, the initializer) may
-    differ.
+    What changes no weight's shape or meaning may differ: the initializer, and dropout
+    rates unless one of them is 0 (a run without dropout has no state of it to go on).
     """
-    free = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+    dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     old, new = there.to_dict(), here.to_dict()
     for key in old:
-        if key not in free and old[key] != new[key]:
+        if key == "initializer_range" or (key in dropout and old[key] and new[key]):
+            continue
+        if old[key] != new[key]:
             raise InputError(
                 f"--output_dir={folder} holds a run of another model:"
                 f" {key} is {old[key]} there, {new[key]} here. Give another folder."

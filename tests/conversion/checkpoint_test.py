@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 
@@ -99,6 +100,13 @@ class LoadTest(CheckpointTestCase):
             checkpoint.load_weights(model, folder)
         for old, new in zip(before, model.trainable_variables, strict=True):
             self.assertAllEqual(old, new.numpy())
+
+    def test_a_deeper_checkpoint_is_refused(self):
+        deeper = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
+        folder = self.folder()
+        RunCheckpoints(folder, BertEncoder(deeper)).save(1, 1)
+        with self.assertRaisesRegex(InputError, "16 weights .*layer_1/"):
+            checkpoint.load_weights(BertEncoder(toy.CONFIG), folder)
 
     def test_a_checkpoint_of_something_else(self):
         folder = self.folder()

@@ -152,6 +152,14 @@ class CountRecordsTest(PipelineTestCase):
         with self.assertRaisesRegex(InputError, "not a whole TFRecord file"):
             pipeline.count_records(path)
 
+    def test_first_record_of_something_else(self):
+        path = os.path.join(self.get_temp_dir(), "text.txt")
+        with open(path, "w") as file:
+            file.write("not a record file at all\n" * 9)
+        for wrong in (path, self.get_temp_dir()):
+            with self.assertRaisesRegex(InputError, "not a TFRecord file"):
+                pipeline.first_record([wrong])
+
     def test_first_record(self):
         self.write(0, 2)
         path, record = pipeline.first_record(self.paths)

@@ -63,6 +63,18 @@ class RunCheckpointsTest(tf.test.TestCase):
         self.assertFalse(checkpoints.restore())
         self.assertEqual(checkpoints.step, 0)
 
+    def test_a_damaged_or_missing_checkpoint_is_one_line(self):
+        path = make_run(self.get_temp_dir())[2].save(1, 1) + ".data-00000-of-00001"
+        with open(path, "rb") as file:
+            content = file.read()
+        with open(path, "wb") as file:
+            file.write(content[: len(content) // 2])
+        with self.assertRaisesRegex(InputError, "model.ckpt-1 is damaged or missing"):
+            make_run(self.get_temp_dir())[2].restore()
+        os.remove(path)
+        with self.assertRaisesRegex(InputError, "model.ckpt-1 is damaged or missing"):
+            make_run(self.get_temp_dir())[2].restore()
+
     def test_another_models_checkpoint_is_refused(self):
         make_run(self.get_temp_dir())[2].save(1, 1)
         config = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import signal
+import time
 from unittest import mock
 
 import tensorflow as tf
@@ -9,7 +10,7 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training import checkpoints, loop
+from bert_tf.training import loop, reporting
 from bert_tf.training.loop import TrainingConfig, restore_or_initialize, train
 from tests.training import toy
 
@@ -58,19 +59,19 @@ class LoopTestCase(tf.test.TestCase):
 class ResumeTest(LoopTestCase):
     def test_a_run_that_was_stopped_ends_bit_identical(self):
         whole, _ = self.train("whole")
-        save = checkpoints.RunCheckpoints.save
+        report = reporting.Reporter.report
 
-        def save_and_die(self, step, records):
-            save(self, step, records)
-            if step == 6:
+        def report_and_die(self, step, metrics):
+            report(self, step, metrics)
+            if step == 8:
                 raise SystemExit("killed")
 
         with (
-            mock.patch.object(checkpoints.RunCheckpoints, "save", save_and_die),
+            mock.patch.object(reporting.Reporter, "report", report_and_die),
             self.assertRaisesRegex(SystemExit, "killed"),
         ):
             self.train("stopped")
-        # Seven steps had been made when the run died after its checkpoint at six.
+        # Eight steps and their metrics were there, the last checkpoint was of six.
         model, step = self.train("stopped")
         self.assertEqual(step, 9)
         self.assert_same_weights(model, whole)
@@ -109,6 +110,40 @@ class ResumeTest(LoopTestCase):
         self.assertEqual(step, 1)
         model, _ = self.train("stopped")
         self.assert_same_weights(model, whole)
+
+    def test_calls_keep_the_pace_of_the_steps(self):
+        counts = []
+        run = loop._run
+
+        def slow_run(run_steps, iterator, count):
+            counts.append(count)
+            time.sleep(0.2 * count)
+            return run(run_steps, iterator, count)
+
+        with mock.patch.object(loop, "_run", slow_run):
+            self.train("slow", save_checkpoints_steps=100, log_steps=100)
+        # At 0.2 s a step and half a second a call: never more than two at a time.
+        self.assertEqual(counts[:2], [1, 1])
+        self.assertLessEqual(max(counts), 2)
+
+    def test_a_signal_in_the_last_step_is_heard(self):
+        add = loop._Window.add
+
+        def add_and_stop(self, sums, steps, seconds):
+            add(self, sums, steps, seconds)
+            signal.raise_signal(signal.SIGTERM)
+
+        with (
+            mock.patch.object(loop._Window, "add", add_and_stop),
+            self.assertRaises(SystemExit) as caught,
+        ):
+            self.train("stopped", num_train_steps=1)
+        self.assertEqual(caught.exception.code, 143)
+
+    def test_weights_that_are_not_finite_are_not_saved(self):
+        with self.assertRaisesRegex(InputError, "weights are not finite after step 1"):
+            self.train("run", learning_rate=2e38, num_train_steps=1, num_warmup_steps=0)
+        self.assertFalse(os.path.exists(self.folder("run") + "/model.ckpt-1.index"))
 
     def test_a_finished_run_is_left_as_it_is(self):
         whole, _ = self.train("whole")

@@ -47,6 +47,13 @@ class ReporterTest(tf.test.TestCase):
             [["loss", "seconds", "step"]] * 2 + [["eval/loss", "seconds", "step"]],
         )
 
+    def test_an_evaluation_of_an_early_checkpoint_drops_nothing_else(self):
+        self.report(0, 10, 20, 30)
+        self.report(30, 30, prefix="eval/")
+        self.report(10, 10, prefix="eval/")
+        self.report(10, 10, prefix="eval/")
+        self.assertEqual([line["step"] for line in self.lines()], [10, 20, 30, 30, 10])
+
     def test_a_line_that_a_kill_cut_short_is_dropped(self):
         self.report(0, 10, 20)
         path = os.path.join(self.get_temp_dir(), "metrics.jsonl")

@@ -41,13 +41,43 @@ class PrepareTest(tf.test.TestCase):
         self.prepare()
         self.prepare()
         # Another dropout rate is another way to train the same model.
-        self.prepare(dataclasses.replace(toy.CONFIG, hidden_dropout_prob=0.0))
+        self.prepare(dataclasses.replace(toy.CONFIG, hidden_dropout_prob=0.2))
         # A vocabulary that nobody names stays what it was.
         self.prepare(vocabulary=None)
         self.assertTrue(os.path.exists(os.path.join(self.folder, "vocab.txt")))
 
+    def test_a_start_that_failed_before_a_checkpoint_is_no_run(self):
+        self.prepare()
+        other = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
+        self.prepare(other)
+        self.assertEqual(json.loads(self.read("bert_config.json")), other.to_dict())
+
+    def test_a_config_of_the_users_own_is_left_as_it_is(self):
+        self.folder = os.path.join(self.get_temp_dir(), "run")
+        os.makedirs(self.folder)
+        text = json.dumps({**toy.CONFIG.to_dict(), "pooler_type": "x"})
+        with open(os.path.join(self.folder, "bert_config.json"), "w") as file:
+            file.write(text)
+        with self.assertRaisesRegex(InputError, "another model"):
+            self.prepare(dataclasses.replace(toy.CONFIG, num_hidden_layers=2))
+        self.prepare()
+        self.assertEqual(self.read("bert_config.json"), text)
+
+    def test_labels(self):
+        self.prepare()
+        self.assertIsNone(run_folder.recorded_labels(self.folder))
+        run_folder.check_labels(self.folder, ["no", "yes"])
+        run_folder.check_labels(self.folder, ["no", "yes"])
+        self.assertEqual(run_folder.recorded_labels(self.folder), ["no", "yes"])
+        with self.assertRaisesRegex(InputError, "the labels no, yes; this one has yes"):
+            run_folder.check_labels(self.folder, ["yes", "no"])
+        with self.assertRaisesRegex(InputError, "regression"):
+            run_folder.check_labels(self.folder, None)
+
     def test_another_run_is_refused_and_nothing_changes(self):
         self.prepare()
+        with open(os.path.join(self.folder, "checkpoint"), "w"):
+            pass
         before = {name: self.read(name) for name in os.listdir(self.folder)}
         other = Vocabulary([*VOCABULARY.tokens[:-1], "b"])
         for options, message in (
