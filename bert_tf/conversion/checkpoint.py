@@ -238,9 +238,13 @@ def casing_of(folder: str) -> bool | None:
         except (json.JSONDecodeError, AttributeError) as error:
             raise InputError(f"{path}: must hold one JSON object.") from error
     name = os.path.basename(os.path.normpath(folder)) if folder else ""
-    # The releases' names, such as multi_cased_L-12_H-768_A-12.
-    match = re.fullmatch(r"(wwm_)?(multi_)?(un)?cased_L-\d+_H-\d+_A-\d+", name)
-    return None if match is None else bool(match[3])
+    # The releases' names, such as multi_cased_L-12_H-768_A-12; the first multilingual
+    # model and the Chinese one are lower-cased and do not say so.
+    match = re.fullmatch(
+        r"(?:wwm_)?(?:multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+",
+        name,
+    )
+    return None if match is None else match[1] != "cased"
 
 
 def load_tokenizer(path: str, **options: bool) -> WordPieceTokenizer:

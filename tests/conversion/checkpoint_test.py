@@ -154,6 +154,8 @@ class TokenizerTest(CheckpointTestCase):
             ("cased_L-24_H-1024_A-16", False),
             ("multi_cased_L-12_H-768_A-12", False),
             ("wwm_uncased_L-24_H-1024_A-16", True),
+            ("chinese_L-12_H-768_A-12", True),
+            ("multilingual_L-12_H-768_A-12", True),
         ):
             path = os.path.join(self.folder(name), "bert_model.ckpt")
             self.assertEqual(check(path, vocabulary, None), lower)
