@@ -20,8 +20,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     shared_flags.define(flag_values, output_dir="quickstart_output", random_seed=12345)
     for name, default, help_text in (
         ("vocab_size", 4000, "Tokens of the vocabulary."),
-        ("num_train_steps", 3000, "Steps of pre-training."),
-        ("num_finetune_examples", 3000, "Labelled examples to fine-tune on."),
+        ("num_train_steps", 2500, "Steps of pre-training."),
+        ("num_finetune_examples", 2400, "Labelled examples to fine-tune on."),
         ("num_finetune_seeds", 3, "Fine-tuning runs from each start."),
     ):
         flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
