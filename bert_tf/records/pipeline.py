@@ -29,6 +29,7 @@ FILES_PER_UNIT = 4
 # Serialized records held for shuffling. Larger than the original's 100, which leaves
 # neighbours together.
 SHUFFLE_BUFFER = 10_000
+PREFETCHED_BATCHES = 4
 
 
 def count_records(path: str) -> int:
@@ -223,9 +224,12 @@ def _parse(
         with tf.control_dependencies([check for check in checks if check is not None]):
             return {name: tf.identity(value) for name, value in batch.items()}
 
-    return dataset.map(parse, num_parallel_calls=2, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
+    options = tf.data.Options()
+    # Nothing here is left to tune, and an iterator with a tuner waits up to a minute
+    # for the tuner's next turn before it lets itself be deleted.
+    options.autotune.enabled = False
+    dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
+    return dataset.prefetch(PREFETCHED_BATCHES).with_options(options)
 
 
 def _order(num_files: int, seed: int, epoch: int) -> list[int]:

@@ -84,6 +84,13 @@ class TrainingDatasetTest(PipelineTestCase):
             tf.random.set_seed(global_seed)
             self.assertEqual(first, self.stream(total))
 
+    def test_no_tuner_keeps_an_iterator_from_being_deleted(self):
+        self.write(5)
+        dataset = pipeline.training_dataset(
+            self.paths, self.counts, SCHEMA, batch_size=2, seed=7
+        )
+        self.assertIs(dataset.options().autotune.enabled, False)
+
     def test_no_records_is_an_error(self):
         self.write(0)
         with self.assertRaisesRegex(ValueError, "positive number"):
