@@ -201,13 +201,7 @@ class BertConfig:
         Raises:
             InputError: no such file, not a JSON object, or as `from_dict`.
         """
-        text = files.read_text(path, "BERT config file (--bert_config_file)")
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{path}:{error.lineno}: not valid JSON: {error.msg}."
-            ) from error
+        values = files.read_json(path, "BERT config file (--bert_config_file)")
         if not isinstance(values, dict):
             raise InputError(f"{path}: must hold one JSON object of settings.")
         return cls.from_dict(values, source=path)

@@ -6,6 +6,7 @@ import; a path with a scheme (`gs://...`) goes through `tf.io.gfile`.
 
 import glob as local_glob
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -85,6 +86,21 @@ def read_text(path: str, what: str = "file") -> str:
         raise InputError(
             f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x}); "
             f"convert the file, e.g. with iconv -t utf-8."
+        ) from error
+
+
+def read_json(path: str, what: str = "file") -> Any:
+    """The value that a JSON file holds.
+
+    Raises:
+        InputError: there is no such file, or it is not UTF-8 or not JSON (names the
+            line).
+    """
+    try:
+        return json.loads(read_text(path, what))
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}:{error.lineno}: not valid JSON: {error.msg}."
         ) from error
 
 

@@ -159,13 +159,7 @@ class Manifest:
         Raises:
             InputError: no such file, not a manifest, or one of a later format.
         """
-        text = files.read_text(path, "manifest")
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{path}:{error.lineno}: not valid JSON: {error.msg}."
-            ) from error
+        values = files.read_json(path, "manifest")
         version = values.get("format_version") if isinstance(values, dict) else None
         if type(version) is not int:
             raise InputError(f"{path}: not a manifest: it has no `format_version`.")
