@@ -12,6 +12,7 @@ FLOORS = {
     "bert_tf.config": 0,
     "bert_tf.errors": 0,
     "bert_tf.files": 0,
+    "bert_tf.parallel": 0,
     "bert_tf.text": 1,
     "bert_tf.instances": 1,
     "bert_tf.metrics": 1,

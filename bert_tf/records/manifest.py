@@ -48,11 +48,13 @@ class Shard:
         name: its path, relative to the manifest's folder.
         num_records: the records in it.
         num_bytes: its size, by which a file that was replaced is found out.
+        random_seed: of its own random stream; None where the set has one stream.
     """
 
     name: str
     num_records: int
     num_bytes: int
+    random_seed: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,15 +101,27 @@ class Manifest:
         do_lower_case: whether the text was lowered and lost its accents.
         max_seq_length: tokens per record, padding included.
         max_predictions_per_seq: masked-LM slots per record.
-        masking: "static": the masks are in the records.
+        masking: "static": the masks are in the records; "dynamic": the records are
+            unmasked, and the training masks them, by default at these rates.
         do_whole_word_mask: whether the pieces of a word are masked together.
         masked_lm_prob: share of a sequence's tokens that is masked.
         short_seq_prob: chance of aiming at a shorter sequence.
         dupe_factor: passes over the documents, each with fresh masks.
-        random_seed: of the one random stream.
+        random_seed: of the one random stream, or from which the shards' seeds come.
+        pairs: what a sequence is: "nsp": two segments, the second one the next or a
+            random one; "sop": two neighbouring segments, in order or swapped; "none":
+            whole sentences in one segment.
+        nsp_labels: "original", with its known faults, or "exact".
+        input_format: "text", "wikiextractor", "jsonl" or "tfds", as it was read;
+            several with "+" between.
+        split_sentences: whether lines were split into sentences, and by the rules of
+            which language; "" where a line was a sentence.
+        deduplicate: "none", "documents" or "paragraphs".
+        min_document_tokens: shorter documents were dropped.
         source_files: the input, in the order in which it was read.
         shards: the record files, in the order in which records were dealt to them.
         complete: whether all shards have their final names.
+        report: what was read, dropped and written, for people.
         format_version: of this file.
         path: where the manifest lies; not a part of it.
     """
@@ -126,6 +140,13 @@ class Manifest:
     source_files: tuple[SourceFile, ...]
     shards: tuple[Shard, ...]
     complete: bool
+    pairs: str = "nsp"
+    nsp_labels: str = "original"
+    input_format: str = "text"
+    split_sentences: str = ""
+    deduplicate: str = "none"
+    min_document_tokens: int = 0
+    report: dict = dataclasses.field(default_factory=dict)
     format_version: int = FORMAT_VERSION
     path: str = dataclasses.field(default="", compare=False)
 

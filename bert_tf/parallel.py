@@ -1,0 +1,116 @@
+"""Work on several cores: pieces of work to worker processes, results in order.
+
+The result never depends on the number of workers: each piece is a function of itself,
+and results come back in the order of the pieces.
+
+Workers are spawned, not forked: a fork of a process that has threads (TensorFlow's, a
+progress bar's) may hang. So what they are given must be picklable, and a script of
+one's own that asks for workers must keep its work under `if __name__ == "__main__"`.
+"""
+
+import concurrent.futures
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import connection
+from typing import Any, TypeVar
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+# Pieces handed out beyond those being worked on: enough that no worker waits, few
+# enough that results do not pile up behind a slow one.
+_AHEAD = 2
+
+
+def available_cores() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def ordered_map(
+    function: Callable[[Piece], Result],
+    pieces: Iterable[Piece],
+    *,
+    num_workers: int,
+    initializer: Callable[..., object] | None = None,
+    initial_arguments: tuple[Any, ...] = (),
+) -> Iterator[Result]:
+    """Yields `function(piece)` for each piece, in order.
+
+    With one worker everything runs in this process. Otherwise an error in a worker is
+    raised here, and the other workers are stopped, as they are when the caller stops
+    asking. A worker whose parent has died ends by itself.
+
+    Args:
+        function: a module's function, or an instance with `__call__`.
+        pieces: the work; asked for as workers become free.
+        num_workers: processes to run.
+        initializer: called once in each worker before its first piece.
+        initial_arguments: of the initializer.
+
+    Raises:
+        ValueError: fewer than one worker.
+        ChildProcessError: a worker was killed, such as by the system for its memory.
+    """
+    if num_workers < 1:
+        raise ValueError(f"`num_workers` must be at least 1. Received: {num_workers}")
+    if num_workers == 1:
+        if initializer is not None:
+            initializer(*initial_arguments)
+        yield from map(function, pieces)
+        return
+    executor = ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(initializer, initial_arguments),
+    )
+    finished = False
+    try:
+        waiting: deque[concurrent.futures.Future[Result]] = deque()
+        for piece in pieces:
+            waiting.append(executor.submit(function, piece))
+            if len(waiting) >= num_workers + _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+        finished = True
+    except concurrent.futures.process.BrokenProcessPool as error:
+        raise ChildProcessError(
+            "A worker process was killed, perhaps for want of memory; try a smaller "
+            "--num_workers."
+        ) from error
+    finally:
+        if not finished:
+            _stop(executor)
+        executor.shutdown(cancel_futures=True)
+
+
+def _stop(executor: ProcessPoolExecutor) -> None:
+    # Not public before Python 3.14, and what workers have begun may last minutes.
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.terminate()
+
+
+def _start_worker(
+    initializer: Callable[..., object] | None, arguments: tuple[Any, ...]
+) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(
+        target=_end_with, args=(parent.sentinel,), name="parent-watch", daemon=True
+    ).start()
+    if initializer is not None:
+        initializer(*arguments)
+
+
+def _end_with(sentinel: int) -> None:
+    """Ends this process as soon as its parent has ended, however that came about."""
+    connection.wait([sentinel])
+    os._exit(1)
