@@ -15,6 +15,10 @@ Pre-training (`pretraining_schema`):
     masked_lm_weights     float32[P]  1.0 for a prediction, 0.0 for padding
     next_sentence_labels  int64[1]    1 where B is a random next sentence
 
+Pre-training, masked as the records are read (`unmasked_schema`):
+    input_ids, input_mask, segment_ids  int64[L]    as above, nothing masked
+    next_sentence_labels                int64[1]    as above
+
 Classification and regression (`classifier_schema`):
     input_ids, input_mask, segment_ids  int64[L]
     label_ids                           int64[1], float32[1] for regression
@@ -211,6 +215,20 @@ def pretraining_schema(
                     ("masked_lm_weights", FLOAT32),
                 )
             ),
+            Feature("next_sentence_labels", INT64, (1,)),
+        ]
+    )
+
+
+def unmasked_schema(max_seq_length: int) -> RecordSchema:
+    """The records of create_pretraining_data for dynamic masking.
+
+    Args:
+        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
+    """
+    return RecordSchema(
+        [
+            *_sequence_features(max_seq_length),
             Feature("next_sentence_labels", INT64, (1,)),
         ]
     )

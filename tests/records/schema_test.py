@@ -86,6 +86,25 @@ class RecordSchemaTest(tf.test.TestCase):
         }
         self.assertEqual(sorted(places, key=places.get), sorted(places))
 
+    def test_unmasked_records_hold_the_sequence_and_the_label_alone(self):
+        unmasked = schema.unmasked_schema(8)
+        values = {
+            name: value
+            for name, value in pretraining_values().items()
+            if not name.startswith("masked_lm")
+        }
+        parsed = unmasked.parse(tf.constant([unmasked.serialize(values)]))
+        self.assertEqual(
+            {name: value.shape.as_list() for name, value in parsed.items()},
+            {
+                "input_ids": [1, 8],
+                "input_mask": [1, 8],
+                "segment_ids": [1, 8],
+                "next_sentence_labels": [1, 1],
+            },
+        )
+        self.assertAllEqual(parsed["input_ids"], [values["input_ids"]])
+
     def test_classifier_and_regression_labels(self):
         common = {
             "input_ids": [2, 3],
