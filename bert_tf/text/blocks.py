@@ -1,0 +1,224 @@
+r"""Files in blocks of whole lines, unpacked, cut where no document is torn apart.
+
+A chunk of a file is given by two positions, which may lie anywhere. It reaches from the
+first border at or after the one to the first border at or after the other, so that the
+chunks of a file hold each of its lines once, whatever their size. Where borders are is
+for the file's format to say.
+
+Lines end at \n. Names that end in .gz, .bz2 or .xz are unpacked as they are read, from
+their beginning alone: nobody can begin in the middle of them.
+"""
+
+import bz2
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple
+
+from bert_tf import files
+from bert_tf.errors import InputError
+
+_BLOCK_BYTES = 1 << 20
+_BORDER_BLOCK_BYTES = 1 << 16
+# Text is three to ten times the size of what it is packed into.
+_PACKED_BLOCK_BYTES = 1 << 17
+
+_UNPACKERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+}
+
+
+class Block(NamedTuple):
+    """Some whole lines of a file.
+
+    Attributes:
+        offset: of the first line, in bytes of the unpacked file.
+        data: the lines; only the file's last one may lack its line feed.
+        num_bytes: of the file as it is stored, read for this block.
+    """
+
+    offset: int
+    data: bytes
+    num_bytes: int
+
+
+class Borders(NamedTuple):
+    """Where chunks of a format may begin.
+
+    Attributes:
+        is_at: whether there is a border at a line.
+        is_after: whether it is behind that line rather than before it.
+    """
+
+    is_at: Callable[[bytes], bool]
+    is_after: bool
+
+
+def compression(path: str) -> str:
+    """The suffix by which a file is known as packed; "" where it is not."""
+    suffix = os.path.splitext(path)[1]
+    return suffix if suffix in _UNPACKERS else ""
+
+
+def size(path: str) -> int:
+    """A file's bytes, as it is stored."""
+    with files.open_binary(path) as file:
+        return file.seek(0, os.SEEK_END) or file.tell()
+
+
+def read_blocks(
+    path: str,
+    start: int = 0,
+    stop: int | None = None,
+    borders: Borders | None = None,
+) -> Iterator[Block]:
+    """Yields the lines of a file, or of a chunk of it.
+
+    Args:
+        path: the file.
+        start: where the chunk begins: at the first border from here on.
+        stop: where it ends: at the first border from here on; None for the file's end.
+        borders: needed for `start` and `stop`.
+
+    Raises:
+        InputError: a packed file is damaged.
+        ValueError: a chunk of a packed file.
+    """
+    if compression(path):
+        if start or stop is not None:
+            raise ValueError(f"A packed file must be read whole. Received: {path}")
+        with files.open_binary(path) as file:
+            yield from _whole_lines(_unpacked(file, path), 0)
+        return
+    with files.open_binary(path) as file:
+        begin, end = 0, stop
+        if borders is not None and start:
+            found = _find_border(file, borders, start, stop)
+            if found is None:
+                return
+            begin = found
+        if borders is not None and stop is not None:
+            end = _find_border(file, borders, stop, None)
+        file.seek(begin)
+        yield from _whole_lines(_pieces(file, begin, end), begin)
+
+
+def line_number(path: str, offset: int) -> int:
+    """The number, from 1, of the line in which a byte of the unpacked file stands."""
+    newlines = 0
+    for block in read_blocks(path):
+        if block.offset + len(block.data) > offset:
+            return newlines + block.data.count(b"\n", 0, offset - block.offset) + 1
+        newlines += block.data.count(b"\n")
+    return newlines + 1
+
+
+def decode(block: Block, path: str) -> str:
+    """A block's text without carriage returns.
+
+    Raises:
+        InputError: it is not UTF-8 (names the line).
+    """
+    try:
+        text = block.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = line_number(path, block.offset + error.start)
+        raise InputError(
+            f"{path}:{number}: not UTF-8 (byte 0x{block.data[error.start]:02x}); "
+            "convert the file, e.g. with iconv -t utf-8."
+        ) from error
+    return text.replace("\r", "") if "\r" in text else text
+
+
+def _find_border(
+    file: IO[bytes], borders: Borders, at_least: int, limit: int | None
+) -> int | None:
+    """The position of the first border at a line that begins at `at_least` or later.
+
+    Args:
+        file: a plain file.
+        borders: of its format.
+        at_least: not 0.
+        limit: only lines that begin before it count.
+
+    Returns:
+        None where there is no such line.
+    """
+    # A line begins at `at_least` if the byte before is a line feed; else it is cut off.
+    file.seek(at_least - 1)
+    skipping = True
+    pieces = _pieces(file, at_least - 1, None, _BORDER_BLOCK_BYTES)
+    for offset, data, _ in _whole_lines(pieces, at_least - 1):
+        begin = 0
+        while begin < len(data):
+            end = data.find(b"\n", begin) + 1 or len(data)
+            if limit is not None and offset + begin >= limit:
+                return None
+            if not skipping and borders.is_at(data[begin:end]):
+                return offset + (end if borders.is_after else begin)
+            skipping = False
+            begin = end
+    return None
+
+
+def _pieces(
+    file: IO[bytes], begin: int, end: int | None, num_bytes: int = _BLOCK_BYTES
+) -> Iterator[tuple[bytes, int]]:
+    position = begin
+    while end is None or position < end:
+        data = file.read(num_bytes if end is None else min(num_bytes, end - position))
+        if not data:
+            return
+        yield data, len(data)
+        position += len(data)
+
+
+def _unpacked(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int]]:
+    """Yields unpacked bytes with the number of packed ones that were read for them."""
+    # Not gzip.open and its like: they take a damaged second stream, as parallel packers
+    # write many of, for rubbish behind the first, and pass over it in silence.
+    new_unpacker = _UNPACKERS[compression(path)]
+    unpacker = new_unpacker()
+    fresh = True
+    try:
+        while packed := file.read(_PACKED_BLOCK_BYTES):
+            num_bytes = len(packed)
+            while packed:
+                if unpacker.eof:
+                    packed = packed.lstrip(b"\0")  # streams may be padded
+                    if not packed:
+                        break
+                    unpacker = new_unpacker()
+                yield unpacker.decompress(packed), num_bytes
+                fresh, num_bytes, packed = False, 0, unpacker.unused_data
+    except (zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's, not the unpacker's
+        raise InputError(
+            f"{path}: damaged, or not a {compression(path)} file: "
+            f"{str(error).rstrip('.')}. Fetch or pack it again."
+        ) from error
+    if fresh or not unpacker.eof:
+        raise InputError(f"{path}: it ends too early. Fetch or pack it again.")
+
+
+def _whole_lines(pieces: Iterator[tuple[bytes, int]], offset: int) -> Iterator[Block]:
+    """Joins pieces of a file so that no line is cut."""
+    rest: list[bytes] = []
+    num_bytes = 0
+    for data, piece_bytes in pieces:
+        num_bytes += piece_bytes
+        end = data.rfind(b"\n") + 1
+        if not end:
+            rest.append(data)
+            continue
+        block = b"".join([*rest, data[:end]])
+        yield Block(offset, block, num_bytes)
+        offset += len(block)
+        num_bytes = 0
+        rest = [data[end:]]
+    if any(rest):
+        yield Block(offset, b"".join(rest), num_bytes)
