@@ -1,0 +1,155 @@
+"""Which records these are: told by the features of one of them.
+
+pre-training      input_ids, input_mask, segment_ids, masked_lm_positions,
+                  masked_lm_ids, masked_lm_weights, next_sentence_labels
+unmasked          the same without masked_lm_*, to be masked as they are read
+classification    input_ids, input_mask, segment_ids, label_ids, is_real_example
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message
+
+from bert_tf.errors import InputError
+from bert_tf.records.schema import (
+    RecordSchema,
+    classifier_schema,
+    pretraining_schema,
+    unmasked_schema,
+)
+
+PRETRAINING = "pre-training"
+UNMASKED = "unmasked"
+CLASSIFICATION = "classification"
+
+# The feature that no other kind has, or that the kinds before it have too.
+_TELLING_FEATURES = {
+    "masked_lm_positions": PRETRAINING,
+    "label_ids": CLASSIFICATION,
+    "next_sentence_labels": UNMASKED,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordLayout:
+    """What each record of a file holds.
+
+    Attributes:
+        kind: PRETRAINING, UNMASKED or CLASSIFICATION.
+        max_seq_length: tokens, padding included.
+        max_predictions_per_seq: masked-LM slots; 0 where the kind has none.
+        regression: whether a label is a score.
+    """
+
+    kind: str
+    max_seq_length: int
+    max_predictions_per_seq: int = 0
+    regression: bool = False
+
+    @functools.cached_property
+    def schema(self) -> RecordSchema:
+        """The features of such records."""
+        if self.kind == PRETRAINING:
+            return pretraining_schema(self.max_seq_length, self.max_predictions_per_seq)
+        if self.kind == UNMASKED:
+            return unmasked_schema(self.max_seq_length)
+        return classifier_schema(self.max_seq_length, self.regression)
+
+    def __str__(self) -> str:
+        lengths = f"{self.max_seq_length} tokens"
+        if self.max_predictions_per_seq:
+            lengths += f" and {self.max_predictions_per_seq} predictions"
+        kind = "regression" if self.regression else self.kind
+        return f"{kind} records of {lengths}"
+
+    def parse(
+        self, records: Sequence[bytes]
+    ) -> tuple[dict[str, np.ndarray], list[int]]:
+        """The features of serialized records, int64 as they are stored.
+
+        Returns:
+            Name to array [records, length], and which of the records these are: those
+            that are not of this layout are left out.
+        """
+        rows = list(range(len(records)))
+        try:
+            return self._parse(records), rows
+        except tf.errors.InvalidArgumentError:
+            rows = [row for row in rows if self._fits(records[row])]
+            return self._parse([records[row] for row in rows]), rows
+
+    def _parse(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
+        # Not `RecordSchema.parse`: its int32 would hide an id that is far too large.
+        parsed = tf.io.parse_example(
+            tf.constant(records, tf.string, shape=[len(records)]),
+            {
+                feature.name: tf.io.FixedLenFeature(feature.shape, feature.dtype)
+                for feature in self.schema.features
+            },
+        )
+        return {name: value.numpy() for name, value in parsed.items()}
+
+    def _fits(self, record: bytes) -> bool:
+        try:
+            self.schema.check(record, "")
+        except InputError:
+            return False
+        return True
+
+
+def find_layout(record: bytes, source: str) -> RecordLayout:
+    """The layout of a serialized record.
+
+    Args:
+        record: such as the first one of a file.
+        source: the file's name, for the message.
+
+    Raises:
+        InputError: it is none of the known layouts; names the features found.
+    """
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(record)
+    except message.DecodeError as error:
+        raise InputError(
+            f"{source}: the records must be tf.train.Example messages; the first one"
+            " cannot be decoded."
+        ) from error
+    table = dict(example.features.feature)
+    kind = next(
+        (_TELLING_FEATURES[name] for name in _TELLING_FEATURES if name in table), ""
+    )
+    lengths = {
+        name: len(table[name].int64_list.value) if name in table else 0
+        for name in ("input_ids", "masked_lm_positions")
+    }
+    if not kind or not lengths["input_ids"]:
+        found = ", ".join(_described(name, table[name]) for name in sorted(table))
+        raise InputError(
+            f"{source}: these are neither pre-training nor classification records."
+            f" Found: {found or 'no features'}."
+        )
+    layout = RecordLayout(
+        kind=kind,
+        max_seq_length=lengths["input_ids"],
+        # No slot at all is a length that the schema's check complains of.
+        max_predictions_per_seq=max(1, lengths["masked_lm_positions"])
+        if kind == PRETRAINING
+        else 0,
+        regression=kind == CLASSIFICATION and bool(table["label_ids"].float_list.value),
+    )
+    layout.schema.check(record, source)
+    return layout
+
+
+def _described(name: str, feature: tf.train.Feature) -> str:
+    """A feature as `name int64[128]`."""
+    kind = feature.WhichOneof("kind")
+    if kind is None:
+        return f"{name} (empty)"
+    length = len(getattr(feature, kind).value)
+    return f"{name} {kind.removesuffix('_list')}[{length}]"
