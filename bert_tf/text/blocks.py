@@ -19,6 +19,8 @@ from typing import IO, Any, NamedTuple
 from bert_tf import files
 from bert_tf.errors import InputError
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 _BLOCK_BYTES = 1 << 20
 _BORDER_BLOCK_BYTES = 1 << 16
 # Text is three to ten times the size of what it is packed into.
@@ -116,12 +118,7 @@ def line_number(path: str, offset: int) -> int:
     return newlines + 1
 
 
-def decode(block: Block, path: str) -> str:
-    """A block's text without carriage returns.
-
-    Raises:
-        InputError: it is not UTF-8 (names the line).
-    """
+def _decode(block: Block, path: str) -> str:
     try:
         text = block.data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -131,6 +128,26 @@ def decode(block: Block, path: str) -> str:
             "convert the file, e.g. with iconv -t utf-8."
         ) from error
     return text.replace("\r", "") if "\r" in text else text
+
+
+def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
+    """A block's lines without line feeds and carriage returns.
+
+    Args:
+        block: of `read_blocks`.
+        path: of the same file.
+        keep_mark: whether a byte order mark stays at the file's beginning.
+
+    Raises:
+        InputError: it is not UTF-8 (names the line).
+    """
+    text = _decode(block, path)
+    if block.offset == 0 and not keep_mark:
+        text = text.removeprefix("\ufeff")
+    found = text.split("\n")
+    if not found[-1]:
+        found.pop()  # behind the last line feed there is no line
+    return found
 
 
 def _find_border(

@@ -3,19 +3,23 @@ r"""Readers of text: a chunk of a source into lines and ends of documents.
 text
     One sentence a line, or one paragraph if it is to be split; a blank line ends a
     document, and a line of white space alone is blank. The end of a file does not end
-    a document: several files are one text.
+    a document: several files are one text, as in the original.
+wikiextractor, jsonl, tfds
+    Each <doc>, JSON object or example is a document; see the modules of these names.
 
-All text is UTF-8, lines end at \n, and a carriage return is dropped wherever it stands,
-as TensorFlow's reader drops it for the original.
+All text is UTF-8. Lines of files end at \n, and a carriage return is dropped wherever
+it stands, as TensorFlow's reader drops it for the original.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bert_tf.text import blocks
+from bert_tf.text import blocks, jsonl, tfds, wikiextractor
 from bert_tf.text.sentences import sentence_splitter
-from bert_tf.text.sources import Chunk, FileSource
+from bert_tf.text.sources import Chunk, DatasetSource, FileSource
+
+EMPTY_DOCUMENTS = "documents without text"
 
 Splitter = Callable[[str], Sequence[str]]
 
@@ -39,15 +43,16 @@ def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents.
 
     Args:
-        chunk: of `sources.make_chunks`.
+        chunk: of `sources.make_chunks` or `tfds.make_tfds_chunks`.
         dropped: counts what is left out, by its name.
 
     Raises:
         InputError: the source is not what its format asks for (names file and line).
     """
     split = sentence_splitter(chunk.language)
-    assert isinstance(chunk.source, FileSource)
-    yield from _read_text(chunk.source.path, chunk, split)
+    if isinstance(chunk.source, FileSource) and chunk.source.input_format == "text":
+        return _text_lines(chunk.source.path, chunk, split)
+    return _document_lines(chunk, split, dropped)
 
 
 def _is_blank(line: bytes) -> bool:
@@ -58,13 +63,42 @@ def _is_blank(line: bytes) -> bool:
 _TEXT_BORDERS = blocks.Borders(is_at=_is_blank, is_after=True)
 
 
-def _read_text(path: str, chunk: Chunk, split: Splitter) -> Iterator[TextLine]:
+def _text_lines(path: str, chunk: Chunk, split: Splitter) -> Iterator[TextLine]:
     for block in blocks.read_blocks(path, chunk.start, chunk.stop, _TEXT_BORDERS):
         num_bytes = block.num_bytes
-        lines = blocks.decode(block, path).split("\n")
-        if not lines[-1]:
-            lines.pop()  # behind the last line feed there is no line
-        for line in lines:
+        for line in blocks.lines(block, path):
             text = line.strip()
             yield TextLine(split(text), text, num_bytes)
             num_bytes = 0
+
+
+def _document_lines(
+    chunk: Chunk, split: Splitter, dropped: Counter[str]
+) -> Iterator[TextLine]:
+    begin = chunk.source.begin if isinstance(chunk.source, DatasetSource) else 0
+    if chunk.start == begin:
+        yield TextLine((), "", 0)  # of plain text that was read before
+    num_bytes = 0
+    for paragraphs, document_bytes in _documents(chunk, dropped):
+        num_bytes += document_bytes
+        if not paragraphs:
+            dropped[EMPTY_DOCUMENTS] += 1
+            continue
+        for paragraph in paragraphs:
+            yield TextLine(split(paragraph), paragraph, num_bytes)
+            num_bytes = 0
+        yield TextLine((), "", 0)
+
+
+def _documents(chunk: Chunk, dropped: Counter[str]) -> Iterator[tuple[list[str], int]]:
+    source = chunk.source
+    if isinstance(source, DatasetSource):
+        return tfds.read_documents(source, chunk.start, chunk.stop)
+    if source.input_format == "wikiextractor":
+        return wikiextractor.read_documents(
+            source.path, chunk.start, chunk.stop, dropped
+        )
+    assert source.input_format == "jsonl"
+    return jsonl.read_documents(
+        source.path, chunk.start, chunk.stop, source.text_field, dropped
+    )

@@ -5,6 +5,7 @@ and lists in some thirty languages. It takes the rules of a related language for
 others that it knows of, and English ones for any other code.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 # Those with rules of their own in sentencex 1.0.
@@ -13,6 +14,9 @@ LANGUAGES = (
     *("hi", "hy", "it", "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt"),
     *("ru", "sk", "ta", "te", "uk"),
 )
+
+# At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
+_WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
 
 def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
@@ -31,6 +35,8 @@ def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
     segment = sentencex.segment
 
     def split(paragraph: str) -> Sequence[str]:
+        if not paragraph.isascii():
+            paragraph = _WIDE_SPACE_BEFORE_PERIOD.sub(" ", paragraph)
         stripped = [sentence.strip() for sentence in segment(language, paragraph)]
         return [sentence for sentence in stripped if sentence]
 

@@ -15,7 +15,6 @@ FORMATS = ("auto", "text", "wikiextractor", "jsonl")
 CHUNK_BYTES = 16 << 20
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +65,11 @@ class DatasetSource:
     def num_examples(self) -> int:
         """The documents of the source."""
         return self.end - self.begin
+
+    @property
+    def sha256(self) -> str:
+        """Of what identifies it: a version's examples never change."""
+        return files.sha256(f"{self.path}:{self.num_examples}".encode())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,7 +199,7 @@ def find_format(path: str) -> str:
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl"
     first = next(blocks.read_blocks(path), None)
-    begin = first.data.removeprefix(_BYTE_ORDER_MARK).lstrip() if first else b""
+    begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
     line = begin.partition(b"\n")[0]
     if line.startswith(b"<doc ") and b"id=" in line:
         return "wikiextractor"

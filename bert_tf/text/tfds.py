@@ -1,0 +1,202 @@
+"""TensorFlow Datasets: each example of a split is a document.
+
+Chunks are slices of the split, in its order. `tensorflow_datasets`, and TensorFlow with
+it, is imported when a function is called.
+"""
+
+import functools
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+from absl import logging
+
+from bert_tf.errors import InputError
+from bert_tf.text.jsonl import paragraphs_of
+from bert_tf.text.sources import (
+    Chunk,
+    DatasetSource,
+    splitting_language,
+    warn_of_foreign_rules,
+)
+
+EXAMPLES_PER_CHUNK = 8192
+
+_BATCH_SIZE = 256
+
+
+def make_tfds_chunks(
+    name: str,
+    *,
+    split: str = "train",
+    text_field: str = "text",
+    data_dir: str | None = None,
+    split_sentences: bool | None = None,
+    language: str = "en",
+    examples_per_chunk: int = EXAMPLES_PER_CHUNK,
+) -> list[Chunk]:
+    """Cuts a split into chunks, in order.
+
+    A dataset that is not prepared yet is, which may download it.
+
+    Args:
+        name: such as "wikipedia/20230601.en", with a version or without.
+        split: the split, or a slice of it, in the library's words: "train[:10%]".
+        text_field: the feature that holds the text.
+        data_dir: where prepared datasets lie; None for the library's own folder.
+        split_sentences: whether paragraphs are split into sentences; None: they are.
+        language: by whose rules.
+        examples_per_chunk: documents of a chunk.
+
+    Raises:
+        InputError: there is no such dataset, split or text, or it cannot be prepared.
+        ValueError: chunks of no size.
+    """
+    if examples_per_chunk < 1:
+        raise ValueError(
+            f"`examples_per_chunk` must be at least 1. Received: {examples_per_chunk}"
+        )
+    builder = _builder(name, data_dir)
+    _prepare(builder, name)
+    _check_text(builder, text_field)
+    chunks = []
+    for source in _sources(builder, split, text_field, data_dir):
+        info = builder.info.splits[source.split]
+        example_bytes = info.num_bytes / max(info.num_examples, 1)
+        for start in range(source.begin, source.end, examples_per_chunk):
+            stop = min(start + examples_per_chunk, source.end)
+            chunk = Chunk(
+                source=source,
+                start=start,
+                stop=stop,
+                num_bytes=round((stop - start) * example_bytes),
+                language=splitting_language("tfds", split_sentences, language),
+            )
+            chunks.append(chunk)
+    warn_of_foreign_rules(chunks)
+    return chunks
+
+
+def read_documents(
+    source: DatasetSource, start: int, stop: int | None
+) -> Iterator[tuple[list[str], int]]:
+    """Yields the paragraphs of each example, and the bytes of its text.
+
+    Args:
+        source: of `make_tfds_chunks`.
+        start: the first example.
+        stop: the first one that is not wanted; None for the source's end.
+
+    Raises:
+        InputError: a text is not UTF-8.
+    """
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    if multiprocessing.parent_process() is not None:
+        # Or each of the worker processes would take a GPU's memory for reading text.
+        tf.config.set_visible_devices([], "GPU")
+    wanted = tfds.core.ReadInstruction(
+        source.split,
+        from_=start,
+        to=source.end if stop is None else stop,
+        unit="abs",
+    )
+    dataset = _builder(source.name, source.data_dir).as_dataset(
+        split=wanted,
+        # In the order of the split, whatever the slice.
+        shuffle_files=False,
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+        decoders=tfds.decode.PartialDecoding({source.text_field: True}),
+    )
+    texts = dataset.map(lambda example: example[source.text_field]).batch(_BATCH_SIZE)
+    position = start
+    for batch in texts.as_numpy_iterator():
+        for text in batch:
+            try:
+                yield paragraphs_of(text.decode("utf-8")), len(text)
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{source.path}: example {position} is not UTF-8 "
+                    f"(byte 0x{text[error.start]:02x})."
+                ) from error
+            position += 1
+
+
+@functools.lru_cache(maxsize=4)
+def _builder(name: str, data_dir: str | None) -> Any:
+    import tensorflow_datasets as tfds
+
+    try:
+        return tfds.builder(name, data_dir=data_dir, try_gcs=False)
+    except (ValueError, AssertionError) as error:
+        # An AssertionError is how the library says that there is no such version.
+        raise InputError(f"TensorFlow dataset {name!r}: {_reason(error)}") from error
+
+
+def _prepare(builder: Any, name: str) -> None:
+    from tensorflow_datasets.core.download.downloader import DownloadError
+
+    if builder.is_prepared():
+        return
+    logging.info("Preparing the dataset %s in %s", name, builder.data_path)
+    try:
+        builder.download_and_prepare()
+    # AssertionError: files that a person has to fetch are not there; ImportError: a
+    # library that only preparing needs is missing.
+    except (OSError, ValueError, AssertionError, ImportError, DownloadError) as error:
+        raise InputError(
+            f"TensorFlow dataset {name!r} is not prepared in {builder.data_path}, and "
+            f"it could not be done now: {_reason(error)}"
+        ) from error
+
+
+def _check_text(builder: Any, text_field: str) -> None:
+    features = builder.info.features
+    texts = [
+        name
+        for name, feature in features.items()
+        if feature.dtype in (str, "string") and feature.shape == ()
+    ]
+    if text_field not in texts:
+        raise InputError(
+            f"TensorFlow dataset {builder.info.full_name} has no text feature "
+            f"{text_field!r}; --text_field names one of its own: {', '.join(texts)}."
+        )
+
+
+def _sources(
+    builder: Any, split: str, text_field: str, data_dir: str | None
+) -> list[DatasetSource]:
+    import tensorflow_datasets as tfds
+
+    splits = builder.info.splits
+    try:
+        parts = tfds.core.ReadInstruction.from_spec(split).to_absolute(splits)
+    except (ValueError, AssertionError) as error:
+        raise InputError(
+            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it "
+            f"has: {', '.join(splits)}."
+        ) from error
+    name, _, version = builder.info.full_name.rpartition("/")
+    sources = []
+    for part in parts:
+        num_examples = splits[part.splitname].num_examples
+        begin, end = part.from_ or 0, num_examples if part.to is None else part.to
+        sources.append(
+            DatasetSource(
+                name=f"{name}:{version}",
+                split=part.splitname,
+                begin=begin,
+                end=end,
+                is_whole=(begin, end) == (0, num_examples),
+                text_field=text_field,
+                data_dir=data_dir,
+            )
+        )
+    return sources
+
+
+def _reason(error: Exception) -> str:
+    """The first line of a message that may list every dataset there is."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
