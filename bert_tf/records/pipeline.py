@@ -13,10 +13,14 @@ To start at position n, whole epochs and whole units are skipped by their counts
 only the rest of one unit is read over.
 
 **Evaluation** reads the files once, or repeated, in the order given.
+
+What is done to parsed batches beside that (`transform`) is told which record each one
+is, and in which epoch, lest it hang on the order or the batch.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +34,25 @@ FILES_PER_UNIT = 4
 # neighbours together.
 SHUFFLE_BUFFER = 10_000
 PREFETCHED_BATCHES = 4
+
+# A file has fewer records than this.
+_RECORDS_PER_FILE = 1 << 40
+
+
+class RecordKeys(NamedTuple):
+    """Which records a batch holds.
+
+    Attributes:
+        epochs: [B] int64: 0 in evaluation, in training the epoch, counted from 1.
+        records: [B] int64: a number of each record's own among those of all files.
+    """
+
+    epochs: tf.Tensor
+    records: tf.Tensor
+
+
+Batch = dict[str, tf.Tensor]
+Transform = Callable[[Batch, RecordKeys], Batch]
 
 
 def count_records(path: str) -> int:
@@ -85,6 +108,7 @@ def training_dataset(
     start: int = 0,
     shuffle_buffer: int = SHUFFLE_BUFFER,
     vocab_size: int | None = None,
+    transform: Transform | None = None,
 ) -> tf.data.Dataset:
     """Endless batches for training, from position `start` of the stream on.
 
@@ -97,6 +121,7 @@ def training_dataset(
         start: the number of records that have been read before.
         shuffle_buffer: records held for shuffling.
         vocab_size: if given, an id at or above it stops with an error.
+        transform: what is done to each parsed batch.
 
     Returns:
         A dataset of dicts of tensors [batch_size, ...].
@@ -128,18 +153,19 @@ def training_dataset(
         unit_of_epoch = number % units_per_epoch
         order_of_epoch = _order_in_graph(len(paths), seed, epoch_of_unit)
         begin = unit_of_epoch * FILES_PER_UNIT
-        unit_paths = tf.gather(
-            path_tensor, order_of_epoch[begin : begin + FILES_PER_UNIT]
+        unit_files = order_of_epoch[begin : begin + FILES_PER_UNIT]
+        dataset = tf.data.Dataset.from_tensor_slices(
+            (tf.gather(path_tensor, unit_files), unit_files)
         )
-        dataset = tf.data.Dataset.from_tensor_slices(unit_paths)
         dataset = dataset.interleave(
-            tf.data.TFRecordDataset,
+            _numbered_records,
             cycle_length=FILES_PER_UNIT,
             block_length=1,
             num_parallel_calls=FILES_PER_UNIT,
             deterministic=True,
         )
-        return _shuffle(dataset, shuffle_buffer, _seed_pair(seed, number))
+        dataset = _shuffle(dataset, shuffle_buffer, _seed_pair(seed, number))
+        return _in_epoch(dataset, 1 + epoch_of_unit)
 
     # Two units at most are open at the seam; flat_map keeps the order exact.
     numbers = tf.data.Dataset.range(first, np.iinfo(np.int64).max)
@@ -147,7 +173,7 @@ def training_dataset(
     if rest:
         dataset = dataset.skip(rest)
     dataset = dataset.batch(batch_size, drop_remainder=True)
-    return _parse(dataset, schema, vocab_size)
+    return _parse(dataset, schema, vocab_size, transform)
 
 
 def evaluation_dataset(
@@ -158,6 +184,7 @@ def evaluation_dataset(
     repeat: bool = False,
     padding: bytes | None = None,
     vocab_size: int | None = None,
+    transform: Transform | None = None,
 ) -> tf.data.Dataset:
     """Batches in the order of the files; all of `batch_size`, for static shapes.
 
@@ -170,19 +197,22 @@ def evaluation_dataset(
         padding: a serialized record that fills the last batch up. Without it, and
             without `repeat`, the last batch is as short as it comes.
         vocab_size: if given, an id at or above it stops with an error.
+        transform: what is done to each parsed batch.
 
     Returns:
         A dataset of dicts of tensors [batch_size, ...].
     """
-    dataset = tf.data.TFRecordDataset(list(paths))
+    dataset = tf.data.Dataset.from_tensor_slices((list(paths), tf.range(len(paths))))
+    dataset = _in_epoch(dataset.flat_map(_numbered_records), 0)
     if repeat:
         dataset = dataset.repeat()
     elif padding is not None:
         # Whole batches only: what the padding adds beyond the last one is dropped.
-        fill = tf.data.Dataset.from_tensors(padding).repeat(batch_size - 1)
-        dataset = dataset.concatenate(fill)
+        numbered = (padding, tf.constant(-1, tf.int64))
+        fill = tf.data.Dataset.from_tensors(numbered).repeat(batch_size - 1)
+        dataset = dataset.concatenate(_in_epoch(fill, 0))
     dataset = dataset.batch(batch_size, drop_remainder=repeat or padding is not None)
-    return _parse(dataset, schema, vocab_size)
+    return _parse(dataset, schema, vocab_size, transform)
 
 
 def record_error(error: tf.errors.OpError) -> str:
@@ -201,13 +231,33 @@ def record_error(error: tf.errors.OpError) -> str:
     raise error
 
 
-def _parse(
-    dataset: tf.data.Dataset, schema: RecordSchema, vocab_size: int | None
-) -> tf.data.Dataset:
-    """Parses batches of serialized records, checks their ids, and reads ahead."""
+def _numbered_records(path: tf.Tensor, file_number: tf.Tensor) -> tf.data.Dataset:
+    """A file's serialized records, each with a number of its own."""
+    first = tf.cast(file_number, tf.int64) * _RECORDS_PER_FILE
+    numbers = tf.data.Dataset.range(first, first + _RECORDS_PER_FILE)
+    return tf.data.Dataset.zip(tf.data.TFRecordDataset(path), numbers)
 
-    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = schema.parse(serialized)
+
+def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Dataset:
+    """Elements ((serialized, number), epoch)."""
+    epochs = tf.data.Dataset.from_tensors(tf.cast(epoch, tf.int64)).repeat()
+    return tf.data.Dataset.zip(dataset, epochs)
+
+
+def _parse(
+    dataset: tf.data.Dataset,
+    schema: RecordSchema,
+    vocab_size: int | None,
+    transform: Transform | None,
+) -> tf.data.Dataset:
+    """Parses batches of `_in_epoch`'s elements, checks their ids, and reads ahead."""
+
+    def parse(numbered: tuple[tf.Tensor, tf.Tensor], epochs: tf.Tensor) -> Batch:
+        serialized, records = numbered
+        batch = checked(schema.parse(serialized))
+        return transform(batch, RecordKeys(epochs, records)) if transform else batch
+
+    def checked(batch: Batch) -> Batch:
         if vocab_size is None:
             return batch
         # An id outside the embedding table is silent NaN or zero on some devices.
@@ -248,7 +298,7 @@ def _order_in_graph(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
 def _shuffle(
     dataset: tf.data.Dataset, buffer_size: int, seed_pair: tf.Tensor
 ) -> tf.data.Dataset:
-    """Shuffles records in a buffer, in an order that the two seeds alone decide.
+    """Shuffles numbered records in a buffer, in an order of the two seeds alone.
 
     `Dataset.shuffle` mixes the process's global seed in, so that the order would hang
     on who had set that; and it fails on a seed tensor where the global seed is 0.
@@ -262,8 +312,8 @@ def _shuffle(
         buffer_size=tf.constant(buffer_size, tf.int64),
         seed=seeds[0],
         seed2=seeds[1],
-        output_types=[tf.string],
-        output_shapes=[[]],
+        output_types=[tf.string, tf.int64],
+        output_shapes=[[], []],
         reshuffle_each_iteration=False,
     )
     return tf.data.experimental.from_variant(variant, dataset.element_spec)

@@ -7,29 +7,18 @@ again until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
 arXiv:1508.07909, section 3.2, with WordPiece's spelling). Ties are broken by spelling,
 so the same text gives the same vocabulary on every machine.
 
-The work is on the different words, not on the text: 4 MB of English take a few seconds.
+The text is read once, and only its different words are held in memory.
 """
 
-import heapq
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 from bert_tf.errors import InputError
-from bert_tf.text.normalization import (
-    SPLITTING_CONTROLS,
-    is_cjk,
-    is_punctuation,
-    split_words,
-)
+from bert_tf.text.merging import merge_pieces
+from bert_tf.text.normalization import is_cjk, is_punctuation
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.word_counts import WordCounts
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
-
-# Runs of text are counted before they are cut into words, this many different ones at
-# a time: most runs are frequent, and cutting is the slow part.
-_RUNS_AT_A_TIME = 1 << 20
-
-Pair = tuple[str, str]
 
 
 def learn_vocabulary(
@@ -63,21 +52,57 @@ def learn_vocabulary(
         InputError: the text has too few words for so many tokens (names the size that
             it supports), or `vocab_size` leaves room for none of them.
     """
-    words = count_words(lines, do_lower_case)
-    if not words:
+    first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
+    counts = WordCounts()
+    counts.add_lines(lines, do_lower_case)
+    return learn_from_counts(
+        counts,
+        vocab_size=vocab_size,
+        num_unused=num_unused,
+        min_frequency=min_frequency,
+        character_coverage=character_coverage,
+    )
+
+
+def learn_from_counts(
+    counts: WordCounts,
+    *,
+    vocab_size: int,
+    num_unused: int = 0,
+    min_frequency: int = 2,
+    character_coverage: float = 0.9999,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Vocabulary:
+    """Learns a vocabulary from a text whose words were counted before.
+
+    Args:
+        counts: the text's words, as the tokenizer that will use the vocabulary sees
+            words.
+        vocab_size: as for `learn_vocabulary`, like the arguments that follow.
+        num_unused: see there.
+        min_frequency: see there.
+        character_coverage: see there.
+        progress: called with the number of tokens that were found since the last call.
+
+    Raises:
+        InputError: as for `learn_vocabulary`.
+    """
+    tokens = first_tokens(vocab_size, num_unused)
+    if not counts.num_occurrences:
         raise InputError("The text to learn a vocabulary from must have words in it.")
-    unused = [f"[unused{index}]" for index in range(num_unused)]
-    tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
-    room = vocab_size - len(tokens)
-    if room < 1:
-        raise InputError(
-            f"vocab_size must exceed the {len(tokens)} special and unused tokens. "
-            f"Received: {vocab_size}"
-        )
-    alphabet = _alphabet(words, character_coverage, room)
+    alphabet = _alphabet(
+        counts.characters(), character_coverage, vocab_size - len(tokens)
+    )
     tokens.extend(alphabet)
+    progress(len(tokens))
     tokens.extend(
-        _merge(words, set(alphabet), vocab_size - len(tokens), max(1, min_frequency))
+        merge_pieces(
+            counts.words,
+            alphabet,
+            vocab_size - len(tokens),
+            min_frequency=max(1, min_frequency),
+            progress=progress,
+        )
     )
     if len(tokens) < vocab_size:
         raise InputError(
@@ -87,32 +112,46 @@ def learn_vocabulary(
     return Vocabulary(tokens)
 
 
-def count_words(lines: Iterable[str], do_lower_case: bool) -> dict[str, int]:
-    """How often each word, as the tokenizer sees words, occurs in the text."""
-    words: dict[str, int] = defaultdict(int)
-    runs: Counter[str] = Counter()
+def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
+    """The tokens that a vocabulary begins with, whatever the text.
 
-    def cut_runs() -> None:
-        for run, count in runs.items():
-            for word in split_words(run, do_lower_case):
-                words[word] += count
-        runs.clear()
-
-    for line in lines:
-        runs.update(SPLITTING_CONTROLS.sub("", line).split())
-        if len(runs) >= _RUNS_AT_A_TIME:
-            cut_runs()
-    cut_runs()
-    return dict(words)
+    Raises:
+        InputError: `vocab_size` leaves room for no others.
+    """
+    unused = [f"[unused{index}]" for index in range(num_unused)]
+    tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
+    if vocab_size <= len(tokens):
+        raise InputError(
+            f"vocab_size must exceed the {len(tokens)} special and unused tokens. "
+            f"Received: {vocab_size}"
+        )
+    return tokens
 
 
-def _alphabet(words: Mapping[str, int], coverage: float, limit: int) -> list[str]:
+def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
+    """How many of the text's words a vocabulary with all characters' tokens lacks.
+
+    They become [UNK] for a character that is not in the vocabulary, or for their
+    length. Forgotten words are passed over.
+    """
+    starts = {token for token in vocabulary if len(token) == 1}
+    continuations = {
+        token.removeprefix(CONTINUATION)
+        for token in vocabulary
+        if token.startswith(CONTINUATION)
+    }
+    return sum(
+        count
+        for word, count in counts.words.items()
+        if len(word) > MAX_CHARACTERS_PER_WORD
+        or word[0] not in starts
+        or not continuations.issuperset(word[1:])
+    )
+
+
+def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
     """The characters' tokens: the starts of words, then the continuations."""
-    counts: dict[str, int] = defaultdict(int)
-    for word, count in words.items():
-        for char in word:
-            counts[char] += count
-    wanted = coverage * sum(counts.values())
+    wanted = coverage * counts.total()
     starts: list[str] = []
     continuations: list[str] = []
     covered = 0
@@ -126,75 +165,3 @@ def _alphabet(words: Mapping[str, int], coverage: float, limit: int) -> list[str
         if room > 1 and not (is_cjk(char) or is_punctuation(char)):
             continuations.append(CONTINUATION + char)
     return sorted(starts) + sorted(continuations)
-
-
-def _merge(
-    words: Mapping[str, int], alphabet: set[str], limit: int, min_frequency: int
-) -> list[str]:
-    """The pieces that merging the most frequent pair gives, at most `limit`."""
-    spellings: list[list[str]] = []
-    counts: list[int] = []
-    for word, count in words.items():
-        if 1 < len(word) <= MAX_CHARACTERS_PER_WORD:
-            spelling = [word[0], *(CONTINUATION + char for char in word[1:])]
-            if alphabet.issuperset(spelling):
-                spellings.append(spelling)
-                counts.append(count)
-
-    frequency: dict[Pair, int] = defaultdict(int)
-    where: dict[Pair, set[int]] = defaultdict(set)
-    for index, spelling in enumerate(spellings):
-        for pair in pairwise(spelling):
-            frequency[pair] += counts[index]
-            where[pair].add(index)
-
-    # A frequency in the heap may be out of date: only rises are pushed, falls are
-    # found out when the pair comes up.
-    heap = [(-count, pair) for pair, count in frequency.items()]
-    heapq.heapify(heap)
-    pieces: dict[str, None] = {}
-    while heap and len(pieces) < limit:
-        negative, pair = heapq.heappop(heap)
-        count = frequency[pair]
-        if count != -negative:
-            if 0 < count < -negative:
-                heapq.heappush(heap, (-count, pair))
-            continue
-        if count < min_frequency:
-            break
-        piece = pair[0] + pair[1][len(CONTINUATION) :]
-        # Two ways of spelling one piece both merge, and make one token.
-        pieces[piece] = None
-        risen: set[Pair] = set()
-        for index in where.pop(pair):
-            before = spellings[index]
-            after = _merge_pair(before, pair, piece)
-            spellings[index] = after
-            for old in pairwise(before):
-                frequency[old] -= counts[index]
-            for new in pairwise(after):
-                frequency[new] += counts[index]
-                if piece in new:
-                    where[new].add(index)
-                    risen.add(new)
-        for new in risen:
-            heapq.heappush(heap, (-frequency[new], new))
-    return list(pieces)
-
-
-def _merge_pair(spelling: list[str], pair: Pair, piece: str) -> list[str]:
-    merged: list[str] = []
-    position = 0
-    last = len(spelling) - 1
-    while position <= last:
-        if (
-            position < last
-            and spelling[position] == pair[0]
-            and spelling[position + 1] == pair[1]
-        ):
-            merged.append(piece)
-            position += 2
-        else:
-            merged.append(spelling[position])
-            position += 1
-    return merged

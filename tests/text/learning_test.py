@@ -6,7 +6,9 @@ import sys
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.text.learning import count_words, learn_vocabulary
+from bert_tf.text.learning import count_unknown, learn_from_counts, learn_vocabulary
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.word_counts import WordCounts
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -104,11 +106,29 @@ class LearnVocabularyTest(tf.test.TestCase):
             # Frequent words are one token.
             self.assertLen(tokenizer.encode("the process returns"), 3)
 
-    def test_words_are_the_tokenizers(self):
-        self.assertEqual(
-            count_words(["Né né,\tne\x0bx", "n\u2028中e\u0301"], do_lower_case=True),
-            {"ne": 2, ",": 1, "nex": 1, "n": 1, "中": 1, "e": 1},
-        )
+    def test_unknown_words(self):
+        counts = WordCounts()
+        counts.add_lines([f"ab ab ba aé, b {'a' * 200} {'b' * 201}"], True)
+        learned = Vocabulary(["a", "é", "##a", "##b"])
+        # ba, the comma, b, and the word that is too long; é has lost its accent and
+        # been an e: ae.
+        self.assertEqual(count_unknown(counts, learned), 5)
+
+    def test_progress(self):
+        counts = WordCounts()
+        counts.add_lines(PROSE, True)
+        steps = []
+        learn_from_counts(counts, vocab_size=700, progress=steps.append)
+        self.assertEqual(sum(steps), 700)
+
+    def test_characters_of_forgotten_words_count(self):
+        lines = ["ab " * 1000, *(f"{char}x" for char in "defghijklmnop")]
+        counts = WordCounts(max_words=4)
+        for line in lines:
+            counts.add_lines([line], False)
+        self.assertGreater(counts.num_forgotten, 0)
+        learned = learn_from_counts(counts, vocab_size=36, character_coverage=1.0)
+        self.assertEqual(learned.tokens[5:20], tuple("abdefghijklmnop"))
 
     def test_same_in_every_process(self):
         # String hashes, and with them the order of sets, differ between processes.
