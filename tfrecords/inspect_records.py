@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from bert_tf import cli
+from bert_tf import cli, files
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 
@@ -89,7 +89,7 @@ def _print_text(records: "InspectedRecords", flag_values: flags.FlagValues) -> N
     for manifest in records.manifests:
         print("\n".join([*manifest_lines(manifest), ""]))
     width = shutil.get_terminal_size().columns
-    color = _wants_color(flag_values.color)
+    color = wants_color(flag_values.color)
     for shown in show_records(records, flag_values.start, flag_values.num_examples):
         title = f"record {shown.number} (record {shown.number_in_file} of {shown.path})"
         print(
@@ -130,11 +130,10 @@ def _survey(records: "InspectedRecords") -> "Survey":
     """Reads all records, or as many as there is patience for."""
     from tqdm import tqdm
 
-    from bert_tf.records.manifest import size
     from bert_tf.records.survey import Survey
 
     survey = Survey(records)
-    total = sum(size(path) for path in records.paths)
+    total = sum(files.size(path) for path in records.paths)
     bar = tqdm(total=total, desc="Reading", unit="B", unit_scale=True, disable=None)
     with bar:
         try:
@@ -146,7 +145,7 @@ def _survey(records: "InspectedRecords") -> "Survey":
     return survey
 
 
-def _wants_color(choice: str) -> bool:
+def wants_color(choice: str) -> bool:
     """Whether to print colours; see https://no-color.org for NO_COLOR."""
     if choice == "auto":
         is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

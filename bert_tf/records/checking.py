@@ -169,7 +169,8 @@ class RecordChecks:
     def lines(self) -> list[str]:
         """A line for each rule that is broken, or one that says that none is."""
         lines = [
-            f"{found.num_records:,} records: {text}; the first is {found.first}"
+            f"{found.num_records:,} record{'s' * (found.num_records > 1)}: {text};"
+            f" the first is {found.first}"
             for rule, text in RULES.items()
             if (found := self.violations.get(rule))
         ]

@@ -148,7 +148,7 @@ def _label(record: Mapping[str, np.ndarray], pairs: str) -> str:
     if "label_ids" in record:
         return f"label {record['label_ids'][0]:g}"
     label = int(record["next_sentence_labels"][0])
-    words = _NEXT_SENTENCE[pairs]
+    words = _NEXT_SENTENCE.get(pairs, _NEXT_SENTENCE["nsp"])
     if label in (0, 1) and words[label]:
         return words[label]
     return f"next sentence label {label}"

@@ -26,12 +26,15 @@ PRETRAINING = "pre-training"
 UNMASKED = "unmasked"
 CLASSIFICATION = "classification"
 
-# The feature that no other kind has, or that the kinds before it have too.
+# Asked in this order: the last one is a feature of the first kind, too.
 _TELLING_FEATURES = {
     "masked_lm_positions": PRETRAINING,
     "label_ids": CLASSIFICATION,
     "next_sentence_labels": UNMASKED,
 }
+
+# TensorFlow quotes the record in its error, which Python then decodes as UTF-8.
+_UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,9 +81,22 @@ class RecordLayout:
         rows = list(range(len(records)))
         try:
             return self._parse(records), rows
-        except tf.errors.InvalidArgumentError:
-            rows = [row for row in rows if self._fits(records[row])]
+        except _UNPARSABLE:
+            rows = self._fitting(records, rows)
             return self._parse([records[row] for row in rows]), rows
+
+    def _fitting(self, records: Sequence[bytes], rows: list[int]) -> list[int]:
+        """Those of the rows that can be parsed, found by halving."""
+        try:
+            self._parse([records[row] for row in rows])
+        except _UNPARSABLE:
+            middle = len(rows) // 2
+            if not middle:
+                return []
+            return self._fitting(records, rows[:middle]) + self._fitting(
+                records, rows[middle:]
+            )
+        return rows
 
     def _parse(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
         # Not `RecordSchema.parse`: its int32 would hide an id that is far too large.
@@ -92,13 +108,6 @@ class RecordLayout:
             },
         )
         return {name: value.numpy() for name, value in parsed.items()}
-
-    def _fits(self, record: bytes) -> bool:
-        try:
-            self.schema.check(record, "")
-        except InputError:
-            return False
-        return True
 
 
 def find_layout(record: bytes, source: str) -> RecordLayout:

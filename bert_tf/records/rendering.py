@@ -76,7 +76,7 @@ def _words(example: Example) -> tuple[list[_Word], list[_Word]]:
     """The words and marks of both segments."""
     marks = {each.position: each for each in example.predictions}
     segments: tuple[list[_Word], list[_Word]] = ([], [])
-    joins = False  # whether a continuation may be joined to the word before
+    joins = False  # whether the word before has all its pieces from the first on
     for position, token in enumerate(example.tokens):
         if position == example.num_tokens_a:
             joins = False
@@ -91,7 +91,7 @@ def _words(example: Example) -> tuple[list[_Word], list[_Word]]:
             continue
         is_special = token.startswith("[") and token.endswith("]") and len(token) > 2
         segment.append(_Word(token, _DIM if is_special else ""))
-        joins = not is_special
+        joins = not is_special and not token.startswith(CONTINUATION)
     return segments
 
 

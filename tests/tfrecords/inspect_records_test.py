@@ -1,0 +1,378 @@
+"""The script: what it prints of records that are sound, foreign or broken."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from unittest import mock
+
+import tensorflow as tf
+from absl import flags, logging
+
+from bert_tf import cli
+from bert_tf.errors import InputError
+from bert_tf.records.manifest import Manifest, Shard, SourceFile
+from bert_tf.records.schema import (
+    RecordSchema,
+    classifier_schema,
+    pretraining_schema,
+    unmasked_schema,
+)
+from bert_tf.text.vocabulary import Vocabulary
+from tfrecords import inspect_records
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
+VOCABULARY = Vocabulary(TOKENS)
+
+RECORD = {
+    "input_ids": [2, 5, 6, 7, 3, 4, 3, 0],
+    "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
+    "segment_ids": [0, 0, 0, 0, 0, 1, 1, 0],
+    "masked_lm_positions": [5, 0],
+    "masked_lm_ids": [8, 0],
+    "masked_lm_weights": [1.0, 0.0],
+    "next_sentence_labels": [1],
+}
+SCHEMA = pretraining_schema(8, 2)
+
+
+class ScriptCase(tf.test.TestCase):
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def write(self, name, records, schema: RecordSchema = SCHEMA):
+        with tf.io.TFRecordWriter(self.path(name)) as writer:
+            for record in records:
+                writer.write(
+                    record if isinstance(record, bytes) else schema.serialize(record)
+                )
+        return self.path(name)
+
+    def write_set(self, num_records=(3, 2), **changes):
+        """Two shards, the manifest and the vocabulary."""
+        shards = []
+        for index, number in enumerate(num_records):
+            name = f"out-0000{index}-of-00002"
+            path = self.write(name, [RECORD] * number)
+            shards.append(
+                Shard(name=name, num_records=number, num_bytes=os.path.getsize(path))
+            )
+        VOCABULARY.save(self.path("out.vocab.txt"))
+        values = {
+            "vocab_sha256": VOCABULARY.sha256,
+            "vocab_size": 9,
+            "do_lower_case": True,
+            "max_seq_length": 8,
+            "max_predictions_per_seq": 2,
+            "masking": "static",
+            "do_whole_word_mask": False,
+            "masked_lm_prob": 0.15,
+            "short_seq_prob": 0.1,
+            "dupe_factor": 5,
+            "random_seed": 12345,
+            "source_files": (SourceFile(path="a.txt", num_bytes=7, sha256="0"),),
+            "shards": tuple(shards),
+            "complete": True,
+        }
+        manifest = Manifest(**{**values, **changes})
+        with open(self.path("out.manifest.json"), "w", encoding="utf-8") as file:
+            file.write(manifest.to_json_string())
+
+    def show(self, *arguments):
+        """What the script prints."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            inspect_records.run(cli.parse(inspect_records.define_flags, arguments))
+        return output.getvalue()
+
+    def show_and_warn(self, *arguments):
+        with self.assertLogs("absl", "WARNING") as logs:
+            output = self.show(*arguments)
+        for record in logs.records:
+            self.assertNotIn("\n", record.getMessage())
+        return output, "\n".join(logs.output)
+
+
+class SoundRecordsTest(ScriptCase):
+    def test_manifest_examples_and_statistics(self):
+        self.write_set()
+        with self.assertNoLogs("absl", "WARNING"):
+            output = self.show(self.path("out*"))
+        for expected in (
+            "complete: 5 records, 2 files; 8 tokens, 2 predictions",
+            "9 entries in the vocabulary, uncased; static masking of 0.15",
+            "next sentence pairs, original labels;",
+            "dupe_factor 5, random_seed 12345",
+            "1 of 7 bytes in all (text): a.txt",
+            "7 of 8 tokens (A 5, B 2); 1 predictions; B is random\n",
+            "  A [CLS] the cats [SEP]\n  B [MASK→sat] [SEP]\n",
+            "records            5\n",
+            "tokens             35; 12.5% of",
+            "25.00% of the tokens (14.29%",
+            "100.0% replaced by [MASK]",
+            "all 5 records keep the rules",
+        ):
+            self.assertIn(expected, output)
+        self.assertEqual(output.count("[MASK→sat]"), 3)
+        self.assertNotIn("\x1b", output)
+        self.assertIn("\x1b[32m", self.show(self.path("out*"), "--color=always"))
+
+    def test_which_examples(self):
+        self.write_set()
+        output = self.show(self.path("out*"), "--start=2", "--num_examples=2")
+        titles = [line for line in output.splitlines() if line.startswith("record ")]
+        self.assertLen(titles, 2)
+        first, second = (self.path(f"out-0000{index}-of-00002") for index in range(2))
+        self.assertStartsWith(titles[0], f"record 2 (record 2 of {first})")
+        self.assertStartsWith(titles[1], f"record 3 (record 0 of {second})")
+        output = self.show(self.path("out*"), "--num_examples=0", "--nostatistics")
+        self.assertLen(output.splitlines(), 6)
+        output, warning = self.show_and_warn(
+            self.path("out*"), "--start=5", "--nostatistics"
+        )
+        self.assertIn("--start=5, but there are 5 records", warning)
+
+    def test_json(self):
+        self.write_set()
+        lines = self.show(self.path("out*"), "--format=json", "--num_examples=1")
+        manifest, example, statistics = map(json.loads, lines.splitlines())
+        self.assertEqual(manifest["manifest"]["path"], self.path("out.manifest.json"))
+        self.assertEqual(
+            example,
+            {
+                "record": 0,
+                "file": self.path("out-00000-of-00002"),
+                "record_in_file": 0,
+                "tokens": ["[CLS]", "the", "cat", "##s", "[SEP]", "[MASK]", "[SEP]"],
+                "num_tokens_a": 5,
+                "max_seq_length": 8,
+                "predictions": [
+                    {"position": 5, "seen": "[MASK]", "wanted": "sat", "kind": "masked"}
+                ],
+                "label": "B is random",
+                "violations": [],
+            },
+        )
+        self.assertEqual(statistics["statistics"]["records"], 5)
+        self.assertEqual(statistics["violations"], {})
+
+    def test_more_records_than_a_block(self):
+        self.write("many", [RECORD] * 1203)
+        (line,) = self.show(
+            self.path("many"),
+            "--format=json",
+            "--num_examples=1",
+            "--start=1100",
+            "--nostatistics",
+        ).splitlines()
+        self.assertEqual(json.loads(line)["record"], 1100)
+        self.assertIn("records            1,203\n", self.show(self.path("many")))
+
+    def test_other_kinds_of_records(self):
+        names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
+        record = {name: RECORD[name] for name in names}
+        record["input_ids"] = [2, 5, 6, 7, 3, 8, 3, 0]
+        vocabulary = self.path("vocab.txt")
+        VOCABULARY.save(vocabulary)
+        unmasked = self.write("unmasked", [record], unmasked_schema(8))
+        output = self.show(unmasked, f"--vocab_file={vocabulary}")
+        self.assertIn("  B sat [SEP]\n", output)
+        self.assertIn("all 1 records keep the rules", output)
+        del record["next_sentence_labels"]
+        padding = {name: [0] * len(values) for name, values in record.items()}
+        records = [
+            {**record, "label_ids": [1], "is_real_example": [1]},
+            {**record, "label_ids": [3], "is_real_example": [1]},
+            {**record, "label_ids": [1], "is_real_example": [1]},
+            {**padding, "label_ids": [0], "is_real_example": [0]},
+        ]
+        classifier = self.write("classifier", records, classifier_schema(8))
+        output = self.show(classifier, f"--vocab_file={vocabulary}")
+        for expected in (
+            "(A 5, B 2); label 3\n",
+            "records            3\n",
+            "labels             1: 2, 3: 1\n",
+            "1 records more only fill the last batch up",
+            "all 3 records keep the rules",
+        ):
+            self.assertIn(expected, output)
+
+
+class BrokenRecordsTest(ScriptCase):
+    def test_a_file_that_breaks_off(self):
+        self.write_set()
+        path = self.path("out-00000-of-00002")
+        with open(path, "rb") as file:
+            content = file.read()
+        with open(path, "wb") as file:
+            file.write(content[:-1])
+        output, warning = self.show_and_warn(self.path("out*"))
+        self.assertIn("records            4\n", output)
+        self.assertIn("[MASK→sat]", output)
+        self.assertIn("00000-of-00002 must have", warning)
+        self.assertIn("breaks off in record 2, at byte", warning)
+
+    def test_a_set_that_is_not_complete(self):
+        self.write_set(complete=False)
+        output, warning = self.show_and_warn(self.path("out*"))
+        self.assertIn("NOT COMPLETE", output)
+        self.assertIn("records            5\n", output)
+        self.assertIn("[MASK→sat]", output)
+        self.assertIn("the set is not complete", warning)
+
+    def test_what_a_killed_run_left(self):
+        path = self.write("left.tfrecord.tmp-77", [RECORD])
+        self.assertIn("records            1\n", self.show(path))
+
+    def test_without_its_vocabulary(self):
+        self.write_set()
+        Vocabulary([*TOKENS, "more"]).save(self.path("out.vocab.txt"))
+        output, warning = self.show_and_warn(self.path("out*"))
+        self.assertIn("out.vocab.txt is not the vocabulary that", warning)
+        self.assertIn("  A 2 5 6 7 3\n  B [4→8] 3\n", output)
+        os.remove(self.path("out.vocab.txt"))
+        output, warning = self.show_and_warn(self.path("out*"))
+        self.assertIn("No such vocabulary file", warning)
+        self.assertIn("not checked without a vocabulary", output)
+
+    def test_counts_that_the_manifest_does_not_know(self):
+        self.write_set(max_seq_length=16)
+        with open(self.path("out.manifest.json")) as file:
+            values = json.load(file)
+        values["shards"][1]["num_records"] = 7
+        with open(self.path("out.manifest.json"), "w") as file:
+            json.dump(values, file)
+        _, warning = self.show_and_warn(self.path("out*"))
+        self.assertIn("00001-of-00002 has 2 records; its manifest says 7", warning)
+        self.assertIn("max_seq_length is 16; records have 8", warning)
+
+    def test_violations_are_counted_and_shown_with_the_example(self):
+        bad = {**RECORD, "input_ids": [5, 5, 6, 7, 3, 4, 99, 0]}
+        path = self.write("bad", [RECORD, bad, b"\xff", bad])
+        vocabulary = self.path("vocab.txt")
+        VOCABULARY.save(vocabulary)
+        output = self.show(path, f"--vocab_file={vocabulary}")
+        self.assertIn("<id 99?>\n  ! an id is outside the vocabulary\n", output)
+        self.assertEqual(output.count("  ! the first token is not [CLS]\n"), 1)
+        self.assertIn("2 records: the first token is not [CLS]; the first is", output)
+        self.assertIn("1 record: cannot be read, or has other", output)
+        self.assertIn(f"the first is record 2 of {path}", output)
+        self.assertIn("records            3\n", output)
+
+    def test_a_file_of_other_records_is_passed_over(self):
+        first = self.write("first", [RECORD])
+        other = {
+            name: values * 2 if len(values) == 8 else values
+            for name, values in RECORD.items()
+        }
+        second = self.write("second", [other], pretraining_schema(16, 2))
+        output, warning = self.show_and_warn(first, second)
+        self.assertIn("records            1\n", output)
+        self.assertIn(
+            "second: pre-training records of 16 tokens and 2 predictions, passed over;"
+            " the first file has pre-training records of 8 tokens",
+            warning,
+        )
+
+
+class WrongInputTest(ScriptCase):
+    def test_one_line_each(self):
+        self.write_set()
+        records = self.path("out-00000-of-00002")
+        other = self.path("other.txt")
+        Vocabulary([*TOKENS, "more"]).save(other)
+        image = tf.train.Example()
+        image.features.feature["image"].bytes_list.value.append(b"png")
+        foreign = self.write("foreign", [image.SerializeToString()])
+        empty = self.write("empty", [])
+        for arguments, message in (
+            ([], "Give record files"),
+            ([self.path("no*where")], "No file matches"),
+            ([self.get_temp_dir()], "is a folder"),
+            ([self.path("out.manifest.json")], "No record file, only"),
+            ([other], "other.txt: not a TFRecord file"),
+            ([foreign], r"foreign: these are neither .* Found: image bytes\[1\]"),
+            ([empty], "There is no record in"),
+            (
+                [records, f"--vocab_file={other}"],
+                r"other.txt \(10 tokens\) is not the vocabulary of .*\(9 tokens\)",
+            ),
+            ([records, f"--vocab_file={self.path('no')}"], "No such vocabulary"),
+        ):
+            with self.assertRaisesRegex(InputError, message) as context:
+                self.show(*arguments)
+            self.assertNotIn("\n", str(context.exception))
+
+    def test_flags_out_of_range(self):
+        for flag in ("--num_examples=-1", "--start=-1", "--color=no", "--format=xml"):
+            with self.assertRaises(flags.Error):
+                self.show("x", flag)
+
+
+class CommandLineTest(ScriptCase):
+    def command(self, *arguments, options=(), **settings):
+        return subprocess.run(
+            [sys.executable, *options, "-m", "tfrecords.inspect_records", *arguments],
+            text=True,
+            **{"capture_output": True, **settings},
+        )
+
+    def test_help_needs_no_tensorflow(self):
+        done = self.command("--help", options=["-X", "importtime"])
+        for name in ("num_examples", "statistics", "color", "vocab_file"):
+            self.assertIn(name, done.stdout)
+        # -X importtime lists every module that is imported.
+        self.assertIn("absl.flags", done.stderr)
+        self.assertNotIn("tensorflow", done.stderr)
+
+    def test_a_reader_that_has_seen_enough(self):
+        path = self.write("many", [RECORD] * 2000)
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "w") as closed:
+            done = self.command(
+                path,
+                "--num_examples=2000",
+                capture_output=False,
+                stdout=closed,
+                stderr=subprocess.PIPE,
+            )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_terminal_without_arrows(self):
+        path = self.write("few", [RECORD])
+        done = self.command(path, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(r"[4\u21928]", done.stdout)
+
+
+class ColorTest(tf.test.TestCase):
+    def test_auto_is_for_terminals_unless_told_otherwise(self):
+        class Terminal(io.StringIO):
+            def isatty(self):
+                return True
+
+        for environment, output, choice, expected in (
+            ({}, Terminal(), "auto", True),
+            ({}, io.StringIO(), "auto", False),
+            ({"NO_COLOR": "1"}, Terminal(), "auto", False),
+            ({"NO_COLOR": ""}, Terminal(), "auto", True),
+            ({"TERM": "dumb"}, Terminal(), "auto", False),
+            ({"NO_COLOR": "1"}, io.StringIO(), "always", True),
+            ({}, Terminal(), "never", False),
+        ):
+            with (
+                mock.patch.dict(os.environ, environment, clear=True),
+                contextlib.redirect_stdout(output),
+            ):
+                self.assertEqual(inspect_records.wants_color(choice), expected)
+
+
+def setUpModule():
+    logging.use_absl_handler()
+
+
+if __name__ == "__main__":
+    tf.test.main()
