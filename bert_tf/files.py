@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -24,6 +25,12 @@ def _gfile() -> Any:
     import tensorflow as tf
 
     return tf.io.gfile
+
+
+def remote_errors() -> tuple[type[Exception], ...]:
+    """What an operation on a remote file may raise; nothing before there was one."""
+    tensorflow = sys.modules.get("tensorflow")
+    return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
 def exists(path: str) -> bool:
@@ -135,6 +142,17 @@ def remove(path: str) -> None:
         shutil.rmtree(path)
     else:
         os.remove(path)
+
+
+def size(path: str) -> int:
+    """A file's bytes.
+
+    Raises:
+        OSError: no such file.
+    """
+    if is_remote(path):
+        return _gfile().stat(path).length
+    return os.path.getsize(path)
 
 
 def glob(pattern: str) -> list[str]:

@@ -11,6 +11,7 @@ one's own that asks for workers must keep its work under `if __name__ == "__main
 import concurrent.futures
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -101,6 +102,8 @@ def _stop(executor: ProcessPoolExecutor) -> None:
 def _start_worker(
     initializer: Callable[..., object] | None, arguments: tuple[Any, ...]
 ) -> None:
+    # Ctrl-C is the parent's to answer: it stops the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(

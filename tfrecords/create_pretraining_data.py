@@ -1,22 +1,32 @@
 """Creates masked language model and next sentence records for BERT's pre-training.
 
-The flags, their defaults and the records are those of google-research/bert. The input
-is UTF-8 text, one sentence a line, with a blank line between documents. Beside the
-records stand NAME.manifest.json and NAME.vocab.txt, where NAME is the first output file
-without a shard suffix such as -00000-of-00008.
+The flags, their defaults and the records are those of google-research/bert; flags that
+it does not have are marked "Ours". The input is UTF-8 text, one sentence a line, with a
+blank line between documents, or what wikiextractor, a JSON lines file or a TensorFlow
+dataset holds. Beside the records stand NAME.manifest.json and NAME.vocab.txt, where
+NAME is the first output file without a shard suffix such as -00000-of-00008.
 
-The same command again finds its records done. It does not write over others' files
-unless told to by --overwrite.
+The same command again finds its records done, or goes on where it was killed. It does
+not write over others' files unless told to by --overwrite.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
 from bert_tf import cli, files
 from bert_tf import flags as shared_flags
-from bert_tf.errors import InputError
-from bert_tf.instances.pairs import MIN_SEQ_LENGTH
+from bert_tf.instances.settings import (
+    DYNAMIC_MASKING,
+    MASKING,
+    MIN_SEQ_LENGTH,
+    NSP_LABELS,
+    PAIRS,
+    InstanceSettings,
+)
+from bert_tf.text.tokenized import DEDUPLICATION
+from bert_tf.text_flags import define_text_input, text_chunks
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -34,21 +44,15 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def define(kind: Any, name: str, default: Any, text: str, **bounds: Any) -> None:
         kind(name, default, text, flag_values=flag_values, **bounds)
 
-    define(
-        flags.DEFINE_string,
-        "input_file",
-        None,
-        "Text files: one sentence a line, a blank line between documents; globs with"
-        " commas between.",
-    )
+    define_text_input(flag_values, splits_sentences=True)
     define(
         flags.DEFINE_string,
         "output_file",
         None,
         "TFRecord files to write, with commas between; records are dealt to them in"
-        " turn.",
+        " turn. With --num_shards one name, to which -00000-of-00064 is added.",
     )
-    flags.mark_flags_as_required(["input_file", "output_file"], flag_values)
+    flags.mark_flag_as_required("output_file", flag_values)
     define(
         flags.DEFINE_bool,
         "do_whole_word_mask",
@@ -60,7 +64,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flags.DEFINE_integer,
         "dupe_factor",
         10,
-        "Passes over the documents, each with other pairs and masks.",
+        "Passes over the documents, each with other pairs and masks. With"
+        " --masking=dynamic the default is 1.",
         lower_bound=1,
     )
     define(
@@ -84,6 +89,59 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         upper_bound=1.0,
     )
     define(
+        flags.DEFINE_integer,
+        "num_shards",
+        None,
+        "Ours. Deal the documents into so many groups, each with a random stream and"
+        " a record file of its own, made on any core. Random next sentences then come"
+        " from the group. Unless given, all documents are one pool, as in the"
+        " original.",
+        lower_bound=1,
+    )
+    _define_enum(
+        flag_values,
+        "masking",
+        MASKING,
+        "Ours. dynamic: write the records unmasked; the training masks them, anew in"
+        " each epoch.",
+    )
+    _define_enum(
+        flag_values,
+        "pairs",
+        PAIRS,
+        "Ours. What a sequence is: nsp: two segments, the second one the next or a"
+        " random one; none: whole sentences in one segment, without a task (RoBERTa);"
+        " sop: two neighbouring segments, in order or swapped (ALBERT).",
+    )
+    _define_enum(
+        flag_values,
+        "nsp_labels",
+        NSP_LABELS,
+        "Ours. exact: without the original's faults: a lone sentence does not always"
+        " get a random next one, and a random one never comes from the same document.",
+    )
+    _define_enum(
+        flag_values,
+        "deduplicate",
+        DEDUPLICATION,
+        "Ours. Drop documents, or paragraphs, that were there before, exactly the"
+        " same.",
+    )
+    define(
+        flags.DEFINE_integer,
+        "min_document_tokens",
+        0,
+        "Ours. Drop documents with fewer tokens.",
+        lower_bound=0,
+    )
+    define(
+        flags.DEFINE_string,
+        "work_dir",
+        None,
+        "Ours. Folder for tokens until the records are finished, about half the text's"
+        " size; unless given, the one of the records.",
+    )
+    define(
         flags.DEFINE_bool,
         "overwrite",
         False,
@@ -92,44 +150,52 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
 
 
+def _define_enum(
+    flag_values: flags.FlagValues, name: str, values: Sequence[str], text: str
+) -> None:
+    flags.DEFINE_enum(name, values[0], values, text, flag_values=flag_values)
+
+
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the records that the flags ask for."""
-    from bert_tf.instances.pretraining import InstanceSettings
-    from bert_tf.records.manifest import lies_beside_records, manifest_path
+    from bert_tf.parallel import available_cores
+    from bert_tf.records.manifest import manifest_path
+    from bert_tf.records.pretraining import create_pretraining_records
     from bert_tf.text.vocabulary import Vocabulary
 
     output_files = flag_values.output_file.split(",")
     # A pattern may take in what an earlier run of this command wrote beside its text.
     ours = output_files if files.exists(manifest_path(output_files)) else []
-    input_files = [
-        path
-        for path in files.expand_globs(flag_values.input_file, "input_file")
-        if path not in ours and not lies_beside_records(path)
-    ]
-    if not input_files:
-        raise InputError(
-            f"--input_file: {flag_values.input_file!r} matches nothing but records."
-        )
+    chunks = text_chunks(flag_values, passed_over=ours)
     vocabulary = Vocabulary.from_file(flag_values.vocab_file)
     vocabulary.require_special_tokens(flag_values.vocab_file)
+    dupe_factor = shared_flags.given(flag_values, "dupe_factor")
+    if dupe_factor is None:
+        is_dynamic = flag_values.masking == DYNAMIC_MASKING
+        dupe_factor = 1 if is_dynamic else flag_values.dupe_factor
     settings = InstanceSettings(
         max_seq_length=flag_values.max_seq_length,
         max_predictions_per_seq=flag_values.max_predictions_per_seq,
         masked_lm_prob=flag_values.masked_lm_prob,
         short_seq_prob=flag_values.short_seq_prob,
-        dupe_factor=flag_values.dupe_factor,
+        dupe_factor=dupe_factor,
         do_whole_word_mask=flag_values.do_whole_word_mask,
         random_seed=flag_values.random_seed,
+        masking=flag_values.masking,
+        pairs=flag_values.pairs,
+        nsp_labels=flag_values.nsp_labels,
     )
-    cli.import_tensorflow()
-    from bert_tf.records.pretraining import create_pretraining_records
-
     create_pretraining_records(
-        input_files,
+        chunks,
         output_files,
         vocabulary,
         settings,
         do_lower_case=flag_values.do_lower_case,
+        num_shards=flag_values.num_shards,
+        deduplicate=flag_values.deduplicate,
+        min_document_tokens=flag_values.min_document_tokens,
+        num_workers=flag_values.num_workers or available_cores(),
+        work_dir=flag_values.work_dir,
         overwrite=flag_values.overwrite,
     )
 

@@ -6,117 +6,128 @@ original, record for record, needs its order of draws from the random stream, wh
 docstrings tell.
 """
 
-from collections.abc import Sequence
-from random import Random
 from typing import NamedTuple
 
-from bert_tf.instances.token_ids import TokenIds
+import numpy as np
+
+from bert_tf.instances.compiled import compiled
+from bert_tf.instances.random_stream import random, random_below, shuffle
 
 MASK_RATE = 0.8
 KEEP_RATE_OF_REST = 0.5
 
 
-class MaskedTokens(NamedTuple):
-    """A sequence with some tokens replaced, and what stood there.
+class Masking(NamedTuple):
+    """How sequences are masked, for one vocabulary.
 
     Attributes:
-        input_ids: the sequence as the model sees it.
-        positions: the chosen positions, ascending.
-        labels: the ids that stood at `positions`.
+        masked_lm_prob: share of a sequence's tokens to choose.
+        max_predictions_per_seq: at most this many.
+        mask_id: of [MASK].
+        cls_id: of [CLS], which is never chosen.
+        sep_id: of [SEP], which is never chosen.
+        word_ids: int32 [num_words], what a random token is drawn from.
+        joins: bool [vocab_size], which ids belong to the word before them; all false
+            where pieces are masked one by one.
     """
 
-    input_ids: list[int]
-    positions: list[int]
-    labels: list[int]
+    masked_lm_prob: float
+    max_predictions_per_seq: int
+    mask_id: int
+    cls_id: int
+    sep_id: int
+    word_ids: np.ndarray
+    joins: np.ndarray
 
 
-def num_predictions(
-    num_tokens: int, masked_lm_prob: float, max_predictions_per_seq: int
-) -> int:
+@compiled
+def num_predictions(num_tokens, masked_lm_prob, max_predictions_per_seq):
     """How many tokens of a sequence are chosen: at least one.
 
     The share is of all tokens, [CLS] and [SEP] included, and rounded half to even, as
     Python 3 rounds.
     """
-    return min(max_predictions_per_seq, max(1, round(num_tokens * masked_lm_prob)))
+    share = int(np.rint(num_tokens * masked_lm_prob))
+    return min(max_predictions_per_seq, max(1, share))
 
 
-class Masking:
-    """How sequences are masked, for one vocabulary.
+@compiled
+def mask(sequence, masking, stream, positions, labels):
+    """Masks one sequence in place.
 
     Args:
-        ids: the vocabulary's ids.
-        masked_lm_prob: share of a sequence's tokens to choose.
-        max_predictions_per_seq: at most this many.
-        whole_word: choose all pieces of a word or none.
+        sequence: [num_tokens], [CLS] A [SEP] B [SEP].
+        masking: how.
+        stream: the random stream. Draws: one shuffle of the candidates; then for each
+            chosen token one `random()`, another unless it becomes [MASK], and one
+            number below the vocabulary's size if it becomes a random token.
+        positions: [num_tokens or more], receives the chosen positions, ascending.
+        labels: [num_tokens or more], receives the ids that stood there.
+
+    Returns:
+        How many tokens were chosen.
     """
+    members, starts = _candidates(sequence, masking)
+    candidates = np.arange(len(starts) - 1)
+    shuffle(stream, candidates)
+    limit = num_predictions(
+        len(sequence), masking.masked_lm_prob, masking.max_predictions_per_seq
+    )
+    count = 0
+    chosen = np.zeros(len(sequence), np.bool_)
+    replacements = np.empty(len(sequence), sequence.dtype)
+    for candidate in candidates:
+        if count >= limit:
+            break
+        start, stop = starts[candidate], starts[candidate + 1]
+        if count + stop - start > limit:
+            continue  # a long word that no longer fits; a shorter one may
+        for position in members[start:stop]:
+            # A draw for each piece, even of one word.
+            chosen[position] = True
+            replacements[position] = _replacement(sequence[position], masking, stream)
+        count += stop - start
+    count = 0
+    for position in range(len(sequence)):
+        if chosen[position]:
+            positions[count] = position
+            labels[count] = sequence[position]
+            sequence[position] = replacements[position]
+            count += 1
+    return count
 
-    def __init__(
-        self,
-        ids: TokenIds,
-        *,
-        masked_lm_prob: float,
-        max_predictions_per_seq: int,
-        whole_word: bool = False,
-    ) -> None:
-        self._masked_lm_prob = masked_lm_prob
-        self._max_predictions_per_seq = max_predictions_per_seq
-        self._mask_id = ids.mask_id
-        self._separators = (ids.cls_id, ids.sep_id)
-        self._word_ids = ids.word_ids
-        self._continuations = ids.continuation_ids if whole_word else None
 
-    def __call__(self, token_ids: Sequence[int], rng: Random) -> MaskedTokens:
-        """Masks one sequence.
+@compiled
+def _candidates(sequence, masking):
+    """What is chosen together, in the sequence's order.
 
-        Args:
-            token_ids: [CLS] A [SEP] B [SEP].
-            rng: the random stream. Draws: one shuffle of the candidates; then for each
-                chosen token one `random()`, another unless it becomes [MASK], and one
-                number below the vocabulary's size if it becomes a random token.
-        """
-        candidates = self._candidates(token_ids)
-        rng.shuffle(candidates)
-        limit = num_predictions(
-            len(token_ids), self._masked_lm_prob, self._max_predictions_per_seq
-        )
-        masked_ids = list(token_ids)
-        chosen: list[int] = []
-        for group in candidates:
-            if len(chosen) >= limit:
-                break
-            if len(chosen) + len(group) > limit:
-                continue  # a long word that no longer fits; a shorter one may
-            for position in group:
-                # A draw for each piece, even of one word.
-                masked_ids[position] = self._replacement(token_ids[position], rng)
-            chosen += group
-        chosen.sort()
-        return MaskedTokens(
-            masked_ids, chosen, [token_ids[position] for position in chosen]
-        )
+    A piece with ## joins the candidate before it, even over a [SEP]: a second segment
+    that was cut in front may begin within a word.
 
-    def _candidates(self, token_ids: Sequence[int]) -> list[list[int]]:
-        """The positions that are chosen together, in the sequence's order.
+    Returns:
+        The positions that may be chosen, ascending, and where in them each candidate
+        begins; the last one's end is the last entry.
+    """
+    members = np.empty(len(sequence), np.int64)
+    starts = np.empty(len(sequence) + 1, np.int64)
+    num_members = num_candidates = 0
+    for position in range(len(sequence)):
+        token = sequence[position]
+        if token == masking.cls_id or token == masking.sep_id:
+            continue
+        if num_candidates == 0 or not masking.joins[token]:
+            starts[num_candidates] = num_members
+            num_candidates += 1
+        members[num_members] = position
+        num_members += 1
+    starts[num_candidates] = num_members
+    return members[:num_members], starts[: num_candidates + 1]
 
-        A piece with ## joins the group before it, even over a [SEP]: a second segment
-        that was cut in front may begin within a word.
-        """
-        candidates: list[list[int]] = []
-        continuations = self._continuations
-        separators = self._separators
-        for position, token_id in enumerate(token_ids):
-            if token_id in separators:
-                continue
-            if continuations is not None and candidates and token_id in continuations:
-                candidates[-1].append(position)
-            else:
-                candidates.append([position])
-        return candidates
 
-    def _replacement(self, token_id: int, rng: Random) -> int:
-        if rng.random() < MASK_RATE:
-            return self._mask_id
-        if rng.random() < KEEP_RATE_OF_REST:
-            return token_id
-        return self._word_ids[rng.randrange(len(self._word_ids))]
+@compiled
+def _replacement(token, masking, stream):
+    if random(stream) < MASK_RATE:
+        return masking.mask_id
+    if random(stream) < KEEP_RATE_OF_REST:
+        return token
+    return masking.word_ids[random_below(stream, len(masking.word_ids))]

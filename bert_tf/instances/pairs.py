@@ -4,144 +4,219 @@ Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] 
 B [SEP], where A and B are spans of several sentences; half of the time B is what
 follows A, else it comes from another document. Equality with the original, record for
 record, needs its order of draws from the random stream, which the docstrings tell.
+
+A segment is a range of the corpus's tokens, for the sentences of a document stand side
+by side: nothing is copied until a sequence is put together. Documents are spoken of by
+their place in `order`, the shuffled pool.
 """
 
-from collections.abc import Iterator, Sequence
-from random import Random
 from typing import NamedTuple
 
-# A document is its sentences, a sentence its token ids.
-Document = Sequence[Sequence[int]]
-
-# [CLS], [SEP], [SEP]
-NUM_SPECIAL_TOKENS = 3
-# Both segments must keep a token.
-MIN_SEQ_LENGTH = NUM_SPECIAL_TOKENS + 2
+from bert_tf.instances.compiled import compiled
+from bert_tf.instances.random_stream import random, random_below, random_between
 
 IS_RANDOM_RATE = 0.5
 MAX_TRIES_FOR_ANOTHER_DOCUMENT = 10
 
 
-class SentencePair(NamedTuple):
+class Pair(NamedTuple):
     """The two segments of a sequence, without special tokens.
 
     Attributes:
-        first: the ids of segment A, at least one.
-        second: the ids of segment B, at least one.
-        is_random_next: whether B was drawn at random rather than follows A.
+        first_start: where segment A begins in the corpus's tokens.
+        first_stop: where it ends.
+        second_start: where segment B begins.
+        second_stop: where it ends.
+        label: 1 where B was drawn at random rather than follows A; for sentence order,
+            where B stands before A in the text.
+        next_sentence: where the document is to be cut next.
     """
 
-    first: list[int]
-    second: list[int]
-    is_random_next: bool
+    first_start: int
+    first_stop: int
+    second_start: int
+    second_stop: int
+    label: int
+    next_sentence: int
 
 
-def document_pairs(
-    documents: Sequence[Document],
-    document_index: int,
-    *,
-    max_seq_length: int,
-    short_seq_prob: float,
-    rng: Random,
-) -> Iterator[SentencePair]:
-    """Cuts one document into sentence pairs, once from its start to its end.
+@compiled
+def target_length(max_num_tokens, short_seq_prob, stream):
+    """How many tokens a document's sequences aim at: all, or fewer now and then.
 
-    Sentences are gathered until they reach a target length or the document ends. The
-    target is `max_seq_length` less the special tokens; with `short_seq_prob` it is
-    shorter, drawn once for the whole document, so that the model sees short sequences
-    too. Of n gathered sentences the first 1 to n - 1 are A. B is the others, or random,
-    and the others are gathered again. A lone sentence always gets a random B.
+    Draws: `random()`, and the target if it is short.
+    """
+    if random(stream) < short_seq_prob:
+        return random_between(stream, 2, max_num_tokens)
+    return max_num_tokens
 
-    The pairs are made as they are asked for: whoever masks a pair with the same `rng`
-    before taking the next one draws in the original's order.
+
+@compiled
+def next_sentence_pair(documents, order, document, sentence, target, stream):
+    """The original's pair: gathered sentences, split, the second part maybe random.
+
+    Sentences are gathered until they reach the target or the document ends. Of n of
+    them the first 1 to n - 1 are A. B is the others, or random, and the others are
+    gathered again. A lone sentence always gets a random B.
 
     Args:
-        documents: all documents, none of them empty.
-        document_index: the one to cut.
-        max_seq_length: tokens of a sequence, special ones included; at least 5.
-        short_seq_prob: the chance of a shorter target.
-        rng: the random stream. Draws, per document: `random()`, and a target if it is
-            short; per pair: the number of A's sentences if there are two or more, then
-            (also only if two or more) `random()`, then the draws of `_random_segment`
-            and of `truncated`.
+        documents: all documents.
+        order: the pool: the documents' numbers, shuffled.
+        document: the place in the pool of the one that is cut.
+        sentence: where to begin in it.
+        target: tokens to gather.
+        stream: the random stream. Draws: the number of A's sentences if there are two
+            or more, then (also only if two or more) `random()`, then those of
+            `_random_segment`.
     """
-    document = documents[document_index]
-    max_num_tokens = max_seq_length - NUM_SPECIAL_TOKENS
-    target_length = max_num_tokens
-    if rng.random() < short_seq_prob:
-        target_length = rng.randint(2, max_num_tokens)
-
-    start = 0
-    while start < len(document):
-        end, length = start, 0
-        while end < len(document) and length < target_length:
-            length += len(document[end])
-            end += 1
-        num_sentences = end - start
-        split = start + (rng.randint(1, num_sentences - 1) if num_sentences > 1 else 1)
-        first = joined(document[start:split])
-        is_random_next = num_sentences == 1 or rng.random() < IS_RANDOM_RATE
-        if is_random_next:
-            second = _random_segment(
-                documents, document_index, target_length - len(first), rng
-            )
-            start = split
-        else:
-            second = joined(document[split:end])
-            start = end
-        first, second = truncated(first, second, max_num_tokens, rng)
-        yield SentencePair(first, second, is_random_next)
+    sentence_starts = documents.sentence_starts
+    end = _gathered(documents, order[document], sentence, target, 1)
+    split = sentence + 1
+    is_random = True
+    if end - sentence > 1:
+        split = sentence + random_between(stream, 1, end - sentence - 1)
+        is_random = random(stream) < IS_RANDOM_RATE
+    first_start = sentence_starts[sentence]
+    first_stop = sentence_starts[split]
+    if not is_random:
+        return Pair(first_start, first_stop, first_stop, sentence_starts[end], 0, end)
+    # After ten draws of the same document it is taken: a corpus may have only one.
+    other = random_below(stream, len(order))
+    for _ in range(MAX_TRIES_FOR_ANOTHER_DOCUMENT - 1):
+        if other != document:
+            break
+        other = random_below(stream, len(order))
+    second_start, second_stop = _random_segment(
+        documents, order[other], target - (first_stop - first_start), stream
+    )
+    return Pair(first_start, first_stop, second_start, second_stop, 1, split)
 
 
-def _random_segment(
-    documents: Sequence[Document],
-    document_index: int,
-    target_length: int,
-    rng: Random,
-) -> list[int]:
-    """Sentences from a random place of another document, up to a length.
+@compiled
+def exact_next_sentence_pair(documents, order, document, sentence, target, stream):
+    """A pair whose label says what is so, and nothing but the text tells the label.
 
-    After ten draws of the same document it is taken: a corpus may have only one.
+    Two things differ from the original's pair. A random B never comes from the same
+    document, where it might be what follows. And a sentence that stands alone does not
+    always get a random B: it takes the next sentence along, or, at a document's end, is
+    itself split in two.
 
-    Draws: the document, up to ten times; the sentence to begin with.
+    Returns:
+        The pair; both segments empty where a document ends in a lone token, of which
+        no pair can be made.
     """
-    for _ in range(MAX_TRIES_FOR_ANOTHER_DOCUMENT):
-        other_index = rng.randrange(len(documents))
-        if other_index != document_index:
-            break
-    other = documents[other_index]
-    segment: list[int] = []
-    # At least one sentence, even where A alone reaches the target.
-    for index in range(rng.randrange(len(other)), len(other)):
-        segment += other[index]
-        if len(segment) >= target_length:
-            break
-    return segment
+    pair = _neighbours(documents, order[document], sentence, target, stream)
+    if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
+        return pair
+    other = random_below(stream, len(order) - 1)
+    if other >= document:
+        other += 1
+    second_start, second_stop = _random_segment(
+        documents, order[other], target - (pair.first_stop - pair.first_start), stream
+    )
+    sentence_starts = documents.sentence_starts
+    split = sentence + 1
+    while sentence_starts[split] < pair.first_stop:
+        split += 1
+    return Pair(pair.first_start, pair.first_stop, second_start, second_stop, 1, split)
 
 
-def truncated(
-    first: list[int], second: list[int], max_num_tokens: int, rng: Random
-) -> tuple[list[int], list[int]]:
-    """Both segments, cut token by token until together they fit.
+@compiled
+def sentence_order_pair(documents, order, document, sentence, target, stream):
+    """Two neighbouring segments, half of the time in the wrong order.
+
+    Lan et al. 2019 (ALBERT, arXiv:1909.11942), section 3.1 "Inter-sentence coherence
+    loss". A lone sentence is split in two, as in `exact_next_sentence_pair`.
+    """
+    pair = _neighbours(documents, order[document], sentence, target, stream)
+    if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
+        return pair
+    return Pair(
+        pair.second_start,
+        pair.second_stop,
+        pair.first_start,
+        pair.first_stop,
+        1,
+        pair.next_sentence,
+    )
+
+
+@compiled
+def _neighbours(documents, number, sentence, target, stream):
+    """Two segments as they follow each other.
+
+    Draws: the number of A's sentences if there are two or more, else of A's tokens.
+    """
+    sentence_starts = documents.sentence_starts
+    end = _gathered(documents, number, sentence, target, 2)
+    start, stop = sentence_starts[sentence], sentence_starts[end]
+    if end - sentence > 1:
+        split = sentence + random_between(stream, 1, end - sentence - 1)
+        middle = sentence_starts[split]
+    elif stop - start > 1:
+        middle = start + random_between(stream, 1, stop - start - 1)
+    else:
+        start = middle = stop
+    return Pair(start, middle, middle, stop, 0, end)
+
+
+@compiled
+def _gathered(documents, number, sentence, target, at_least):
+    """The sentence after those that reach the target, or the document's end."""
+    sentence_starts = documents.sentence_starts
+    document_end = documents.document_starts[number + 1]
+    end = sentence
+    while end < document_end and (
+        end - sentence < at_least
+        or sentence_starts[end] - sentence_starts[sentence] < target
+    ):
+        end += 1
+    return end
+
+
+@compiled
+def _random_segment(documents, number, target, stream):
+    """Sentences from a random place of a document, up to a length, at least one.
+
+    Draws: the sentence to begin with.
+    """
+    sentence_starts = documents.sentence_starts
+    document_start = documents.document_starts[number]
+    document_end = documents.document_starts[number + 1]
+    begin = document_start + random_below(stream, document_end - document_start)
+    end = begin + 1
+    while end < document_end and sentence_starts[end] - sentence_starts[begin] < target:
+        end += 1
+    return sentence_starts[begin], sentence_starts[end]
+
+
+@compiled
+def truncated(pair, max_num_tokens, stream):
+    """The pair, cut token by token until both segments together fit.
 
     Each time the longer one loses a token, the second if they are equal: from its front
     or its back, at random, so that neither place is always complete.
 
     Draws: one `random()` for each token cut.
     """
-    begin_first, end_first = 0, len(first)
-    begin_second, end_second = 0, len(second)
-    for _ in range(len(first) + len(second) - max_num_tokens):
-        from_front = rng.random() < 0.5
-        if end_first - begin_first > end_second - begin_second:
-            begin_first += from_front
-            end_first -= not from_front
+    first_start, first_stop = pair.first_start, pair.first_stop
+    second_start, second_stop = pair.second_start, pair.second_stop
+    while first_stop - first_start + second_stop - second_start > max_num_tokens:
+        from_front = random(stream) < 0.5
+        if first_stop - first_start > second_stop - second_start:
+            if from_front:
+                first_start += 1
+            else:
+                first_stop -= 1
+        elif from_front:
+            second_start += 1
         else:
-            begin_second += from_front
-            end_second -= not from_front
-    return first[begin_first:end_first], second[begin_second:end_second]
-
-
-def joined(sentences: Document) -> list[int]:
-    """The ids of some sentences, one after the other."""
-    return [token_id for sentence in sentences for token_id in sentence]
+            second_stop -= 1
+    return Pair(
+        first_start,
+        first_stop,
+        second_start,
+        second_stop,
+        pair.label,
+        pair.next_sentence,
+    )

@@ -6,147 +6,307 @@ every document is cut into pairs and each pair masked, with fresh draws; at last
 instances are shuffled.
 """
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bert_tf.instances.masking import Masking
-from bert_tf.instances.pairs import MIN_SEQ_LENGTH, Document, document_pairs
+import numpy as np
+
+from bert_tf.instances import sequences, settings
+from bert_tf.instances.compiled import compiled
+from bert_tf.instances.documents import Documents
+from bert_tf.instances.masking import Masking, mask
+from bert_tf.instances.random_stream import random_stream, shuffle
+from bert_tf.instances.settings import InstanceSettings
 from bert_tf.instances.token_ids import TokenIds
 
+# Instances made between two reports of progress.
+_AT_A_TIME = 1 << 14
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InstanceSettings:
-    """What the instances depend on beside the text, under the original's flag names.
 
-    Attributes:
-        max_seq_length: tokens of a sequence, [CLS], [SEP] and padding included.
-        max_predictions_per_seq: masked-LM slots of a sequence.
-        masked_lm_prob: share of a sequence's tokens to predict.
-        short_seq_prob: the chance that a document's pairs aim at a shorter length.
-        dupe_factor: passes over the documents, each with other pairs and masks.
-        do_whole_word_mask: mask all pieces of a word or none.
-        random_seed: of the one random stream.
+class _Buffers(NamedTuple):
+    """The instances in the order in which they were made, the n-th one's parts at n.
 
-    Raises:
-        ValueError: a value is out of its range.
+    `tokens`, `positions` and `labels` hold those of all instances one after another.
     """
 
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    dupe_factor: int = 10
-    do_whole_word_mask: bool = False
-    random_seed: int = 12345
+    tokens: np.ndarray  # masked: uint16 or int32
+    stops: np.ndarray  # int64 [n], where in `tokens` each ends
+    first_lengths: np.ndarray  # int32 [n], tokens of segment id 0
+    next_sentence_labels: np.ndarray  # uint8 [n]
+    prediction_stops: np.ndarray  # int64 [n], where in `positions` each ends
+    positions: np.ndarray  # uint16 or int32
+    labels: np.ndarray  # the ids that stood at `positions`
 
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("max_seq_length", MIN_SEQ_LENGTH),
-            ("max_predictions_per_seq", 1),
-            ("dupe_factor", 1),
+    def resize(self, num_instances: int, num_tokens: int, num_predictions: int) -> None:
+        """Makes room or gives it back, in place: the parts are large."""
+        for array in (
+            self.stops,
+            self.first_lengths,
+            self.next_sentence_labels,
+            self.prediction_stops,
         ):
-            value = getattr(self, name)
-            if value < least:
-                raise ValueError(
-                    f"`{name}` must be at least {least}. Received: {value}"
-                )
-        if not 0.0 < self.masked_lm_prob <= 1.0:
-            raise ValueError(
-                f"`masked_lm_prob` must be in (0, 1]. Received: {self.masked_lm_prob}"
-            )
-        if not 0.0 <= self.short_seq_prob <= 1.0:
-            raise ValueError(
-                f"`short_seq_prob` must be in [0, 1]. Received: {self.short_seq_prob}"
-            )
+            array.resize(num_instances, refcheck=False)
+        self.tokens.resize(num_tokens, refcheck=False)
+        self.positions.resize(num_predictions, refcheck=False)
+        self.labels.resize(num_predictions, refcheck=False)
 
 
-class PretrainingInstance(NamedTuple):
-    """One sequence, before padding.
+class _Recipe(NamedTuple):
+    """The settings, as compiled code takes them."""
+
+    kind: int
+    specials: tuple[int, int]
+    max_seq_length: int
+    short_seq_prob: float
+    is_masked: bool
+
+
+class Instances:
+    """The instances of a corpus, in the order in which they are written.
+
+    `len` is their number. They are held as compact arrays: about 2.5 bytes a token.
 
     Attributes:
-        input_ids: [CLS] A [SEP] B [SEP], masked.
-        num_first: tokens up to and with the first [SEP]: those of segment id 0.
-        is_random_next: whether B does not follow A.
-        masked_lm_positions: the tokens to predict, ascending.
-        masked_lm_ids: the ids that stood there.
+        num_documents: the documents that they were made from.
+        num_left_out: documents' last lone tokens, of which no exact pair can be made,
+            each counted once a pass.
     """
 
-    input_ids: list[int]
-    num_first: int
-    is_random_next: bool
-    masked_lm_positions: list[int]
-    masked_lm_ids: list[int]
+    def __init__(
+        self,
+        buffers: _Buffers,
+        order: np.ndarray,
+        instance_settings: InstanceSettings,
+        *,
+        num_documents: int,
+        num_left_out: int,
+    ) -> None:
+        self._buffers = buffers
+        self._order = order
+        self._settings = instance_settings
+        self.num_documents = num_documents
+        self.num_left_out = num_left_out
 
-    def features(self, settings: InstanceSettings) -> dict[str, list]:
-        """The values of a record, by the names of `records.schema`, padded with 0."""
-        num_tokens = len(self.input_ids)
-        num_predictions = len(self.masked_lm_ids)
-        padding = [0] * (settings.max_seq_length - num_tokens)
-        no_predictions = [0] * (settings.max_predictions_per_seq - num_predictions)
-        return {
-            "input_ids": self.input_ids + padding,
-            "input_mask": [1] * num_tokens + padding,
-            "segment_ids": [0] * self.num_first
-            + [1] * (num_tokens - self.num_first)
-            + padding,
-            "masked_lm_positions": self.masked_lm_positions + no_predictions,
-            "masked_lm_ids": self.masked_lm_ids + no_predictions,
-            "masked_lm_weights": [1.0] * num_predictions + no_predictions,
-            "next_sentence_labels": [int(self.is_random_next)],
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def counts_by_length(self) -> list[tuple[int, int]]:
+        """How many there are of each length (tokens without padding) that occurs."""
+        lengths = np.diff(self._buffers.stops, prepend=0)
+        values, counts = np.unique(lengths, return_counts=True)
+        return list(zip(values.tolist(), counts.tolist(), strict=True))
+
+    def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the instances, so many at a time, padded.
+
+        Yields:
+            The features of `bert_tf.records.schema` by name, each [block, length];
+            without the masked LM's where the masking is dynamic.
+        """
+        for start in range(0, len(self), block_size):
+            yield self._block(self._order[start : start + block_size])
+
+    def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        shape = (len(numbers), self._settings.max_seq_length)
+        columns = {
+            name: np.zeros(shape, np.int64)
+            for name in ("input_ids", "input_mask", "segment_ids")
         }
+        _pad_tokens(self._buffers, numbers, *columns.values())
+        if self._settings.masking == settings.STATIC_MASKING:
+            shape = (len(numbers), self._settings.max_predictions_per_seq)
+            predictions = {
+                "masked_lm_positions": np.zeros(shape, np.int64),
+                "masked_lm_ids": np.zeros(shape, np.int64),
+                "masked_lm_weights": np.zeros(shape, np.float32),
+            }
+            _pad_predictions(self._buffers, numbers, *predictions.values())
+            columns.update(predictions)
+        labels = self._buffers.next_sentence_labels[numbers].astype(np.int64)
+        return {**columns, "next_sentence_labels": labels[:, np.newaxis]}
 
 
 def create_instances(
-    documents: Sequence[Document],
+    documents: Documents,
     ids: TokenIds,
-    settings: InstanceSettings,
+    instance_settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
-) -> list[PretrainingInstance]:
+) -> Instances:
     """The instances of a corpus, in the order in which they are written.
 
     Args:
-        documents: token ids by sentence and document; no sentence or document is empty.
+        documents: the corpus; none of its sentences or documents is empty.
         ids: those of the documents' vocabulary.
-        settings: lengths, rates and seed.
-        progress: called with 1 after each document of each pass.
+        instance_settings: lengths, rates and seed.
+        progress: called with the number of documents that were done since the last
+            call, each counted once a pass.
 
     Raises:
-        ValueError: there is no document.
+        ValueError: there are too few documents.
     """
-    if not documents:
-        raise ValueError("`documents` must have at least one document. Received: none")
-    rng = Random(settings.random_seed)
-    documents = list(documents)
-    rng.shuffle(documents)
-    mask = Masking(
-        ids,
-        masked_lm_prob=settings.masked_lm_prob,
-        max_predictions_per_seq=settings.max_predictions_per_seq,
-        whole_word=settings.do_whole_word_mask,
+    num_documents = len(documents.document_starts) - 1
+    if num_documents < instance_settings.least_documents:
+        raise ValueError(
+            f"`documents` must be at least {instance_settings.least_documents}. "
+            f"Received: {num_documents}"
+        )
+    stream = random_stream(instance_settings.random_seed)
+    order = np.arange(num_documents)
+    shuffle(stream, order)
+    masking = _masking(ids, instance_settings)
+    recipe = _recipe(ids, instance_settings)
+    buffers = _new_buffers(documents.tokens.dtype)
+    num_instances = num_left_out = 0
+    for _ in range(instance_settings.dupe_factor):
+        cursor = sequences.new_cursor()
+        while cursor[sequences.DOCUMENT] < num_documents:
+            before = cursor[sequences.DOCUMENT]
+            _make_room(buffers, num_instances, instance_settings)
+            num_instances = _make_instances(
+                documents, order, recipe, masking, cursor, stream, buffers,
+                num_instances, _AT_A_TIME,
+            )  # fmt: skip
+            progress(int(cursor[sequences.DOCUMENT] - before))
+        num_left_out += int(cursor[sequences.LEFT_OUT])
+    buffers.resize(num_instances, *_used(buffers, num_instances))
+    order = np.arange(num_instances)
+    shuffle(stream, order)
+    return Instances(
+        buffers,
+        order,
+        instance_settings,
+        num_documents=num_documents,
+        num_left_out=num_left_out,
     )
-    instances = []
-    for _ in range(settings.dupe_factor):
-        for document_index in range(len(documents)):
-            for first, second, is_random_next in document_pairs(
-                documents,
-                document_index,
-                max_seq_length=settings.max_seq_length,
-                short_seq_prob=settings.short_seq_prob,
-                rng=rng,
-            ):
-                token_ids = [ids.cls_id, *first, ids.sep_id, *second, ids.sep_id]
-                masked = mask(token_ids, rng)
-                instances.append(
-                    PretrainingInstance(
-                        input_ids=masked.input_ids,
-                        num_first=len(first) + 2,
-                        is_random_next=is_random_next,
-                        masked_lm_positions=masked.positions,
-                        masked_lm_ids=masked.labels,
-                    )
-                )
-            progress(1)
-    rng.shuffle(instances)
-    return instances
+
+
+def _recipe(ids: TokenIds, instance_settings: InstanceSettings) -> _Recipe:
+    kinds = {
+        settings.NEXT_SENTENCE: sequences.NEXT_SENTENCE,
+        settings.SENTENCE_ORDER: sequences.SENTENCE_ORDER,
+        settings.FULL_SENTENCES: sequences.FULL_SENTENCES,
+    }
+    kind = kinds[instance_settings.pairs]
+    if (
+        kind == sequences.NEXT_SENTENCE
+        and instance_settings.nsp_labels == settings.EXACT_LABELS
+    ):
+        kind = sequences.EXACT_NEXT_SENTENCE
+    return _Recipe(
+        kind=kind,
+        specials=(ids.cls_id, ids.sep_id),
+        max_seq_length=instance_settings.max_seq_length,
+        short_seq_prob=instance_settings.short_seq_prob,
+        is_masked=instance_settings.masking == settings.STATIC_MASKING,
+    )
+
+
+def _masking(ids: TokenIds, instance_settings: InstanceSettings) -> Masking:
+    word_ids = np.array(ids.word_ids, np.int32)
+    joins = np.zeros(max(word_ids.max(), *ids.continuation_ids, 0) + 1, np.bool_)
+    if instance_settings.do_whole_word_mask:
+        joins[list(ids.continuation_ids)] = True
+    return Masking(
+        masked_lm_prob=float(instance_settings.masked_lm_prob),
+        max_predictions_per_seq=instance_settings.max_predictions_per_seq,
+        mask_id=ids.mask_id,
+        cls_id=ids.cls_id,
+        sep_id=ids.sep_id,
+        word_ids=word_ids,
+        joins=joins,
+    )
+
+
+def _new_buffers(dtype: np.dtype) -> _Buffers:
+    return _Buffers(
+        tokens=np.empty(0, dtype),
+        stops=np.empty(0, np.int64),
+        first_lengths=np.empty(0, np.int32),
+        next_sentence_labels=np.empty(0, np.uint8),
+        prediction_stops=np.empty(0, np.int64),
+        positions=np.empty(0, np.int32),
+        labels=np.empty(0, dtype),
+    )
+
+
+def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
+    """How many tokens and predictions so many instances have."""
+    if num_instances == 0:
+        return 0, 0
+    last = num_instances - 1
+    return int(buffers.stops[last]), int(buffers.prediction_stops[last])
+
+
+def _make_room(
+    buffers: _Buffers, num_instances: int, instance_settings: InstanceSettings
+) -> None:
+    num_tokens, num_predictions = _used(buffers, num_instances)
+    per_instance = instance_settings.max_seq_length
+    num_slots = min(per_instance, instance_settings.max_predictions_per_seq)
+    buffers.resize(
+        num_instances + _AT_A_TIME,
+        num_tokens + _AT_A_TIME * per_instance,
+        num_predictions + _AT_A_TIME * num_slots,
+    )
+
+
+@compiled
+def _make_instances(
+    documents, order, recipe, masking, cursor, stream, buffers, num_instances, count
+):
+    """Makes up to `count` instances more; returns how many there are then."""
+    stop = prediction_stop = 0
+    if num_instances:
+        stop = buffers.stops[num_instances - 1]
+        prediction_stop = buffers.prediction_stops[num_instances - 1]
+    sequence = np.empty(recipe.max_seq_length, documents.tokens.dtype)
+    for index in range(num_instances, num_instances + count):
+        if recipe.kind == sequences.FULL_SENTENCES:
+            length, num_first, label = sequences.packed_sequence(
+                documents, order, recipe.specials, recipe.short_seq_prob,
+                cursor, stream, sequence,
+            )  # fmt: skip
+        else:
+            length, num_first, label = sequences.pair_sequence(
+                documents, order, recipe.kind, recipe.specials, recipe.short_seq_prob,
+                cursor, stream, sequence,
+            )  # fmt: skip
+        if length == 0:
+            return index
+        if recipe.is_masked:
+            prediction_stop += mask(
+                sequence[:length],
+                masking,
+                stream,
+                buffers.positions[prediction_stop:],
+                buffers.labels[prediction_stop:],
+            )
+        buffers.tokens[stop : stop + length] = sequence[:length]
+        stop += length
+        buffers.stops[index] = stop
+        buffers.prediction_stops[index] = prediction_stop
+        buffers.first_lengths[index] = num_first
+        buffers.next_sentence_labels[index] = label
+    return num_instances + count
+
+
+@compiled
+def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
+    for row, number in enumerate(numbers):
+        start = buffers.stops[number - 1] if number else 0
+        length = buffers.stops[number] - start
+        num_first = buffers.first_lengths[number]
+        for column in range(length):
+            input_ids[row, column] = buffers.tokens[start + column]
+            input_mask[row, column] = 1
+            segment_ids[row, column] = column >= num_first
+
+
+@compiled
+def _pad_predictions(buffers, numbers, positions, labels, weights):
+    for row, number in enumerate(numbers):
+        start = buffers.prediction_stops[number - 1] if number else 0
+        for column in range(buffers.prediction_stops[number] - start):
+            positions[row, column] = buffers.positions[start + column]
+            labels[row, column] = buffers.labels[start + column]
+            weights[row, column] = 1.0

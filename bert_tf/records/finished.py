@@ -33,6 +33,12 @@ _FIELDS_OF_FLAGS = {
             "short_seq_prob",
             "dupe_factor",
             "random_seed",
+            "pairs",
+            "nsp_labels",
+            "input_format",
+            "split_sentences",
+            "deduplicate",
+            "min_document_tokens",
         )
     },
     "output_file": "shards",
@@ -91,6 +97,8 @@ def first_difference(
         elif field == "shards":
             if _names(theirs) != _names(ours):
                 return flag, _names(theirs), _names(ours)
+            if _num_streams(theirs) != _num_streams(ours):
+                return "num_shards", _num_streams(theirs), _num_streams(ours)
         elif theirs != ours:
             return flag, theirs, ours
     return None
@@ -98,6 +106,11 @@ def first_difference(
 
 def _names(shards: Sequence[Shard]) -> str:
     return ",".join(shard.name for shard in shards)
+
+
+def _num_streams(shards: Sequence[Shard]) -> int | None:
+    """What --num_shards was: how many shards have a random stream of their own."""
+    return sum(shard.random_seed is not None for shard in shards) or None
 
 
 def _contents(sources: Sequence[SourceFile]) -> list[tuple[int, str]]:

@@ -290,15 +290,9 @@ def relative_name(record_file: str, manifest_file: str) -> str:
 def _check_size(path: str, manifest: Manifest) -> None:
     shard = _shard_of(path, manifest)
     assert shard is not None
-    num_bytes = size(path)
+    num_bytes = files.size(path)
     if num_bytes != shard.num_bytes:
         raise InputError(
             f"{path} must have {shard.num_bytes} bytes, says {manifest.path}. "
             f"Found: {num_bytes}. It was replaced, or copied only in part."
         )
-
-
-def size(path: str) -> int:
-    """A file's bytes."""
-    with files.open_binary(path) as file:
-        return file.seek(0, os.SEEK_END) or file.tell()

@@ -10,12 +10,12 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-
-import tensorflow as tf
+from typing import IO
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.manifest import is_companion, is_temporary, size
+from bert_tf.records.manifest import is_companion, is_temporary
+from bert_tf.records.tfrecord_files import write_records
 
 
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
@@ -60,7 +60,7 @@ class ShardWriter:
         self.paths = tuple(paths)
         self.num_records = [0] * len(paths)
         self._temporary = [f"{path}.tmp-{os.getpid()}" for path in paths]
-        self._writers: list[tf.io.TFRecordWriter] = []
+        self._files: list[IO[bytes]] = []
         self._next = 0
 
     def __enter__(self) -> "ShardWriter":
@@ -72,20 +72,22 @@ class ShardWriter:
                 if is_temporary(leftover):
                     files.remove(leftover)
             with _file_errors(path):
-                self._writers.append(tf.io.TFRecordWriter(temporary))
+                self._files.append(files.open_binary(temporary, "wb"))
         return self
 
-    def write(self, record: bytes) -> None:
-        """Writes one record to the file whose turn it is.
+    def write(self, records: Sequence[bytes]) -> None:
+        """Writes records, each to the file whose turn it is.
 
         Raises:
-            OSError: the file cannot be written, such as on a full disk.
+            OSError: a file cannot be written, such as on a full disk.
         """
-        index = self._next
-        with _file_errors(self.paths[index]):
-            self._writers[index].write(record)
-        self.num_records[index] += 1
-        self._next = (index + 1) % len(self.paths)
+        num_files = len(self.paths)
+        for index in range(num_files):
+            turn = records[(index - self._next) % num_files :: num_files]
+            with _file_errors(self.paths[index]):
+                write_records(self._files[index], turn)
+            self.num_records[index] += len(turn)
+        self._next = (self._next + len(records)) % num_files
 
     def close(self) -> list[int]:
         """Brings all records to the disk, still under the temporary names.
@@ -96,19 +98,18 @@ class ShardWriter:
         Raises:
             OSError: a file cannot be written.
         """
-        for writer, path in zip(self._writers, self.paths, strict=True):
+        for file, path in zip(self._files, self.paths, strict=True):
             with _file_errors(path):
-                writer.close()
-        self._writers = []
-        for temporary in self._temporary:
-            if not files.is_remote(temporary):
-                with open(temporary, "rb") as file:
+                if not files.is_remote(path):
+                    file.flush()
                     os.fsync(file.fileno())
-        return [size(temporary) for temporary in self._temporary]
+                file.close()
+        self._files = []
+        return [files.size(temporary) for temporary in self._temporary]
 
     def publish(self) -> None:
         """Gives the files their names, over files that have them now."""
-        if self._writers:
+        if self._files:
             self.close()
         while self._temporary:
             path = self.paths[-len(self._temporary)]
@@ -128,11 +129,11 @@ class ShardWriter:
             self._discard()
 
     def _discard(self) -> None:
-        for writer in self._writers:
+        for file in self._files:
             # What cannot be flushed now is being thrown away.
-            with contextlib.suppress(tf.errors.OpError):
-                writer.close()
-        self._writers = []
+            with contextlib.suppress(OSError, *files.remote_errors()):
+                file.close()
+        self._files = []
         for temporary in self._temporary:
             if files.exists(temporary):
                 files.remove(temporary)
@@ -141,8 +142,10 @@ class ShardWriter:
 
 @contextlib.contextmanager
 def _file_errors(path: str) -> Iterator[None]:
-    """Turns TensorFlow's file errors into Python's, which name the file."""
+    """Names the file where an error does not, and says errors of remote files alike."""
     try:
         yield
-    except tf.errors.OpError as error:
-        raise OSError(f"{path} cannot be written: {error.message}") from error
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error.strerror or error}") from error
+    except files.remote_errors() as error:
+        raise OSError(f"{path} cannot be written: {error}") from error

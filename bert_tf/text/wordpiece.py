@@ -12,7 +12,7 @@ normalised, and only a word that is not in a second cache is cut.
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from bert_tf.text.alignment import Span, align_words
 from bert_tf.text.normalization import (
@@ -45,18 +45,21 @@ class Encoding(NamedTuple):
     offsets: list[Span]  # half open: text[start:end] is what the token was made of
 
 
-class _Cache(dict):
+Result = TypeVar("Result")
+
+
+class Cache(dict[str, Result]):
     """Results by string: a missing key is computed, and kept while there is room.
 
     It is emptied when it is full: frequent words are back at once, and text that has
     changed its subject does not keep the old one's words.
     """
 
-    def __init__(self, compute: Callable[[str], tuple]):
+    def __init__(self, compute: Callable[[str], Result]):
         super().__init__()
         self._compute = compute
 
-    def __missing__(self, text: str) -> tuple:
+    def __missing__(self, text: str) -> Result:
         result = self._compute(text)
         if len(text) <= _CACHE_CHARACTERS:
             if len(self) >= _CACHE_ENTRIES:
@@ -124,9 +127,9 @@ class WordPieceTokenizer:
         )
         special = [t for t in (PAD, UNK, CLS, SEP, MASK) if t in vocabulary]
         self._special = re.compile(f"({'|'.join(map(re.escape, special))})")
-        self._of_word = _Cache(self._cut_word)
-        self._of_run = _Cache(self._encode_run)
-        self._aligned = _Cache(self._align_run)
+        self._of_word: Cache[tuple[int, ...]] = Cache(self._cut_word)
+        self._of_run: Cache[tuple[int, ...]] = Cache(self._encode_run)
+        self._aligned: Cache[tuple[tuple[int, int, int], ...]] = Cache(self._align_run)
         self._run_ids = self._of_run.__getitem__
         self._word_ids = self._of_word.__getitem__
 

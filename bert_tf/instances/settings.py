@@ -1,0 +1,93 @@
+"""What instances depend on beside the text."""
+
+import dataclasses
+
+# [CLS], [SEP], [SEP]
+NUM_SPECIAL_TOKENS = 3
+# Both segments must keep a token.
+MIN_SEQ_LENGTH = NUM_SPECIAL_TOKENS + 2
+
+# What a sequence is made of: a segment and the next or a random one (Devlin et al.
+# 2018); whole sentences in one segment (Liu et al. 2019, RoBERTa, arXiv:1907.11692,
+# "FULL-SENTENCES"); two neighbouring segments, in order or swapped (Lan et al. 2019).
+NEXT_SENTENCE = "nsp"
+FULL_SENTENCES = "none"
+SENTENCE_ORDER = "sop"
+PAIRS = (NEXT_SENTENCE, FULL_SENTENCES, SENTENCE_ORDER)
+
+ORIGINAL_LABELS = "original"
+EXACT_LABELS = "exact"
+NSP_LABELS = (ORIGINAL_LABELS, EXACT_LABELS)
+
+# The masks are in the instances, or drawn anew in each epoch of the training.
+STATIC_MASKING = "static"
+DYNAMIC_MASKING = "dynamic"
+MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InstanceSettings:
+    """What the instances depend on beside the text, under the original's flag names.
+
+    Attributes:
+        max_seq_length: tokens of a sequence, [CLS], [SEP] and padding included.
+        max_predictions_per_seq: masked-LM slots of a sequence.
+        masked_lm_prob: share of a sequence's tokens to predict.
+        short_seq_prob: the chance that a document's pairs aim at a shorter length.
+        dupe_factor: passes over the documents, each with other pairs and masks.
+        do_whole_word_mask: mask all pieces of a word or none.
+        random_seed: of the one random stream.
+        masking: "static", or "dynamic": the instances are not masked.
+        pairs: "nsp", "none" or "sop".
+        nsp_labels: "original", or "exact": without the original's known faults.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    max_seq_length: int = 128
+    max_predictions_per_seq: int = 20
+    masked_lm_prob: float = 0.15
+    short_seq_prob: float = 0.1
+    dupe_factor: int = 10
+    do_whole_word_mask: bool = False
+    random_seed: int = 12345
+    masking: str = STATIC_MASKING
+    pairs: str = NEXT_SENTENCE
+    nsp_labels: str = ORIGINAL_LABELS
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_seq_length", MIN_SEQ_LENGTH),
+            ("max_predictions_per_seq", 1),
+            ("dupe_factor", 1),
+        ):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(
+                    f"`{name}` must be at least {least}. Received: {value}"
+                )
+        if not 0.0 < self.masked_lm_prob <= 1.0:
+            raise ValueError(
+                f"`masked_lm_prob` must be in (0, 1]. Received: {self.masked_lm_prob}"
+            )
+        if not 0.0 <= self.short_seq_prob <= 1.0:
+            raise ValueError(
+                f"`short_seq_prob` must be in [0, 1]. Received: {self.short_seq_prob}"
+            )
+        for name, allowed in (
+            ("masking", MASKING),
+            ("pairs", PAIRS),
+            ("nsp_labels", NSP_LABELS),
+        ):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(
+                    f"`{name}` must be one of {', '.join(allowed)}. Received: {value!r}"
+                )
+
+    @property
+    def least_documents(self) -> int:
+        """The documents that a corpus must have: exact labels need another one."""
+        needs_another = self.pairs == NEXT_SENTENCE and self.nsp_labels == EXACT_LABELS
+        return 2 if needs_another else 1

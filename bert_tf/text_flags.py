@@ -1,0 +1,137 @@
+"""The flags that say which text is read, and by how many processes; and that text."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from bert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from bert_tf.text.sources import Chunk
+
+# Small enough that all cores have work from a few dozen MB on.
+_CHUNK_BYTES = 4 << 20
+
+
+def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) -> None:
+    """Defines the flags of scripts that read text.
+
+    Args:
+        flag_values: where the script's flags live.
+        splits_sentences: whether sentences matter to the script.
+    """
+
+    def define(name: str, default: str | None, text: str) -> None:
+        flags.DEFINE_string(name, default, text, flag_values=flag_values)
+
+    define(
+        "input_file",
+        None,
+        "Files with text: names, globs or folders, with commas between; plain, or"
+        " packed as .gz, .bz2 or .xz.",
+    )
+    flags.DEFINE_enum(
+        "input_format",
+        "auto",
+        ["auto", "text", "wikiextractor", "jsonl"],
+        "Ours. What the files are: plain text (one sentence a line, a blank line"
+        " between documents), wikiextractor's output, or a JSON object a line; auto"
+        " tells by the name, then by the first line.",
+        flag_values=flag_values,
+    )
+    define(
+        "text_field",
+        "text",
+        "Ours. Field of a JSON object, or of a dataset's examples, that holds the"
+        " text.",
+    )
+    define(
+        "tfds_name",
+        None,
+        "Ours. A TensorFlow dataset to read instead of files: wikipedia/20230601.en,"
+        " say.",
+    )
+    define(
+        "tfds_split", "train", "Ours. Split of the dataset, or a slice: train[:10%]."
+    )
+    define(
+        "tfds_data_dir",
+        None,
+        "Ours. Folder of prepared datasets; the library's own unless given.",
+    )
+    flags.register_multi_flags_validator(
+        ["input_file", "tfds_name"],
+        lambda values: (values["input_file"] is None) != (values["tfds_name"] is None),
+        "give one of --input_file and --tfds_name",
+        flag_values,
+    )
+    flags.DEFINE_integer(
+        "num_workers",
+        None,
+        "Ours. Processes to work with; all cores unless given. The result is the same.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    if not splits_sentences:
+        return
+    flags.DEFINE_bool(
+        "split_sentences",
+        None,
+        "Ours. Split lines into sentences. Unless given, those of plain text are taken"
+        " for sentences, and all others are split.",
+        flag_values=flag_values,
+    )
+    define("language", "en", "Ours. By whose rules lines are split into sentences.")
+
+
+def text_chunks(
+    flag_values: flags.FlagValues, *, passed_over: Sequence[str] = ()
+) -> "list[Chunk]":
+    """The text that the flags name, in pieces of work.
+
+    Files that lie beside records, such as a manifest, are passed over: a pattern may
+    take in what an earlier run wrote beside its text.
+
+    Args:
+        flag_values: the parsed flags.
+        passed_over: further files that are not text.
+
+    Raises:
+        InputError: there is no such text.
+    """
+    from bert_tf.records.manifest import lies_beside_records
+    from bert_tf.text.sources import find_sources, make_chunks
+    from bert_tf.text.tfds import make_tfds_chunks
+
+    split_sentences, language = None, "en"
+    if "split_sentences" in flag_values:
+        split_sentences = flag_values.split_sentences
+        language = flag_values.language
+    if flag_values.tfds_name:
+        return make_tfds_chunks(
+            flag_values.tfds_name,
+            split=flag_values.tfds_split,
+            text_field=flag_values.text_field,
+            data_dir=flag_values.tfds_data_dir,
+            split_sentences=split_sentences,
+            language=language,
+        )
+    paths = find_sources(flag_values.input_file, "input_file")
+    paths = [
+        path
+        for path in paths
+        if path not in passed_over and not lies_beside_records(path)
+    ]
+    if not paths:
+        raise InputError(
+            f"--input_file: {flag_values.input_file!r} matches nothing but records."
+        )
+    return make_chunks(
+        paths,
+        input_format=flag_values.input_format,
+        text_field=flag_values.text_field,
+        split_sentences=split_sentences,
+        language=language,
+        chunk_bytes=_CHUNK_BYTES,
+    )
