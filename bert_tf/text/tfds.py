@@ -135,7 +135,7 @@ def _builder(name: str, data_dir: str | None) -> Any:
 
 
 def _prepare(builder: Any, name: str) -> None:
-    from tensorflow_datasets.core.download.downloader import DownloadError
+    from tensorflow_datasets.core.download import DownloadError
 
     if builder.is_prepared():
         return

@@ -1,0 +1,153 @@
+"""TensorFlow Datasets: a dataset made here, in its slices."""
+
+import os
+import pickle
+import tempfile
+from collections import Counter
+
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf.errors import InputError
+from bert_tf.text.readers import read_chunk
+from bert_tf.text.tfds import make_tfds_chunks
+
+NUM_TRAIN, NUM_TEST = 23, 3
+
+
+class TinyArticles(tfds.core.GeneratorBasedBuilder):
+    """Articles by number; number 4 is empty."""
+
+    VERSION = tfds.core.Version("1.2.3")
+    code_path = None  # nothing is downloaded, so no checksums lie beside the code
+
+    def _info(self):
+        features = {
+            "text": tfds.features.Text(),
+            "title": tfds.features.Text(),
+            "number": tf.int64,
+        }
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(features)
+        )
+
+    def _split_generators(self, dl_manager):
+        return {
+            "train": self._generate_examples(NUM_TRAIN),
+            "test": self._generate_examples(NUM_TEST),
+        }
+
+    def _generate_examples(self, num_examples):
+        for number in range(num_examples):
+            text = f"Document {number}. Second é.\n\n More.\n" if number != 4 else " \n"
+            yield number, {"text": text, "title": f"T{number}", "number": number}
+
+
+class UnreachableArticles(TinyArticles):
+    """A dataset whose server does not answer."""
+
+    def _split_generators(self, dl_manager):
+        raise ConnectionError("no route to articles.example\nand a second line")
+
+
+class TfdsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data_dir = os.path.join(self.get_temp_dir(), "tfds")
+        tfds.disable_progress_bar()
+
+    def chunks(self, name="tiny_articles", **kwargs):
+        return make_tfds_chunks(name, data_dir=self.data_dir, **kwargs)
+
+    def read(self, **kwargs):
+        dropped = Counter()
+        chunks = pickle.loads(pickle.dumps(self.chunks(**kwargs)))
+        lines = [line for chunk in chunks for line in read_chunk(chunk, dropped)]
+        return [list(line.sentences) for line in lines], dropped, lines
+
+    def numbers(self, **kwargs):
+        sentences = self.read(**kwargs)[0]
+        return [int(found[0][9:-1]) for found in sentences if len(found) == 2]
+
+    def test_examples_are_documents(self):
+        sentences, dropped, lines = self.read(split="test")
+        self.assertEqual(sentences[0], [])
+        documents = [sentences[i : i + 3] for i in range(1, len(sentences), 3)]
+        self.assertCountEqual(
+            documents,
+            [[[f"Document {i}.", "Second é."], ["More."], []] for i in range(NUM_TEST)],
+        )
+        self.assertEqual(dropped, {})
+        size = len("Document 0. Second é.\n\n More.\n".encode())
+        self.assertEqual(sum(line.num_bytes for line in lines), NUM_TEST * size)
+
+    def test_the_order_does_not_depend_on_the_chunks(self):
+        numbers = self.numbers()
+        self.assertCountEqual(numbers, {*range(NUM_TRAIN)} - {4})
+        for examples_per_chunk in (1, 4, 22, 23, 24):
+            self.assertLen(
+                self.chunks(examples_per_chunk=examples_per_chunk),
+                -(-NUM_TRAIN // examples_per_chunk),
+            )
+            self.assertEqual(
+                self.numbers(examples_per_chunk=examples_per_chunk), numbers
+            )
+        dropped = self.read(examples_per_chunk=5)[1]
+        self.assertEqual(dropped, {"documents without text": 1})
+
+    def test_slices(self):
+        numbers = self.numbers()
+        sliced = self.numbers(split="train[:10]") + self.numbers(split="train[10:]")
+        self.assertEqual(sliced, numbers)
+        both = self.chunks(split="train[20:]+test", examples_per_chunk=2)
+        self.assertEqual(
+            [(c.source.split, c.start, c.stop) for c in both],
+            [("train", 20, 22), ("train", 22, 23), ("test", 0, 2), ("test", 2, 3)],
+        )
+
+    def test_sources_are_identified(self):
+        whole = self.chunks()[0].source
+        self.assertEqual(whole.path, "tfds:tiny_articles:1.2.3:train")
+        self.assertEqual((whole.num_examples, whole.input_format), (NUM_TRAIN, "tfds"))
+        part = self.chunks(split="train[5:7]")[0].source
+        self.assertEqual(part.path, "tfds:tiny_articles:1.2.3:train[5:7]")
+        self.assertEqual(part.num_examples, 2)
+        self.assertNotEqual(part.sha256, whole.sha256)
+        self.assertEqual(whole.sha256, self.chunks(language="de")[0].source.sha256)
+
+    def test_other_fields_and_no_splitting(self):
+        sentences = self.read(text_field="title", split="test")[0]
+        self.assertCountEqual(sentences, [[], ["T0"], [], ["T1"], [], ["T2"], []])
+        sentences = self.read(split="test", split_sentences=False)[0]
+        self.assertIn(["Document 1. Second é."], sentences)
+
+    def test_preparing_is_said_once(self):
+        self.data_dir = tempfile.mkdtemp(dir=self.get_temp_dir())
+        with self.assertLogs("absl", "INFO") as logs:
+            self.chunks()
+        said = [line for line in logs.output if "Preparing the dataset" in line]
+        self.assertLen(said, 1)
+        with self.assertLogs("absl", "INFO") as logs:
+            self.read()
+        self.assertFalse([line for line in logs.output if "Preparing" in line])
+
+    def test_errors_are_one_line(self):
+        for reason, arguments in (
+            ("'nowhere': Dataset nowhere not found", {"name": "nowhere"}),
+            ("cannot be loaded at version 9.9.9", {"name": "tiny_articles:9.9.9"}),
+            ("Parsing builder name string", {"name": "tiny articles"}),
+            ("no split 'dev'; it has: train, test", {"split": "dev"}),
+            ("no split 'train\\[:99\\]'", {"split": "train[:99]"}),
+            ("no text feature 'body'.*: text, title", {"text_field": "body"}),
+            ("no text feature 'number'", {"text_field": "number"}),
+            ("not prepared in .*: no route to", {"name": "unreachable_articles"}),
+        ):
+            with self.assertRaisesRegex(InputError, reason) as raised:
+                self.chunks(**arguments)
+            self.assertNotIn("\n", str(raised.exception))
+        with self.assertRaisesRegex(ValueError, "`examples_per_chunk`"):
+            self.chunks(examples_per_chunk=0)
+
+
+if __name__ == "__main__":
+    tf.test.main()
