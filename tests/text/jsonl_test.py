@@ -70,6 +70,7 @@ class JsonLinesTest(tf.test.TestCase):
             lines, [[], ["a\U0001f600b \ufffdc \ufffd"], [], ["\\ud83d"], []]
         )
         self.assertEqual(dropped, {"halves of surrogate pairs": 2})
+        self.assertEqual(self.read('{"text": "\\uDE00"}')[0], [[], ["\ufffd"], []])
 
     def test_errors_name_file_and_line(self):
         good = '{"text": "a"}\n'

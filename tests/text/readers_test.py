@@ -97,6 +97,14 @@ class PlainTextTest(ReaderTestCase):
             [["a", "b", ""], ["c", "d", ""], ["e"]],
         )
 
+    def test_lines_of_wide_spaces_are_borders_too(self):
+        path = self.write("text.txt", "a\n\u00a0\nb\n")
+        chunks, _ = self.read([path], chunk_bytes=2)
+        self.assertEqual(
+            [[line.text for line in lines] for lines in chunks],
+            [["a", ""], ["b"], [], []],
+        )
+
     def test_the_end_of_a_file_ends_no_document(self):
         paths = [self.write("a.txt", "\n\na\nb"), self.write("b.txt", "c\n")]
         expected = [[], [], ["a"], ["b"], ["c"]]

@@ -39,6 +39,7 @@ class SentencesTest(tf.test.TestCase):
             ["Mr. Smith paid $3.50.", "He left!", "Did J. R. R. Tolkien?", "Yes."],
         )
         self.assertEqual(split("no end"), ["no end"])
+        self.assertEqual(split("One.\n\nTwo."), ["One.", "Two."])
         self.assertEmpty(split(""))
 
     def test_other_languages(self):

@@ -28,7 +28,7 @@ The end.
 <doc id="13" revid="7" url="u" title="A &amp; "B"">
 A &amp; "B"
 
-A &lt;b&gt; c &amp;amp; d.
+A &lt;b&gt; c &amp;lt; d.
 Tea
 
 </doc>
@@ -46,7 +46,7 @@ No title line 語.
 EXPECTED = [
     [],
     *(["Tea is a drink.", "It is hot."], ["Dr. Tea likes it."], ["The end."], []),
-    *(["A <b> c &amp; d."], ["Tea"], []),
+    *(["A <b> c &lt; d."], ["Tea"], []),
     *(["No title line 語."], ["Ünïcode"], []),
 ]
 
@@ -92,6 +92,13 @@ class WikiextractorTest(tf.test.TestCase):
             self.read(ARTICLES, split_sentences=False)[0][1],
             ["Tea is a drink. It is hot."],
         )
+
+    def test_lines_like_titles_and_headers(self):
+        article = '<doc id="1" title="Echo">\nEcho\n\nEcho\n<doc of it.\nEcho\n</doc>\n'
+        for chunk_bytes in (1, 1000):
+            sentences, dropped, _ = self.read(article, chunk_bytes=chunk_bytes)
+            self.assertEqual(sentences, [[], ["Echo"], ["<doc of it."], ["Echo"], []])
+            self.assertEqual(dropped, {"title lines": 1})
 
     def test_articles_longer_than_a_block(self):
         paragraph = "Word & word. " * 1000
