@@ -49,7 +49,9 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         128,
     ),
     "max_predictions_per_seq": _integer(
-        "Masked-LM slots of a sequence; must be that of the records.", 20
+        "Masked-LM slots of a sequence; must be that of the records, unless these are"
+        " masked as they are read.",
+        20,
     ),
     # What to do.
     "output_dir": _string(

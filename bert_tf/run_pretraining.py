@@ -1,6 +1,7 @@
 r"""Pre-trains BERT on TFRecords of masked next-sentence pairs.
 
-Trains with the masked LM and the next sentence loss together, evaluates, or both:
+Trains with the masked LM and the next sentence loss together (with the masked LM alone
+where the records have no sentence pairs), evaluates, or both:
 
     python -m bert_tf.run_pretraining --input_file=/tmp/tf_examples.tfrecord \
         --bert_config_file=bert_config.json --output_dir=/tmp/pretraining_output \
@@ -9,6 +10,7 @@ Trains with the masked LM and the next sentence loss together, evaluates, or bot
 Started again with the same --output_dir it goes on from the last checkpoint.
 """
 
+import dataclasses
 import functools
 
 from absl import flags, logging
@@ -60,6 +62,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "Batches to evaluate; the records are repeated if they are fewer.",
         flag_values=flag_values,
     )
+    _define_masking(flag_values)
     flags.mark_flag_as_required("input_file", flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval")
     shared_flags.require_at_least(
@@ -73,10 +76,58 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     shared_flags.require_at_least(flag_values, 0, "num_warmup_steps")
 
 
+def _define_masking(flag_values: flags.FlagValues) -> None:
+    """Of records that are masked as they are read (--masking=dynamic)."""
+    flags.DEFINE_enum(
+        "masking_unit",
+        None,
+        ["piece", "word", "span"],
+        "Ours. What is masked together, in records without masks: pieces one by one,"
+        " whole words, or spans of whole words (SpanBERT). Default: word or piece, as"
+        " the records' --do_whole_word_mask says.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_float(
+        "masked_lm_prob",
+        None,
+        "Ours. Share of a sequence's tokens to predict, in records without masks."
+        " Default: the records' own.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_float(
+        "mask_rate",
+        0.8,
+        "Ours. Share of the predicted tokens that become [MASK], in records without"
+        " masks.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_float(
+        "random_rate",
+        0.1,
+        "Ours. Share of the predicted tokens that become a random token, in records"
+        " without masks; the rest stays as it is.",
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "masked_lm_prob",
+        lambda share: share is None or 0.0 < share <= 1.0,
+        message="must be above 0 and at most 1",
+        flag_values=flag_values,
+    )
+    shared_flags.require_at_least(flag_values, 0.0, "mask_rate", "random_rate")
+    flags.register_multi_flags_validator(
+        ["mask_rate", "random_rate"],
+        lambda rates: sum(rates.values()) <= 1.0,
+        message="--mask_rate and --random_rate must be at most 1 together",
+        flag_values=flag_values,
+    )
+
+
 def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
     from bert_tf.conversion.checkpoint import checked_casing, find_checkpoint
+    from bert_tf.records.masking_options import MaskingOptions
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training import evaluation, run_folder
@@ -84,12 +135,20 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training.strategy import strategy_from_flags
 
     config = BertConfig.from_json_file(flag_values.bert_config_file)
+    masking = MaskingOptions(
+        **{
+            field.name: shared_flags.given(flag_values, field.name)
+            for field in dataclasses.fields(MaskingOptions)
+        }
+    )
     open_records = functools.partial(
         PretrainingRecords,
         max_seq_length=shared_flags.given(flag_values, "max_seq_length"),
         max_predictions_per_seq=shared_flags.given(
             flag_values, "max_predictions_per_seq"
         ),
+        vocab_file=flag_values.vocab_file,
+        masking=masking,
     )
     train_records = open_records(flag_values.input_file)
     train_records.check_model(config)
@@ -98,8 +157,11 @@ def run(flag_values: flags.FlagValues) -> None:
         eval_records = open_records(flag_values.eval_input_file, flag="eval_input_file")
         eval_records.check_model(config)
         train_records.refuse_other_vocabulary(eval_records)
+        train_records.refuse_other_pairs(eval_records)
+    if not train_records.is_dynamic and not eval_records.is_dynamic:
+        masking.refuse_where_unused(train_records.paths[0])
     vocabulary, do_lower_case = train_records.vocabulary(
-        flag_values.vocab_file, shared_flags.given(flag_values, "do_lower_case")
+        shared_flags.given(flag_values, "do_lower_case")
     )
     if vocabulary is not None:
         config.check_vocabulary(len(vocabulary), "The vocabulary")
@@ -112,7 +174,12 @@ def run(flag_values: flags.FlagValues) -> None:
         flag_values.output_dir, config, vocabulary, do_lower_case, flag_values
     )
     strategy = strategy_from_flags(flag_values)
-    task = pretraining_task(config)
+    task = pretraining_task(config, next_sentence=train_records.has_pairs)
+    if not train_records.has_pairs:
+        logging.info(
+            "The records have no sentence pairs: the masked LM is alone; the pooler and"
+            " the next sentence head stay as they are."
+        )
 
     if flag_values.do_train:
         training = TrainingConfig.from_flags(

@@ -2,14 +2,20 @@ import dataclasses
 import json
 import os
 import re
+from unittest import mock
 
+import pytest
 import tensorflow as tf
+from absl import flags, logging
 
 from bert_tf import cli, run_pretraining
+from bert_tf.conversion.checkpoint import CheckpointWeights
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.pretraining_input import pretraining_dataset
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import reporting
+from tests.records import unmasked
 from tests.training import toy
 from tfrecords import create_pretraining_data
 
@@ -170,6 +176,116 @@ class RunPretrainingTest(RunPretrainingTestCase):
         )
         with open(self.path("other", "eval_results.txt")) as file:
             self.assertIn("global_step = 0\n", file.read())
+
+
+class UnmaskedRecordsTest(RunPretrainingTestCase):
+    def setUp(self):
+        super().setUp()
+        self.records = unmasked.write_set(self.path("unmasked"))
+
+    def weights(self, name):
+        return dict(CheckpointWeights(self.path(name)))
+
+    def assert_same_weights(self, name, other):
+        ours, theirs = self.weights(name), self.weights(other)
+        self.assertEqual(ours.keys(), theirs.keys())
+        for key, weight in ours.items():
+            self.assertAllEqual(weight, theirs[key], key)
+
+    @pytest.mark.slow
+    def test_a_run_that_was_killed_ends_bit_identical(self):
+        # 20 records and batches of 8: the second epoch begins within the third batch.
+        options = {
+            "do_train": True,
+            "train_batch_size": 8,
+            "save_checkpoints_steps": 2,
+            "log_steps": 1,
+            "num_train_steps": 6,
+        }
+        self.run_script(output_dir=self.path("whole"), **options)
+        report = reporting.Reporter.report
+
+        def report_and_die(self, step, metrics):
+            report(self, step, metrics)
+            if step == 3:
+                raise SystemExit("killed")
+
+        with (
+            mock.patch.object(reporting.Reporter, "report", report_and_die),
+            self.assertRaisesRegex(SystemExit, "killed"),
+        ):
+            self.run_script(output_dir=self.path("killed"), **options)
+        self.run_script(output_dir=self.path("killed"), **options)
+        self.assert_same_weights("killed", "whole")
+        # The comparison sees masks: with others the weights are others.
+        options |= {"masking_unit": "span"}
+        self.run_script(output_dir=self.path("other"), **options)
+        table = "bert/embeddings/word_embeddings"
+        self.assertNotAllEqual(
+            self.weights("other")[table], self.weights("whole")[table]
+        )
+
+    def test_two_evaluations_have_the_same_masks(self):
+        self.run_script(do_train=True)
+        results = []
+        for seed in (1, 2):
+            self.run_script(do_eval=True, random_seed=seed)
+            with open(self.path("run", "eval_results.txt")) as file:
+                results.append(file.read())
+        self.assertEqual(results[0], results[1])
+
+    def test_other_numbers_of_predictions(self):
+        self.run_script(
+            do_train=True, do_eval=True, max_predictions_per_seq=1, masked_lm_prob=0.1
+        )
+
+    def test_flags_that_are_not_shares(self):
+        for name, value in (
+            ("masking_unit", "words"),
+            ("masked_lm_prob", 0),
+            ("masked_lm_prob", 1.1),
+            ("mask_rate", 0.95),
+            ("random_rate", -0.1),
+        ):
+            with self.assertRaisesRegex(flags.Error, name):
+                self.run_script(do_train=True, **{name: value})
+
+    def test_flags_for_masked_records(self):
+        static = self.make_records("static", 2)
+        with self.assertRaisesRegex(
+            InputError, "--masking_unit=span is for .* masks of .*static are in the"
+        ):
+            self.run_script(do_train=True, input_file=static, masking_unit="span")
+        # They may be meant for the evaluation's records alone.
+        vocab = Vocabulary.from_file(self.vocab)
+        held_out = unmasked.write_set(self.path("held_out"), vocabulary=vocab)
+        self.run_script(
+            do_train=True,
+            do_eval=True,
+            input_file=static,
+            eval_input_file=held_out,
+            max_predictions_per_seq=toy.P,
+            masking_unit="span",
+        )
+
+    def test_without_sentence_pairs_the_masked_lm_is_alone(self):
+        records = unmasked.write_set(self.path("none"), pairs="none")
+        options = {"input_file": records, "do_train": True, "do_eval": True}
+        with mock.patch.object(logging, "info") as info:
+            self.run_script(**options)
+        said = [call.args[0] for call in info.call_args_list]
+        self.assertLen([line for line in said if "no sentence pairs" in line], 1)
+        with open(self.path("run", "eval_results.txt")) as file:
+            names = [line.split(" = ")[0] for line in file]
+        self.assertEqual(
+            names, ["global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"]
+        )
+        # The head is there for whoever goes on with sentence pairs.
+        self.assertIn("cls/seq_relationship/output_weights", self.weights("run"))
+        with self.assertRaisesRegex(InputError, "only one of them has sentence pairs"):
+            self.run_script(
+                do_eval=True, input_file=records, eval_input_file=self.records
+            )
 
 
 class RefusalTest(RunPretrainingTestCase):

@@ -1,4 +1,4 @@
-"""Pre-training as a task: the masked LM and next sentence prediction together."""
+"""Pre-training as a task: the masked LM, with next sentence prediction or alone."""
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
@@ -6,10 +6,34 @@ from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
 from bert_tf.task import Task
 
 
-def pretraining_task(config: BertConfig) -> Task:
-    """The task of pre-training a model of that architecture."""
+def pretraining_task(config: BertConfig, next_sentence: bool = True) -> Task:
+    """The task of pre-training a model of that architecture.
+
+    Args:
+        config: the architecture.
+        next_sentence: whether to predict the next sentence too. Without, the model has
+            the same weights; the pooler and the head, which nothing trains, stay as
+            they are.
+    """
+    if next_sentence:
+        return Task(
+            name="pretraining",
+            build_model=lambda: BertPretrainer(config),
+            objective=MASKED_LM + NEXT_SENTENCE,
+        )
     return Task(
         name="pretraining",
-        build_model=lambda: BertPretrainer(config),
-        objective=MASKED_LM + NEXT_SENTENCE,
+        build_model=lambda: _masked_lm_model(config),
+        objective=MASKED_LM,
     )
+
+
+def _masked_lm_model(config: BertConfig) -> BertPretrainer:
+    """The whole model, of which the optimizer sees what the masked LM depends on.
+
+    A weight without a gradient would still decay.
+    """
+    model = BertPretrainer(config)
+    model.encoder.get_layer("pooler").trainable = False
+    model.get_layer("seq_relationship").trainable = False
+    return model

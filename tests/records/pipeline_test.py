@@ -108,6 +108,69 @@ class TrainingDatasetTest(PipelineTestCase):
         )
 
 
+class RecordKeysTest(PipelineTestCase):
+    """What a transform is told of the records of its batch."""
+
+    @staticmethod
+    def with_keys(batch, keys):
+        return {"number": batch["input_ids"][:, 0], **keys._asdict()}
+
+    def keys(self, batches, batch_size=1, **options):
+        """(record's content, its epoch, its number) in the stream's order."""
+        dataset = pipeline.training_dataset(
+            self.paths,
+            self.counts,
+            SCHEMA,
+            batch_size=batch_size,
+            seed=7,
+            shuffle_buffer=4,
+            transform=self.with_keys,
+            **options,
+        )
+        return [
+            triple
+            for batch in dataset.take(batches).as_numpy_iterator()
+            for triple in zip(
+                batch["number"].tolist(),
+                batch["epochs"].tolist(),
+                batch["records"].tolist(),
+                strict=True,
+            )
+        ]
+
+    def test_a_records_number_is_its_own_in_every_epoch(self):
+        total = self.write(3, 5, 1, 0, 4, 2)
+        triples = self.keys(3 * total)
+        self.assertEqual(
+            [epoch for _, epoch, _ in triples], [1] * total + [2] * total + [3] * total
+        )
+        numbers = {(content, number) for content, _, number in triples}
+        self.assertLen(numbers, total)
+        self.assertLen({number for _, number in numbers}, total)
+
+    def test_keys_hang_on_neither_start_nor_batch(self):
+        total = self.write(3, 5, 1, 2, 4, 2)
+        whole = self.keys(3 * total)
+        for start in (1, 8, total, total + 5):
+            self.assertEqual(
+                self.keys(total, start=start), whole[start : start + total]
+            )
+        # Batches of four run across the seams of epochs.
+        self.assertEqual(self.keys(total // 2, batch_size=4), whole[: total // 2 * 4])
+
+    def test_evaluation_is_epoch_zero_however_often(self):
+        self.write(3, 3)
+        training = {content: number for content, _, number in self.keys(6)}
+        dataset = pipeline.evaluation_dataset(
+            self.paths, SCHEMA, batch_size=4, repeat=True, transform=self.with_keys
+        )
+        for batch in dataset.take(3).as_numpy_iterator():
+            self.assertEqual(batch["epochs"].tolist(), [0] * 4)
+            self.assertEqual(
+                batch["records"].tolist(), [training[n] for n in batch["number"]]
+            )
+
+
 class EvaluationDatasetTest(PipelineTestCase):
     def stream(self, batches=100, **options):
         dataset = pipeline.evaluation_dataset(

@@ -1,0 +1,296 @@
+import os
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
+from bert_tf.text.vocabulary import Vocabulary
+from tests.records import unmasked
+from tests.training import toy
+
+CLS, SEP, MASK = 2, 3, 4
+
+
+class PretrainingInputTestCase(tf.test.TestCase):
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def write(self, name="unmasked", **fields):
+        return unmasked.write_set(self.path(name), **fields)
+
+
+def batches(dataset, count):
+    return list(dataset.take(count).as_numpy_iterator())
+
+
+def assert_same(test, ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        test.assertEqual(one.keys(), other.keys())
+        for name, value in one.items():
+            test.assertAllEqual(value, other[name])
+
+
+class DynamicRecordsTest(PretrainingInputTestCase):
+    def training(self, records, batch_size=4, **options):
+        return records.training_dataset(batch_size, seed=3, **options)
+
+    def test_batches_are_those_of_masked_records(self):
+        records = PretrainingRecords(self.write())
+        self.assertTrue(records.is_dynamic)
+        batch = next(iter(self.training(records)))
+        self.assertEqual(
+            {
+                name: (value.shape.as_list(), value.dtype)
+                for name, value in batch.items()
+            },
+            {
+                "input_ids": ([4, 12], tf.int32),
+                "input_mask": ([4, 12], tf.int32),
+                "segment_ids": ([4, 12], tf.int32),
+                "masked_lm_positions": ([4, 3], tf.int32),
+                "masked_lm_ids": ([4, 3], tf.int32),
+                "masked_lm_weights": ([4, 3], tf.float32),
+                "next_sentence_labels": ([4, 1], tf.int32),
+            },
+        )
+        # 0.2 of 8 to 12 tokens, rounded to even: two.
+        self.assertAllEqual(batch["masked_lm_weights"].numpy().sum(1), [2.0] * 4)
+
+    def test_a_stream_goes_on_with_the_masks_it_would_have_had(self):
+        records = PretrainingRecords(self.write(count=10))
+        whole = batches(self.training(records), 8)
+        # Epochs of 10 records: batches of four run across their seams.
+        for done in (1, 3, 5):
+            rest = batches(self.training(records, start=4 * done), 8 - done)
+            assert_same(self, rest, whole[done:])
+
+    def test_masks_hang_on_the_epoch_and_not_on_the_batch(self):
+        records = PretrainingRecords(self.write(count=10))
+        by_two = batches(self.training(records, batch_size=2), 10)
+        by_five = batches(self.training(records, batch_size=5), 4)
+        for name in ("input_ids", "masked_lm_positions"):
+            self.assertAllEqual(
+                np.concatenate([batch[name] for batch in by_two]),
+                np.concatenate([batch[name] for batch in by_five]),
+            )
+        epochs = []
+        for part in (by_five[:2], by_five[2:]):
+            rows = {}
+            for batch in part:
+                for row in range(5):
+                    ids = batch["input_ids"][row].copy()
+                    count = int(batch["masked_lm_weights"][row].sum())
+                    positions = batch["masked_lm_positions"][row][:count]
+                    ids[positions] = batch["masked_lm_ids"][row][:count]
+                    rows[ids.tobytes()] = positions.tolist()
+            epochs.append(rows)
+        self.assertLen(epochs[0], 10)
+        self.assertEqual(epochs[0].keys(), epochs[1].keys())
+        same = sum(epochs[0][record] == epochs[1][record] for record in epochs[0])
+        self.assertLess(same, 4)
+
+    def test_evaluation_has_the_same_masks_every_time(self):
+        path = self.write(count=10)
+        first = batches(PretrainingRecords(path).evaluation_dataset(5, repeat=True), 4)
+        assert_same(self, first[:2], first[2:])
+        again = PretrainingRecords(path).evaluation_dataset(5, repeat=False)
+        assert_same(self, batches(again, 9), first[:2])
+        # And other ones than the training's first epoch with the same seed.
+        training = PretrainingRecords(path).training_dataset(5, seed=12345)
+        masks = {
+            tuple(row)
+            for batch in batches(training, 2)
+            for row in batch["input_ids"].tolist()
+        }
+        ours = {tuple(row) for batch in first for row in batch["input_ids"].tolist()}
+        self.assertLess(len(masks & ours), 4)
+
+    def test_units_and_rates_come_from_the_records_unless_they_are_given(self):
+        def share_of_marks(records):
+            """[MASK] among the chosen, and chosen tokens a sequence."""
+            marks = chosen = 0
+            for batch in batches(records.evaluation_dataset(20, repeat=False), 9):
+                marks += (batch["input_ids"] == MASK).sum()
+                chosen += batch["masked_lm_weights"].sum()
+            return marks / chosen, chosen / 20
+
+        path = self.write(masked_lm_prob=0.1)
+        self.assertAllClose(share_of_marks(PretrainingRecords(path))[1], 1.0)
+        options = MaskingOptions(masked_lm_prob=1.0, mask_rate=0.0, random_rate=0.0)
+        records = PretrainingRecords(path, masking=options, max_predictions_per_seq=99)
+        marks, chosen = share_of_marks(records)
+        self.assertEqual(marks, 0.0)
+        # All but [CLS] and two [SEP] of 8 to 12 tokens.
+        self.assertBetween(chosen, 6.0, 8.0)
+        self.assertEqual(
+            next(iter(self.training(records)))["masked_lm_ids"].shape, (4, 99)
+        )
+
+    def test_whole_words_where_the_records_say_so(self):
+        def cut_words(records):
+            """How often a chosen piece has a neighbour of its word unchosen."""
+            count = 0
+            for batch in batches(records.evaluation_dataset(20, repeat=False), 9):
+                for row in range(len(batch["input_ids"])):
+                    used = int(batch["masked_lm_weights"][row].sum())
+                    chosen = batch["masked_lm_positions"][row][:used].tolist()
+                    ids = batch["input_ids"][row].copy()
+                    ids[chosen] = batch["masked_lm_ids"][row][:used]
+                    for position in range(2, len(ids)):
+                        joins = ids[position] >= 25 and ids[position - 1] not in (2, 3)
+                        both = (position in chosen) == (position - 1 in chosen)
+                        count += joins and not both
+            return count
+
+        plain = self.write(count=60)
+        whole = self.write("whole", count=60, do_whole_word_mask=True)
+        self.assertGreater(cut_words(PretrainingRecords(plain)), 10)
+        self.assertEqual(cut_words(PretrainingRecords(whole)), 0)
+        for unit in ("word", "span"):
+            options = MaskingOptions(masking_unit=unit)
+            records = PretrainingRecords(plain, masking=options)
+            self.assertEqual(cut_words(records), 0)
+
+    def test_says_how_and_warns_of_few_slots(self):
+        path = self.write()
+        with mock.patch.object(logging, "info") as info:
+            PretrainingRecords(path, masking=MaskingOptions(masking_unit="span"))
+        self.assertIn("spans, 0.2 of", info.call_args[0][0] % info.call_args[0][1:])
+        with mock.patch.object(logging, "warning") as warning:
+            PretrainingRecords(path)
+            warning.assert_not_called()
+            PretrainingRecords(path, masking=MaskingOptions(masked_lm_prob=0.5))
+        self.assertIn(
+            "--max_predictions_per_seq=3 is few",
+            warning.call_args[0][0] % warning.call_args[0][1:],
+        )
+
+    def test_the_vocabulary_is_needed(self):
+        path = self.write()
+        vocab_path = path + ".vocab.txt"
+        os.rename(vocab_path, self.path("v.txt"))
+        with self.assertRaisesRegex(
+            InputError, "unmasked.vocab.txt is missing: .* Give --vocab_file"
+        ):
+            PretrainingRecords(path)
+        PretrainingRecords(path, vocab_file=self.path("v.txt"))
+        other = Vocabulary(
+            [*unmasked.SPECIAL, *reversed(unmasked.VOCABULARY.tokens[5:])]
+        )
+        other.save(vocab_path)
+        with self.assertRaisesRegex(InputError, "vocab.txt was replaced"):
+            PretrainingRecords(path)
+        with self.assertRaisesRegex(InputError, "is not the vocabulary of"):
+            PretrainingRecords(path, vocab_file=vocab_path)
+
+    def test_an_id_outside_the_vocabulary_is_named(self):
+        small = Vocabulary(unmasked.VOCABULARY.tokens[:20])
+        records = PretrainingRecords(self.write(vocabulary=small))
+        with self.assertRaisesRegex(
+            tf.errors.InvalidArgumentError, "outside the vocabulary of 20 tokens"
+        ):
+            batches(self.training(records), 5)
+
+
+class MixedRecordsTest(PretrainingInputTestCase):
+    def test_with_masks_and_without(self):
+        dynamic = self.write()
+        static = toy.write_records(self.path("static.tfrecord"))
+        for patterns in (f"{dynamic},{static}", f"{static},{dynamic}"):
+            with self.assertRaisesRegex(
+                InputError,
+                "without masks .* together: .*/unmasked and .*/static.tfrecord",
+            ):
+                PretrainingRecords(patterns)
+
+    def test_with_pairs_and_without(self):
+        pairs = self.write(pairs="sop")
+        none = self.write("none", pairs="none")
+        with self.assertRaisesRegex(
+            InputError, "without sentence pairs .* together: .*/none and .*/unmasked"
+        ):
+            PretrainingRecords(f"{pairs},{none}")
+        self.assertTrue(PretrainingRecords(pairs).has_pairs)
+        self.assertFalse(PretrainingRecords(none).has_pairs)
+        with self.assertRaisesRegex(InputError, "only one of them has sentence pairs"):
+            PretrainingRecords(pairs).refuse_other_pairs(PretrainingRecords(none))
+
+    def test_sets_that_disagree_about_masks(self):
+        one = self.write()
+        other = self.write("other", do_whole_word_mask=True, masked_lm_prob=0.3)
+        third = self.write("third", max_predictions_per_seq=2)
+        with self.assertRaisesRegex(InputError, "do_whole.*: give --masking_unit"):
+            PretrainingRecords(f"{one},{other}")
+        with self.assertRaisesRegex(
+            InputError, "with masked_lm_prob=0.2, .* 0.3: give --masked_lm_prob"
+        ):
+            PretrainingRecords(
+                f"{one},{other}", masking=MaskingOptions(masking_unit="piece")
+            )
+        with self.assertRaisesRegex(InputError, "give --max_predictions_per_seq"):
+            PretrainingRecords(f"{one},{third}")
+        PretrainingRecords(f"{one},{third}", max_predictions_per_seq=2)
+
+    def test_unmasked_records_without_a_manifest(self):
+        path = self.write()
+        os.remove(path + ".manifest.json")
+        with self.assertRaisesRegex(
+            InputError, "must have `masked_lm_positions`. Found: input_ids, input_mask"
+        ):
+            PretrainingRecords(path, max_seq_length=12, max_predictions_per_seq=3)
+
+
+class PretrainingDatasetTest(PretrainingInputTestCase):
+    def test_records_without_masks_in_a_notebook(self):
+        path = self.write()
+        batch = next(
+            iter(
+                pretraining_dataset(
+                    path, batch_size=4, max_predictions_per_seq=2, masking_unit="span"
+                )
+            )
+        )
+        self.assertEqual(batch["masked_lm_positions"].shape, (4, 2))
+        with self.assertRaises(TypeError):
+            pretraining_dataset(path, batch_size=4, mask_unit="span")
+
+    def test_options_of_masked_records_are_refused(self):
+        static = toy.write_records(self.path("static.tfrecord"))
+        with (
+            mock.patch(
+                "bert_tf.records.pretraining_input.DEFAULT_MAX_SEQ_LENGTH", toy.L
+            ),
+            self.assertRaisesRegex(
+                InputError,
+                "--mask_rate=0.5 is for .* masks of .*static.tfrecord are in",
+            ),
+        ):
+            pretraining_dataset(
+                static, batch_size=4, max_predictions_per_seq=toy.P, mask_rate=0.5
+            )
+
+    def test_the_masked_lm_alone_is_fitted_and_saved(self):
+        path = self.write(pairs="none")
+        model = BertPretrainer(toy.CONFIG, next_sentence=False)
+        model.compile(create_optimizer(0.01, 8, 0))
+        dataset = pretraining_dataset(path, batch_size=4)
+        logs = model.fit(dataset, steps_per_epoch=8, verbose=0).history
+        self.assertIn("masked_lm_loss", logs)
+        self.assertNotIn("next_sentence_loss", logs)
+        name = self.path("model.keras")
+        model.save(name)
+        loaded = tf.keras.models.load_model(name)
+        batch = batches(dataset, 1)[0]
+        self.assertAllClose(
+            loaded(batch)["masked_lm_logits"], model(batch)["masked_lm_logits"]
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,72 @@
+import os
+
+import tensorflow as tf
+
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training.loop import TrainingConfig, restore_or_initialize, train
+from tests.training import toy
+
+UNUSED = (
+    "bert/pooler/dense/kernel",
+    "bert/pooler/dense/bias",
+    "cls/seq_relationship/output_weights",
+    "cls/seq_relationship/output_bias",
+)
+
+
+class PretrainingTaskTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.records = toy.write_records(
+            os.path.join(self.get_temp_dir(), "r.tfrecord")
+        )
+
+    def train(self, task, steps, name="run"):
+        config = TrainingConfig(
+            num_train_steps=steps,
+            num_warmup_steps=0,
+            learning_rate=0.01,
+            train_batch_size=4,
+        )
+        folder = os.path.join(self.get_temp_dir(), name)
+        model, _ = train(task, config, folder=folder, dataset=toy.dataset(self.records))
+        return {name: w.numpy() for name, w in weights_by_name(model).items()}
+
+    def test_both_objectives(self):
+        task = pretraining_task(toy.CONFIG)
+        self.assertEqual(
+            list(task.objective.losses), ["masked_lm_loss", "next_sentence_loss"]
+        )
+        model = task.build_model()
+        self.assertLen(model.trainable_variables, len(weights_by_name(model)))
+
+    def test_the_masked_lm_alone_leaves_pooler_and_head_as_they_are(self):
+        task = pretraining_task(toy.CONFIG, next_sentence=False)
+        self.assertEqual(list(task.objective.losses), ["masked_lm_loss"])
+        self.assertEqual(list(task.objective.metrics), ["masked_lm_accuracy"])
+        one = self.train(task, 1)
+        # On from the checkpoint, which holds what is not trained too.
+        five = self.train(task, 5)
+        for name in one:
+            if name in UNUSED:
+                self.assertAllEqual(five[name], one[name])
+            else:
+                self.assertNotAllEqual(five[name], one[name], name)
+        folder = os.path.join(self.get_temp_dir(), "run")
+        model, step = restore_or_initialize(task, folder, None)
+        self.assertEqual(step, 5)
+        for name, weight in weights_by_name(model).items():
+            self.assertAllEqual(weight.numpy(), five[name])
+
+    def test_a_checkpoint_of_the_masked_lm_alone_goes_on_with_next_sentences(self):
+        self.train(pretraining_task(toy.CONFIG, next_sentence=False), 2, "alone")
+        folder = os.path.join(self.get_temp_dir(), "alone")
+        both = pretraining_task(toy.CONFIG)
+        empty = os.path.join(self.get_temp_dir(), "empty")
+        model, _ = restore_or_initialize(both, empty, folder)
+        self.assertLen(weights_by_name(model), len(model.trainable_variables))
+
+
+if __name__ == "__main__":
+    tf.test.main()
