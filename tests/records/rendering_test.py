@@ -72,6 +72,8 @@ class RenderTest(tf.test.TestCase):
         self.assertEqual(
             lines_of(values)[1:3], ["  A [CLS] the [SEP]", "  B ##s ##ness [SEP]"]
         )
+        values = columns("[CLS] the ##s [SEP]", 2, {}, 0)
+        self.assertEqual(lines_of(values)[1:3], ["  A [CLS] the", "  B ##s [SEP]"])
 
     def test_without_a_vocabulary(self):
         self.assertEqual(

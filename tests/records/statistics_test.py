@@ -80,6 +80,13 @@ class FiguresTest(tf.test.TestCase):
             statistics_of(narrow).to_values(), statistics_of(COLUMNS).to_values()
         )
 
+    def test_each_prediction_is_of_one_kind(self):
+        wanted = np.array([[MASK_ID, 9, 0], [7, 6, 5], [0, 0, 0]])
+        figures = statistics_of({**COLUMNS, "masked_lm_ids": wanted}).figures()
+        self.assertAllClose(figures["masked_share"], 3 / 5)
+        self.assertAllClose(figures["random_share"], 1 / 5)
+        self.assertAllClose(figures["kept_share"], 1 / 5)
+
     def test_without_the_id_of_mask(self):
         figures = statistics_of(COLUMNS, mask_id=None).figures()
         self.assertAllClose(figures["replaced_share"], 4 / 5)

@@ -20,6 +20,7 @@ from bert_tf.records.schema import (
     pretraining_schema,
     unmasked_schema,
 )
+from bert_tf.records.survey import Survey
 from bert_tf.text.vocabulary import Vocabulary
 from tfrecords import inspect_records
 
@@ -167,7 +168,8 @@ class SoundRecordsTest(ScriptCase):
             "--start=1100",
             "--nostatistics",
         ).splitlines()
-        self.assertEqual(json.loads(line)["record"], 1100)
+        example = json.loads(line)
+        self.assertEqual((example["record"], example["record_in_file"]), (1100, 1100))
         self.assertIn("records            1,203\n", self.show(self.path("many")))
 
     def test_other_kinds_of_records(self):
@@ -277,6 +279,22 @@ class BrokenRecordsTest(ScriptCase):
         )
 
 
+class InterruptedTest(ScriptCase):
+    def test_figures_of_what_was_read(self):
+        path = self.write("many", [RECORD] * 2500)
+        add = Survey.add
+
+        def add_two_blocks(survey, block):
+            if block.first == 2000:
+                raise KeyboardInterrupt
+            add(survey, block)
+
+        with mock.patch.object(Survey, "add", add_two_blocks):
+            output, warning = self.show_and_warn(path)
+        self.assertIn("records            2,000\n", output)
+        self.assertIn("Interrupted", warning)
+
+
 class WrongInputTest(ScriptCase):
     def test_one_line_each(self):
         self.write_set()
@@ -311,19 +329,19 @@ class WrongInputTest(ScriptCase):
                 self.show("x", flag)
 
 
-class CommandLineTest(ScriptCase):
-    def command(self, *arguments, options=(), **settings):
-        return subprocess.run(
-            [sys.executable, *options, "-m", "tfrecords.inspect_records", *arguments],
-            text=True,
-            **{"capture_output": True, **settings},
-        )
+class OutputTest(ScriptCase):
+    def show_on(self, output, *arguments):
+        with contextlib.redirect_stdout(output):
+            inspect_records.run(cli.parse(inspect_records.define_flags, arguments))
 
     def test_help_needs_no_tensorflow(self):
-        done = self.command("--help", options=["-X", "importtime"])
+        # -X importtime lists every module that is imported.
+        options = ["-X", "importtime", "-m", "tfrecords.inspect_records", "--help"]
+        done = subprocess.run(
+            [sys.executable, *options], capture_output=True, text=True
+        )
         for name in ("num_examples", "statistics", "color", "vocab_file"):
             self.assertIn(name, done.stdout)
-        # -X importtime lists every module that is imported.
         self.assertIn("absl.flags", done.stderr)
         self.assertNotIn("tensorflow", done.stderr)
 
@@ -332,20 +350,14 @@ class CommandLineTest(ScriptCase):
         reading, writing = os.pipe()
         os.close(reading)
         with open(writing, "w") as closed:
-            done = self.command(
-                path,
-                "--num_examples=2000",
-                capture_output=False,
-                stdout=closed,
-                stderr=subprocess.PIPE,
-            )
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.show_on(closed, path, "--num_examples=2000")
 
     def test_a_terminal_without_arrows(self):
         path = self.write("few", [RECORD])
-        done = self.command(path, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
-        self.assertEqual(done.returncode, 0)
-        self.assertIn(r"[4\u21928]", done.stdout)
+        content = io.BytesIO()
+        with io.TextIOWrapper(content, "latin-1") as output:
+            self.show_on(output, path)
+            self.assertIn(rb"[4\u21928]", content.getvalue())
 
 
 class ColorTest(tf.test.TestCase):
