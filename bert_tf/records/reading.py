@@ -2,28 +2,26 @@
 
 TensorFlow's reader loses the batch in which a file breaks off, and says little about
 the place. This one is for looking at files of which one does not know whether they are
-whole; training reads through `bert_tf.records.pipeline`.
-
-A record in a file: its length as uint64, the checksum of that, the bytes, and theirs; a
-checksum is a CRC-32C, rotated and with a constant added.
+whole; training reads through `bert_tf.records.pipeline`. The format stands in
+`bert_tf.records.tfrecord_files`.
 """
 
 import struct
 from collections.abc import Iterator
-
-import google_crc32c
+from typing import IO
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.records.tfrecord_files import masked_checksum
 
 RECORDS_PER_BLOCK = 1000
 
 # What surrounds a record's bytes.
 FRAME_BYTES = 16
 
-_HEADER = struct.Struct("<QI")
-_CHECKSUM = struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM_BYTES = 4
+_HEADER_BYTES = _LENGTH.size + _CHECKSUM_BYTES
 
 
 def record_blocks(
@@ -39,7 +37,7 @@ def record_blocks(
     number = 0
     place = 0
     with files.open_binary(path) as file:
-        while header := file.read(_HEADER.size):
+        while header := file.read(_HEADER_BYTES):
             record, complaint = _read_record(file, header)
             if complaint:
                 if block:
@@ -60,22 +58,17 @@ def record_blocks(
         yield block
 
 
-def _read_record(file, header: bytes) -> tuple[bytes, str]:
+def _read_record(file: IO[bytes], header: bytes) -> tuple[bytes, str]:
     """The bytes after a record's header, or what is wrong with them."""
-    if len(header) < _HEADER.size:
+    if len(header) < _HEADER_BYTES:
         return b"", "breaks off"
-    length, checksum = _HEADER.unpack(header)
-    if _checksum(header[:8]) != checksum:
+    if masked_checksum(header[: _LENGTH.size]) != header[_LENGTH.size :]:
         return b"", "the header does not match its checksum"
-    body = file.read(length + _CHECKSUM.size)
-    if len(body) < length + _CHECKSUM.size:
+    (length,) = _LENGTH.unpack_from(header)
+    body = file.read(length + _CHECKSUM_BYTES)
+    if len(body) < length + _CHECKSUM_BYTES:
         return b"", "breaks off"
     record = body[:length]
-    if (_checksum(record),) != _CHECKSUM.unpack(body[length:]):
+    if masked_checksum(record) != body[length:]:
         return b"", "the bytes do not match their checksum"
     return record, ""
-
-
-def _checksum(content: bytes) -> int:
-    value = google_crc32c.value(content)
-    return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
