@@ -1,6 +1,5 @@
 """TensorFlow Datasets: a dataset made here, in its slices."""
 
-import os
 import pickle
 import tempfile
 from collections import Counter
@@ -12,7 +11,7 @@ from bert_tf.errors import InputError
 from bert_tf.text.readers import read_chunk
 from bert_tf.text.tfds import make_tfds_chunks
 
-NUM_TRAIN, NUM_TEST = 23, 3
+NUM_TRAIN, NUM_TEST = 60, 3
 
 
 class TinyArticles(tfds.core.GeneratorBasedBuilder):
@@ -53,7 +52,7 @@ class UnreachableArticles(TinyArticles):
 class TfdsTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.data_dir = os.path.join(self.get_temp_dir(), "tfds")
+        self.data_dir = tempfile.mkdtemp(dir=self.get_temp_dir())
         tfds.disable_progress_bar()
 
     def chunks(self, name="tiny_articles", **kwargs):
@@ -82,9 +81,14 @@ class TfdsTest(tf.test.TestCase):
         self.assertEqual(sum(line.num_bytes for line in lines), NUM_TEST * size)
 
     def test_the_order_does_not_depend_on_the_chunks(self):
+        # Two shards, each longer than the blocks that the library would interleave.
+        config = tfds.download.DownloadConfig(num_shards=2)
+        TinyArticles(data_dir=self.data_dir).download_and_prepare(
+            download_config=config
+        )
         numbers = self.numbers()
         self.assertCountEqual(numbers, {*range(NUM_TRAIN)} - {4})
-        for examples_per_chunk in (1, 4, 22, 23, 24):
+        for examples_per_chunk in (7, 30, 59, 61):
             self.assertLen(
                 self.chunks(examples_per_chunk=examples_per_chunk),
                 -(-NUM_TRAIN // examples_per_chunk),
@@ -99,10 +103,10 @@ class TfdsTest(tf.test.TestCase):
         numbers = self.numbers()
         sliced = self.numbers(split="train[:10]") + self.numbers(split="train[10:]")
         self.assertEqual(sliced, numbers)
-        both = self.chunks(split="train[20:]+test", examples_per_chunk=2)
+        both = self.chunks(split="train[57:]+test", examples_per_chunk=2)
         self.assertEqual(
             [(c.source.split, c.start, c.stop) for c in both],
-            [("train", 20, 22), ("train", 22, 23), ("test", 0, 2), ("test", 2, 3)],
+            [("train", 57, 59), ("train", 59, 60), ("test", 0, 2), ("test", 2, 3)],
         )
 
     def test_sources_are_identified(self):
@@ -122,7 +126,6 @@ class TfdsTest(tf.test.TestCase):
         self.assertIn(["Document 1. Second é."], sentences)
 
     def test_preparing_is_said_once(self):
-        self.data_dir = tempfile.mkdtemp(dir=self.get_temp_dir())
         with self.assertLogs("absl", "INFO") as logs:
             self.chunks()
         said = [line for line in logs.output if "Preparing the dataset" in line]
