@@ -43,7 +43,8 @@ def figure_lines(figures: Mapping[str, Any]) -> list[str]:
             " [SEP])",
             f"of the predicted   {', '.join(seen)}",
         ]
-    if "random_next_share" in figures:
+    has_pairs = figures["single_segment_share"] < 1
+    if has_pairs and "random_next_share" in figures:
         lines.append(
             f"next sentence      {figures['random_next_share']:.1%} random (of sentence"
             " order: swapped)"

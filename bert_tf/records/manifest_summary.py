@@ -19,9 +19,10 @@ def manifest_lines(manifest: Manifest) -> list[str]:
     casing = "uncased" if manifest.do_lower_case else "cased"
     unit = "whole words" if manifest.do_whole_word_mask else "pieces"
     state = "complete" if manifest.complete else "NOT COMPLETE"
+    plural = "s" * (len(manifest.shards) > 1)
     lines = [
         manifest.path,
-        f"  {state}: {manifest.num_records:,} records, {len(manifest.shards):,} files;"
+        f"  {state}: {manifest.num_records:,} records, {len(manifest.shards):,} file{plural};"
         f" {manifest.max_seq_length} tokens, {manifest.max_predictions_per_seq}"
         " predictions",
         f"  {manifest.vocab_size:,} entries in the vocabulary, {casing};"

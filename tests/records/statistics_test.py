@@ -203,6 +203,11 @@ class LinesTest(tf.test.TestCase):
         ):
             self.assertIn(expected, text)
 
+    def test_no_pairs_have_no_next_sentence(self):
+        text = "\n".join(statistics_of(rows_of(COLUMNS, [2])).lines())
+        self.assertIn("100.0% of records", text)
+        self.assertNotIn("next sentence", text)
+
 
 if __name__ == "__main__":
     tf.test.main()
