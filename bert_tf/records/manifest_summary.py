@@ -22,7 +22,8 @@ def manifest_lines(manifest: Manifest) -> list[str]:
     plural = "s" * (len(manifest.shards) > 1)
     lines = [
         manifest.path,
-        f"  {state}: {manifest.num_records:,} records, {len(manifest.shards):,} file{plural};"
+        f"  {state}: {manifest.num_records:,} records,"
+        f" {len(manifest.shards):,} file{plural};"
         f" {manifest.max_seq_length} tokens, {manifest.max_predictions_per_seq}"
         " predictions",
         f"  {manifest.vocab_size:,} entries in the vocabulary, {casing};"
