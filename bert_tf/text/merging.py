@@ -29,7 +29,10 @@ _NONE = -1
 
 # A threshold and the next one. A smaller step counts all pairs more often, a larger
 # one looks after more pairs that are never merged.
-_THRESHOLD_STEP = 8
+_THRESHOLD_STEP = 32
+
+# How much of the row is sorted at a time.
+_PLACES_AT_A_TIME = 1 << 23
 
 _GAP = "\0"
 
@@ -42,7 +45,7 @@ class _Pair(NamedTuple):
     left: int
     right: int
     places: Array
-    count: int
+    frequency: int
 
 
 def merge_pieces(
@@ -68,10 +71,10 @@ def merge_pieces(
     bounds: list[tuple[int, str, str, int, int]] = []
 
     def look_after(pair: _Pair) -> None:
-        left, right, places, count = pair
+        left, right, places, frequency = pair
         candidates[left, right] = places
         spelling = spelled.pieces[left], spelled.pieces[right]
-        heapq.heappush(bounds, (-count, *spelling, left, right))
+        heapq.heappush(bounds, (-frequency, *spelling, left, right))
 
     learned: list[str] = []
     thresholds = _thresholds(sum(words.values()), min_frequency)
@@ -161,13 +164,19 @@ class _SpelledWords:
 
     def all_pairs(self, least: int) -> Iterator[_Pair]:
         """The pairs that stand in the words at least so often."""
-        places = np.flatnonzero(self._begins != _NONE).astype(self._place_type)
-        left = self._begins[places]
-        right = self._begins[places + self._lengths[left]]
-        inside = right != _NONE
-        keys = left[inside].astype(np.int64) * len(self.pieces) + right[inside]
-        for key, places, count in self._groups(keys, places[inside], least):
-            yield _Pair(*divmod(key, len(self.pieces)), places, count)
+        # In parts, those of some left pieces at a time: sorting takes much memory.
+        num_parts = 1 + len(self._begins) // _PLACES_AT_A_TIME
+        parts = np.arange(len(self.pieces) + 1) % num_parts
+        parts[_NONE] = num_parts
+        part_of_place = parts.astype(np.int32)[self._begins]
+        for part in range(num_parts):
+            places = np.flatnonzero(part_of_place == part).astype(self._place_type)
+            left = self._begins[places]
+            right = self._begins[places + self._lengths[left]]
+            inside = right != _NONE
+            keys = left[inside].astype(np.int64) * len(self.pieces) + right[inside]
+            for key, found, count in self._groups(keys, places[inside], least):
+                yield _Pair(*divmod(key, len(self.pieces)), found, count)
 
     def pairs_with(self, piece: int, places: Array, least: int) -> Iterator[_Pair]:
         """Those of them that `piece` is part of, given all the places it begins at."""
@@ -226,7 +235,7 @@ class _SpelledWords:
         """Each key that counts at least so often, with its places and its count."""
         if not len(keys):
             return
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(keys)
         keys, places = keys[order], places[order]
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
         ends = np.append(starts[1:], len(keys))
@@ -238,8 +247,7 @@ class _SpelledWords:
             counts[kept].tolist(),
             strict=True,
         ):
-            # A copy: a view would keep the whole array alive.
-            yield int(keys[start]), places[start:end].copy(), count
+            yield int(keys[start]), np.sort(places[start:end]), count
 
 
 def _without_overlaps(places: Array, length: int) -> Array:

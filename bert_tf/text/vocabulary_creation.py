@@ -144,6 +144,6 @@ def _save(vocabulary: Vocabulary, path: str, overwrite: bool) -> None:
 
 def _refusal(path: str) -> InputError:
     return InputError(
-        f"--output_file: {path} exists and is another vocabulary, or none; give another "
-        "name, or --overwrite."
+        f"--output_file: {path} exists and is another vocabulary, or none; give "
+        "another name, or --overwrite."
     )

@@ -158,8 +158,12 @@ class _CountChunk:
 
 
 def _characters(words: Mapping[str, int]) -> Counter[str]:
-    counts: Counter[str] = Counter()
+    # Most words share their count with many others.
+    words_by_count: dict[int, list[str]] = defaultdict(list)
     for word, count in words.items():
-        for char in word:
-            counts[char] += count
-    return counts
+        words_by_count[count].append(word)
+    characters: Counter[str] = Counter()
+    for count, some in words_by_count.items():
+        for char, number in Counter("".join(some)).items():
+            characters[char] += count * number
+    return characters

@@ -33,9 +33,7 @@ class WordCountsTest(tf.test.TestCase):
         self.assertEqual((counts.num_forgotten, counts.max_error), (4, 1))
 
         counts.add_lines(["c g g h h i i"], False)
-        self.assertEqual(
-            counts.words, {"a": 4, "b": 3, "c": 3, "g": 2, "h": 2, "i": 2}
-        )
+        self.assertEqual(counts.words, {"a": 4, "b": 3, "c": 3, "g": 2, "h": 2, "i": 2})
         other = WordCounts(max_words=3)
         other.add_lines(["j a a x y"], False)
         # j, x and y: one word less would be enough, but none is rarer than another.

@@ -1,0 +1,242 @@
+"""The script: the right tokens in the file, and a line for what is wrong."""
+
+import json
+import lzma
+import os
+import subprocess
+import sys
+from unittest import mock
+
+import tensorflow as tf
+from absl import flags, logging
+
+from bert_tf import cli, files
+from bert_tf.errors import InputError
+from bert_tf.text.learning import learn_vocabulary as learn
+from bert_tf.text.sources import make_chunks
+from tfrecords import learn_vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CHARACTERS = [*"bghnpsu", *(f"##{char}" for char in "bghnpsu")]
+# Worked by hand in tests/text/learning_test.py.
+PIECES = ["##ug", "##un", "hug", "pun", "hugs", "pug", "bun"]
+LINES = ["hug " * 10, "PUG " * 5, "pun " * 12, "bun " * 4, "hugs " * 5]
+
+DOC = '<doc id="1" url="u" title="Zzz">\nZzz\n\n{}\n</doc>\n'
+
+
+class LearnVocabularyTest(tf.test.TestCase):
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def write(self, name, content):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return self.path(name)
+
+    def tokens(self, name="vocab.txt"):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read().split("\n")[:-1]
+
+    def run_script(self, *arguments, output="vocab.txt", vocab_size=26):
+        learn_vocabulary.run(
+            cli.parse(
+                learn_vocabulary.define_flags,
+                [
+                    f"--output_file={self.path(output)}",
+                    f"--vocab_size={vocab_size}",
+                    "--num_workers=1",
+                    *arguments,
+                ],
+            )
+        )
+
+    def test_formats(self):
+        text = "\n".join(LINES)
+        inputs = {
+            "text": self.write("a/hug.txt", text),
+            "xz": self.write("a/hug.txt.xz", lzma.compress(text.encode())),
+            "wiki": self.write("a/wiki_00", DOC.format(text)),
+            "jsonl": self.write("a/hug.jsonl", json.dumps({"text": text})),
+            "folder": os.path.dirname(self.write("b/c/hug.txt", text)),
+        }
+        for name, path in inputs.items():
+            self.run_script(f"--input_file={path}", output=f"new/{name}.txt")
+            self.assertEqual(
+                self.tokens(f"new/{name}.txt"), [*SPECIAL, *CHARACTERS, *PIECES]
+            )
+        body = self.write("body.jsonl", json.dumps({"body": text}))
+        self.run_script(f"--input_file={body}", "--text_field=body")
+        self.assertEqual(self.tokens(), [*SPECIAL, *CHARACTERS, *PIECES])
+
+    def test_tensorflow_datasets(self):
+        chunks = make_chunks([self.write("in.txt", "\n".join(LINES))])
+        with mock.patch(
+            "bert_tf.text.tfds.make_tfds_chunks", return_value=chunks
+        ) as make:
+            self.run_script(
+                "--tfds_name=wikipedia/20230601.en",
+                "--tfds_split=train[:3]",
+                "--tfds_data_dir=data",
+                "--text_field=body",
+            )
+        make.assert_called_once_with(
+            "wikipedia/20230601.en",
+            split="train[:3]",
+            text_field="body",
+            data_dir="data",
+            split_sentences=False,
+        )
+        self.assertEqual(self.tokens(), [*SPECIAL, *CHARACTERS, *PIECES])
+
+    def test_flags_reach_the_learner(self):
+        lines = [f"Ab{'é' * (n % 3)} aB{n % 11}, ☃"[: 4 + n % 9] for n in range(300)]
+        path = self.write("in.txt", "\n".join(lines))
+        for flag, settings in (
+            ("--do_lower_case=false", {"do_lower_case": False}),
+            ("--num_unused=3", {"num_unused": 3}),
+            ("--min_frequency=40", {"min_frequency": 40}),
+            ("--character_coverage=0.8", {"character_coverage": 0.8}),
+        ):
+            for size in range(12, 60):
+                try:
+                    wanted = list(learn(lines, vocab_size=size, **settings))
+                except InputError as error:
+                    with self.assertRaisesRegex(InputError, str(error)):
+                        self.run_script(
+                            f"--input_file={path}", flag, "--overwrite", vocab_size=size
+                        )
+                    break
+                self.run_script(
+                    f"--input_file={path}", flag, "--overwrite", vocab_size=size
+                )
+                self.assertEqual(self.tokens(), wanted)
+            else:
+                self.fail("no size was too large")
+
+    def test_any_number_of_workers(self):
+        paragraphs = [
+            f"{n} Ein Wort{n % 13} und{n % 17 * 7} nochn{n}" for n in range(99)
+        ]
+        for number in range(3):
+            self.write(f"many/{number}.txt", "\n\n".join(paragraphs[number::3]))
+        for workers in (1, 2, 3):
+            self.run_script(
+                f"--input_file={self.path('many')}",
+                f"--num_workers={workers}",
+                output=f"{workers}.txt",
+                vocab_size=100,
+            )
+        self.assertLen(self.tokens("1.txt"), 100)
+        self.assertEqual(self.tokens("1.txt"), self.tokens("2.txt"))
+        self.assertEqual(self.tokens("1.txt"), self.tokens("3.txt"))
+
+    def test_same_command_again(self):
+        text = self.write("in.txt", "\n".join(LINES))
+        self.run_script(f"--input_file={text}")
+        before = os.stat(self.path("vocab.txt"))
+        with mock.patch.object(logging, "info") as info:
+            # The pattern takes in the vocabulary too, which is no text.
+            self.run_script(f"--input_file={self.path('*.txt')}")
+        self.assertIn("All is done already", info.call_args.args[0])
+        self.assertEqual(os.stat(self.path("vocab.txt")), before)
+
+        self.write("in.txt", "other words of other letters " * 9)
+        with self.assertRaisesRegex(InputError, "another vocabulary"):
+            self.run_script(f"--input_file={text}")
+        self.assertEqual(os.stat(self.path("vocab.txt")), before)
+        self.run_script(f"--input_file={text}", "--overwrite")
+        self.assertIn("##er", self.tokens())
+        with self.assertRaisesRegex(InputError, "nothing but"):
+            self.run_script(f"--input_file={self.path('vocab.txt')}", "--overwrite")
+
+    def test_refused_before_the_work(self):
+        text = self.write("in.txt", "\n".join(LINES))
+        cases = (
+            ("a poem\n", (), "another vocabulary, or none"),
+            ("\n".join([*SPECIAL, "a\n"]), (), "another vocabulary, or none"),
+            ("\n".join(["[PAD]", *"x" * 25, ""]), (), "another vocabulary, or none"),
+        )
+        with mock.patch("bert_tf.text.vocabulary_creation.count_words") as count:
+            for content, arguments, message in cases:
+                self.write("vocab.txt", content)
+                with self.assertRaisesRegex(InputError, message):
+                    self.run_script(f"--input_file={text}", *arguments)
+                self.assertEqual(files.read_text(self.path("vocab.txt")), content)
+            with self.assertRaisesRegex(InputError, "is a folder"):
+                self.run_script(f"--input_file={text}", output="")
+            with self.assertRaisesRegex(InputError, "a file is in its way"):
+                self.run_script(f"--input_file={text}", output="in.txt/vocab.txt")
+            with self.assertRaisesRegex(InputError, "must exceed the 5 "):
+                self.run_script(f"--input_file={text}", output="x", vocab_size=5)
+            with self.assertRaisesRegex(InputError, "no file matches"):
+                self.run_script("--input_file=/no/such", output="x")
+            count.assert_not_called()
+
+    def test_text_that_is_no_use(self):
+        self.write("blank.txt", "\n \n")
+        with self.assertRaisesRegex(InputError, "must have words"):
+            self.run_script(f"--input_file={self.path('blank.txt')}")
+        self.write("latin.txt", b"caf\xe9")
+        with self.assertRaisesRegex(InputError, "latin.txt:1: not UTF-8"):
+            self.run_script(f"--input_file={self.path('latin.txt')}")
+        self.write("in.txt", "\n".join(LINES))
+        with self.assertRaisesRegex(InputError, "at most 26"):
+            self.run_script(f"--input_file={self.path('in.txt')}", vocab_size=27)
+        self.assertFalse(os.path.exists(self.path("vocab.txt")))
+
+    def test_what_is_left_out_is_said(self):
+        rare = "".join(f"w{number}\n\n" for number in range(2000))
+        text = self.write("in", DOC.format("\n".join(LINES) + "\n" + rare + "hug ☃"))
+        with (
+            mock.patch.object(logging, "info") as info,
+            mock.patch.object(logging, "warning") as warning,
+        ):
+            self.run_script(
+                f"--input_file={text}",
+                "--max_words=1000",
+                "--character_coverage=0.999",
+                vocab_size=45,
+            )
+        said = [call.args[0] % call.args[1:] for call in info.call_args_list]
+        self.assertIn("Left out: 1 title lines", said)
+        # 36 words, then 2,000, then two.
+        self.assertRegex(said[0], "Counted 2038 words, ")
+        warned = warning.call_args.args[0] % warning.call_args.args[1:]
+        self.assertRegex(warned, "more than --max_words=1000 .*: 2001 words .* than 1")
+        # Of 9,007 characters the rarest are b, 4 times, and the snowman of a word that
+        # was forgotten; all but these are 99.9%. Then the word bun has no spelling.
+        self.assertRegex(said[-2], r"^4 words \(0\.1963%\) become \[UNK\]")
+
+    def test_flags_that_do_not_go_together(self):
+        for arguments in (
+            ["--output_file=x"],
+            ["--input_file=x"],
+            ["--output_file=x", "--input_file=x", "--tfds_name=y"],
+            ["--output_file=x", "--input_file=x", "--character_coverage=1.1"],
+            ["--output_file=x", "--input_file=x", "--vocab_size=0"],
+        ):
+            with self.assertRaises(flags.Error):
+                cli.parse(learn_vocabulary.define_flags, arguments)
+
+    def test_command_line(self):
+        text = self.write("in.txt", "\n\n".join(LINES))
+        command = [sys.executable, "-m", "tfrecords.learn_vocabulary"]
+        command += [f"--input_file={text}", f"--output_file={self.path('vocab.txt')}"]
+        done = subprocess.run(
+            [*command, "--vocab_size=26"], capture_output=True, text=True, check=True
+        )
+        self.assertEqual(
+            done.stderr.splitlines()[0], "Counted 36 words, 5 different ones"
+        )
+        wrong = subprocess.run(
+            [*command, "--vocab_size=300"], capture_output=True, text=True, check=False
+        )
+        self.assertEqual(wrong.returncode, cli.EXIT_INPUT_ERROR)
+        self.assertLen(wrong.stderr.splitlines(), 1)
+        self.assertIn("--overwrite", wrong.stderr)
+
+
+if __name__ == "__main__":
+    tf.test.main()
