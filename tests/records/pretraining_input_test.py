@@ -101,6 +101,12 @@ class DynamicRecordsTest(PretrainingInputTestCase):
         assert_same(self, first[:2], first[2:])
         again = PretrainingRecords(path).evaluation_dataset(5, repeat=False)
         assert_same(self, batches(again, 9), first[:2])
+        # The seed is that of the records.
+        other = PretrainingRecords(self.write("other", count=10, random_seed=1))
+        other = batches(other.evaluation_dataset(5, repeat=False), 1)[0]
+        self.assertNotAllEqual(
+            other["masked_lm_positions"], first[0]["masked_lm_positions"]
+        )
         # And other ones than the training's first epoch with the same seed.
         training = PretrainingRecords(path).training_dataset(5, seed=12345)
         masks = {
