@@ -9,7 +9,7 @@ import numpy as np
 _LAST_UINT16 = 0xFFFF
 
 
-def token_dtype(vocab_size: int) -> type[np.generic]:
+def token_dtype(vocab_size: int) -> type[np.integer]:
     """The smallest type that holds the ids of a vocabulary of that size."""
     return np.uint16 if vocab_size <= _LAST_UINT16 + 1 else np.int32
 
@@ -33,7 +33,7 @@ class Documents(NamedTuple):
     def from_lists(
         cls,
         documents: Sequence[Sequence[Sequence[int]]],
-        dtype: type[np.generic] = np.int32,
+        dtype: type[np.integer] = np.int32,
     ) -> "Documents":
         """The same documents as arrays."""
         sentences = [sentence for document in documents for sentence in document]

@@ -108,7 +108,7 @@ class Instances:
 
     def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         shape = (len(numbers), self._settings.max_seq_length)
-        columns = {
+        columns: dict[str, np.ndarray] = {
             name: np.zeros(shape, np.int64)
             for name in ("input_ids", "input_mask", "segment_ids")
         }

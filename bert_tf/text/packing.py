@@ -18,7 +18,7 @@ class PackedTokenizer:
         dtype: of the packed ids; the vocabulary must fit.
     """
 
-    def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.generic]) -> None:
+    def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.integer]) -> None:
         if tokenizer.recognize_special_tokens:
             raise ValueError("`tokenizer` must take special tokens as ordinary text.")
         if len(tokenizer.vocabulary) - 1 > np.iinfo(dtype).max:

@@ -60,7 +60,7 @@ class ChunkTokenizer:
     def __init__(
         self,
         encode: Callable[[str], bytes],
-        dtype: type[np.generic],
+        dtype: type[np.integer],
         *,
         digest_paragraphs: bool = False,
         digest_documents: bool = False,

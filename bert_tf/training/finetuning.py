@@ -51,7 +51,7 @@ class RecordSet:
         num_examples = 0
         with ShardWriter([path]) as writer:
             for values in features:
-                writer.write(schema.serialize(values))
+                writer.write([schema.serialize(values)])
                 num_examples += 1
         logging.info("Wrote %d records to %s.", num_examples, os.path.basename(path))
         return cls(

@@ -75,6 +75,7 @@ class ManifestTest(ManifestCase):
                 "name": "y",
                 "num_records": 1,
                 "num_bytes": 4,
+                "random_seed": None,
             },
         )
 

@@ -52,6 +52,15 @@ class RecordSchemaTest(tf.test.TestCase):
             pretraining_values()["input_ids"],
         )
 
+    def test_a_block_is_its_records(self):
+        values = pretraining_values()
+        other = {name: value[::-1] for name, value in values.items()}
+        columns = {name: np.array([values[name], other[name]]) for name in values}
+        self.assertEqual(
+            self.schema.serialize_block(columns),
+            [self.schema.serialize(values), self.schema.serialize(other)],
+        )
+
     def test_parses_what_it_writes(self):
         serialized = self.schema.serialize(pretraining_values())
         one = self.schema.parse(tf.constant(serialized))
@@ -123,8 +132,11 @@ class RecordSchemaTest(tf.test.TestCase):
 
     def test_a_callers_mistakes(self):
         short = {**pretraining_values(), "segment_ids": [0] * 7}
-        with self.assertRaisesRegex(ValueError, r"`segment_ids` must have 8.*: 7"):
+        with self.assertRaisesRegex(ValueError, r"`segment_ids` must have 8.*: \(7,\)"):
             self.schema.serialize(short)
+        wrong = {**pretraining_values(), "next_sentence_labels": [0.5]}
+        with self.assertRaisesRegex(ValueError, "`next_sentence_labels` must be int64"):
+            self.schema.serialize(wrong)
         missing = pretraining_values()
         del missing["masked_lm_ids"]
         with self.assertRaisesRegex(ValueError, "must hold"):

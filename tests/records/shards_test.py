@@ -1,5 +1,6 @@
 """Record files: round robin, and a name means a complete file."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf.errors import InputError
+from bert_tf.records import shards
 from bert_tf.records.shards import ShardWriter, record_files
 
 
@@ -31,8 +33,10 @@ class ShardWriterTest(tf.test.TestCase):
     def test_deals_records_in_turn(self):
         paths = [self.path("a"), self.path("new/b"), self.path("c")]
         with ShardWriter(paths) as writer:
-            for number in range(7):
-                writer.write(b"%d" % number)
+            writer.write([b"0"])
+            writer.write([b"1", b"2", b"3", b"4"])
+            writer.write([])
+            writer.write([b"5", b"6"])
             sizes = writer.close()
         self.assertEqual(read(paths[0]), [b"0", b"3", b"6"])
         self.assertEqual(read(paths[1]), [b"1", b"4"])
@@ -43,7 +47,7 @@ class ShardWriterTest(tf.test.TestCase):
 
     def test_no_name_before_the_end(self):
         with ShardWriter([self.path("a"), self.path("b")]) as writer:
-            writer.write(b"x")
+            writer.write([b"x"])
             self.assertNotIn("a", self.names())
             writer.close()
             self.assertNotIn("a", self.names())
@@ -54,7 +58,7 @@ class ShardWriterTest(tf.test.TestCase):
         with open(self.path("a"), "wb") as file:
             file.write(b"precious")
         with self.assertRaises(KeyError), ShardWriter([self.path("a")]) as writer:
-            writer.write(b"x")
+            writer.write([b"x"])
             raise KeyError("stop")
         self.assertEqual(self.names(), ["a"])
         with open(self.path("a"), "rb") as file:
@@ -65,8 +69,7 @@ class ShardWriterTest(tf.test.TestCase):
             import os, signal, sys
             from bert_tf.records.shards import ShardWriter
             with ShardWriter(sys.argv[1:]) as writer:
-                for number in range(100000):
-                    writer.write(b"x" * 100)
+                writer.write([b"x" * 100] * 100000)
                 os.kill(os.getpid(), signal.SIGKILL)
         """
         paths = [self.path("a"), self.path("b")]
@@ -82,17 +85,17 @@ class ShardWriterTest(tf.test.TestCase):
         with open(self.path("a.tmp-mine"), "w"):
             pass  # not ours: no process id
         with ShardWriter(paths) as writer:
-            writer.write(b"x")
+            writer.write([b"x"])
         self.assertEqual(self.names(), ["a", "a.tmp-mine", "b"])
 
     def test_a_full_disk_is_an_os_error_and_leaves_nothing(self):
-        full = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with (
-            mock.patch.object(tf.io.TFRecordWriter, "write", side_effect=full),
+            mock.patch.object(shards, "write_records", side_effect=full),
             self.assertRaisesRegex(OSError, "a cannot be written: No space left"),
             ShardWriter([self.path("a")]) as writer,
         ):
-            writer.write(b"x")
+            writer.write([b"x"])
         self.assertEqual(self.names(), [])
 
     def test_a_file_in_the_place_of_a_folder(self):

@@ -10,6 +10,7 @@ from absl import flags, logging
 
 from bert_tf import cli
 from bert_tf.errors import InputError
+from bert_tf.records import shards
 from bert_tf.records.manifest import Manifest, find_manifests
 from bert_tf.records.shards import record_files
 from bert_tf.text.vocabulary import Vocabulary
@@ -242,7 +243,7 @@ class SetTest(ScriptCase):
         self.run_script()
         expected = {name: self.read(name) for name in self.names()}
         with (
-            mock.patch.object(tf.io.TFRecordWriter, "write", side_effect=OSError),
+            mock.patch.object(shards, "write_records", side_effect=OSError),
             self.assertRaises(OSError),
         ):
             self.run_script(random_seed=2, overwrite=True)
@@ -322,7 +323,12 @@ class WrongInputTest(ScriptCase):
 
     def test_lines_without_a_token(self):
         text = self.write("odd.txt", "the cat .\n\x01\n\nthe dog .\n")
-        self.assert_warns("1 lines are not blank, yet", input_file=text)
+        self.run_script(input_file=text)
+        manifest = Manifest.from_json_file(self.path("out.tfrecord.manifest.json"))
+        self.assertEqual(
+            manifest.report["dropped"],
+            {"sentences without a token (control characters, say)": 1},
+        )
 
 
 class CommandLineTest(ScriptCase):

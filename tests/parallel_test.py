@@ -1,0 +1,122 @@
+"""Work on several processes: order, errors, and workers that do not outlive anybody."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import tensorflow as tf
+
+from bert_tf.parallel import available_cores, ordered_map
+
+
+def slow_square(number):
+    # The first pieces take longest: without care they would come last.
+    time.sleep(0.02 * max(0, 5 - number))
+    return number * number
+
+
+def fail_at_three(number):
+    if number == 3:
+        raise KeyError("three")
+    return number
+
+
+def process_id(_):
+    return os.getpid()
+
+
+def end_this_process(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+_STARTED = []
+
+
+def remember(value):
+    _STARTED.append(value)
+
+
+def remembered(_):
+    return list(_STARTED)
+
+
+class OrderedMapTest(tf.test.TestCase):
+    def test_in_order_whatever_the_number_of_workers(self):
+        for num_workers in (1, 2, 5):
+            self.assertEqual(
+                list(ordered_map(slow_square, range(9), num_workers=num_workers)),
+                [0, 1, 4, 9, 16, 25, 36, 49, 64],
+            )
+
+    def test_one_worker_is_this_process(self):
+        self.assertEqual(
+            set(ordered_map(process_id, range(3), num_workers=1)), {os.getpid()}
+        )
+        self.assertNotIn(
+            os.getpid(), set(ordered_map(process_id, range(3), num_workers=2))
+        )
+
+    def test_the_initializer_runs_in_each_worker(self):
+        results = ordered_map(
+            remembered,
+            range(4),
+            num_workers=2,
+            initializer=remember,
+            initial_arguments=("x",),
+        )
+        self.assertEqual(list(results), [["x"]] * 4)
+
+    def test_an_error_comes_out_and_ends_the_work(self):
+        for num_workers in (1, 2):
+            results = ordered_map(fail_at_three, range(100), num_workers=num_workers)
+            self.assertEqual([next(results) for _ in range(3)], [0, 1, 2])
+            with self.assertRaisesRegex(KeyError, "three"):
+                next(results)
+
+    def test_a_worker_that_is_killed(self):
+        with self.assertRaisesRegex(ChildProcessError, "--num_workers"):
+            list(ordered_map(end_this_process, range(3), num_workers=2))
+
+    def test_workers_end_when_the_parent_is_killed(self):
+        script = """
+            import os, signal, sys, time
+            from bert_tf.parallel import ordered_map
+            from tests.parallel_test import process_id
+            if __name__ == "__main__":
+                pids = ordered_map(process_id, range(10**9), num_workers=2)
+                print(next(pids), flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+        path = os.path.join(self.get_temp_dir(), "script.py")
+        with open(path, "w") as file:
+            file.write(textwrap.dedent(script))
+        done = subprocess.run(
+            [sys.executable, path],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+            text=True,
+        )
+        worker = int(done.stdout)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                os.kill(worker, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.1)
+        self.fail("the worker is still there")
+
+    def test_no_worker(self):
+        with self.assertRaisesRegex(ValueError, "at least 1. Received: 0"):
+            list(ordered_map(slow_square, [1], num_workers=0))
+
+    def test_cores(self):
+        self.assertGreaterEqual(available_cores(), 1)
+
+
+if __name__ == "__main__":
+    tf.test.main()

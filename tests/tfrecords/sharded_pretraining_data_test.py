@@ -1,0 +1,441 @@
+"""create_pretraining_data at scale: shards, workers, kills, other input and pairs."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import cli
+from bert_tf.errors import InputError
+from bert_tf.records import generation
+from bert_tf.records.manifest import Manifest
+from bert_tf.records.pretraining import shard_seed
+from tests.instances.plain_pretraining import plain_instances
+from tfrecords import create_pretraining_data
+
+WORDS = ["the", "cat", "sat", "on", "mat", "dog", "##s", "play", "##ing", "run"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+SETTINGS = {
+    "max_seq_length": 24,
+    "max_predictions_per_seq": 4,
+    "masked_lm_prob": 0.15,
+    "short_seq_prob": 0.1,
+    "dupe_factor": 3,
+    "do_whole_word_mask": True,
+}
+
+
+def corpus(seed=0, num_documents=37):
+    """Documents of sentences of pieces."""
+    rng = random.Random(seed)
+    return [
+        [
+            ["the", *(rng.choice(WORDS) for _ in range(rng.randint(0, 9)))]
+            for _ in range(rng.randint(1, 8))
+        ]
+        for _ in range(num_documents)
+    ]
+
+
+def as_text(documents):
+    lines = []
+    for document in documents:
+        lines += [" ".join(sentence).replace(" ##", "") for sentence in document]
+        lines.append("")
+    return "\n".join(lines)
+
+
+class ScriptCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        self.documents = corpus()
+        self.write("vocab.txt", "".join(token + "\n" for token in TOKENS))
+        self.write("text.txt", as_text(self.documents))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(content)
+        return self.path(name)
+
+    def arguments(self, **changes):
+        values = {
+            "input_file": self.path("text.txt"),
+            "output_file": self.path("out"),
+            "vocab_file": self.path("vocab.txt"),
+            "num_workers": 1,
+            **SETTINGS,
+            **changes,
+        }
+        return [f"--{name}={value}" for name, value in values.items() if value != ""]
+
+    def run_script(self, **changes):
+        create_pretraining_data.run(
+            cli.parse(create_pretraining_data.define_flags, self.arguments(**changes))
+        )
+
+    def manifest(self, name="out"):
+        return Manifest.from_json_file(self.path(f"{name}.manifest.json"))
+
+    def files(self, prefix="out"):
+        """The digest of what the script wrote, hidden files included, by name."""
+        found = {}
+        for name in sorted(os.listdir(self.folder)):
+            if name.lstrip(".").startswith(prefix):
+                with open(self.path(name), "rb") as file:
+                    found[name] = hashlib.sha256(file.read()).hexdigest()
+        return found
+
+    def features(self, name):
+        for record in tf.data.TFRecordDataset(self.path(name)):
+            example = tf.train.Example.FromString(record.numpy())
+            yield {
+                key: list(feature.int64_list.value or feature.float_list.value)
+                for key, feature in example.features.feature.items()
+            }
+
+
+class ShardsTest(ScriptCase):
+    def test_a_shard_is_the_original_of_its_documents_and_seed(self):
+        self.run_script(num_shards=4, random_seed=9)
+        manifest = self.manifest()
+        self.assertEqual(
+            [shard.name for shard in manifest.shards],
+            [f"out-0000{shard}-of-00004" for shard in range(4)],
+        )
+        seeds = [shard.random_seed for shard in manifest.shards]
+        self.assertLen(set(seeds), 4)
+        self.assertLess(max(seeds), 2**31)
+        for number, shard in enumerate(manifest.shards):
+            expected = plain_instances(
+                self.documents[number::4],
+                TOKENS,
+                {**SETTINGS, "random_seed": shard.random_seed},
+            )
+            records = list(self.features(shard.name))
+            self.assertLen(records, len(expected))
+            self.assertEqual(shard.num_records, len(expected))
+            for record, plain in zip(records, expected, strict=True):
+                length = len(plain["tokens"])
+                tokens = [TOKENS[number] for number in record["input_ids"][:length]]
+                self.assertEqual(tokens, plain["tokens"])
+                count = len(plain["positions"])
+                self.assertEqual(
+                    record["masked_lm_positions"][:count], plain["positions"]
+                )
+
+    def test_the_pool_with_one_stream(self):
+        self.run_script(random_seed=9)
+        expected = plain_instances(
+            self.documents, TOKENS, {**SETTINGS, "random_seed": 9}
+        )
+        tokens = [
+            [TOKENS[number] for number in record["input_ids"]][: len(plain["tokens"])]
+            for record, plain in zip(self.features("out"), expected, strict=True)
+        ]
+        self.assertEqual(tokens, [plain["tokens"] for plain in expected])
+        self.assertIsNone(self.manifest().shards[0].random_seed)
+
+    def test_the_number_of_workers_does_not_matter(self):
+        # Small chunks, so that each worker gets some.
+        with mock.patch("bert_tf.text_flags._CHUNK_BYTES", 100):
+            for changes in ({"num_shards": 5}, {"deduplicate": "documents"}):
+                self.run_script(num_workers=1, overwrite=True, **changes)
+                expected = self.files()
+                self.run_script(num_workers=3, overwrite=True, **changes)
+                self.assertEqual(self.files(), expected)
+
+    def test_seeds_do_not_meet(self):
+        seeds = {shard_seed(s, n, 8) for s in range(50) for n in range(8)}
+        self.assertLen(seeds, 400)
+
+    def test_done_already_and_other_settings(self):
+        self.run_script(num_shards=3)
+        before = self.files()
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_script(num_shards=3, num_workers=2)
+        self.assertIn("All is done already", logs.output[0])
+        for changes, message in (
+            ({"num_shards": 3, "dupe_factor": 4}, "--dupe_factor=3, not 4"),
+            ({"num_shards": 3, "pairs": "sop"}, "--pairs=nsp, not sop"),
+            (
+                {"num_shards": 3, "min_document_tokens": 5},
+                "--min_document_tokens=0, not 5",
+            ),
+            (
+                {
+                    "num_shards": "",
+                    "output_file": ",".join(
+                        self.path(f"out-0000{shard}-of-00003") for shard in range(3)
+                    ),
+                },
+                "--num_shards=3, not None",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(**changes)
+        self.assertEqual(self.files(), before)
+
+    def test_wrong_use(self):
+        for changes, message in (
+            (
+                {"num_shards": 2, "output_file": self.path("a") + "," + self.path("b")},
+                "--num_shards: --output_file must be one name",
+            ),
+            ({"deduplicate": "paragraphs"}, "--deduplicate=paragraphs: .*sentences"),
+            ({"num_shards": 99}, "00037-of-00099 must be at least 1. Found: 0"),
+            (
+                {"num_shards": 30, "nsp_labels": "exact"},
+                "00007-of-00030 must be at least 2, .*another one. Found: 1",
+            ),
+            ({"work_dir": "gs://bucket"}, "--work_dir=gs://bucket must be a folder"),
+            ({"input_file": self.path("no")}, "--input_file: no file matches"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(overwrite=True, **changes)
+
+    def test_one_document_a_shard_is_a_warning(self):
+        with self.assertLogs("absl", "WARNING") as logs:
+            self.run_script(num_shards=30)
+        self.assertRegex(
+            "".join(logs.output), r"23 of 30 shards were made of one document: their \d"
+        )
+
+    def test_the_work_folder_elsewhere(self):
+        work_dir = self.path("work")
+        os.mkdir(work_dir)
+        with (
+            mock.patch.object(generation, "write_shard", side_effect=OSError("full")),
+            self.assertRaisesRegex(OSError, "full"),
+        ):
+            self.run_script(num_shards=2, work_dir=work_dir)
+        self.assertEqual(os.listdir(work_dir), [".out.work"])
+        self.run_script(num_shards=2, work_dir=work_dir)
+        self.assertEqual(os.listdir(work_dir), [])
+
+
+KILL_SCRIPT = """
+    import os, signal, sys
+    from bert_tf import cli
+    from tfrecords import create_pretraining_data
+
+    left = int(sys.argv.pop(1))
+    replace = os.replace
+
+    def replace_or_die(source, target):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        replace(source, target)
+
+    os.replace = replace_or_die
+    flags = cli.parse(create_pretraining_data.define_flags, sys.argv[1:])
+    create_pretraining_data.run(flags)
+"""
+
+
+class KilledTest(ScriptCase):
+    """SIGKILL just before the n-th file or folder gets its name, for many n."""
+
+    def killed_at(self, moment, **changes):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(KILL_SCRIPT),
+                str(moment),
+                *self.arguments(**changes),
+            ],
+            capture_output=True,
+        )
+        if done.returncode == 0:
+            return False
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        return True
+
+    def assert_same_after_kills(self, moments, **changes):
+        self.run_script(**changes)
+        expected = self.files()
+        num_kills = 0
+        for moment in moments:
+            for name in self.files():
+                os.remove(self.path(name))
+            if not self.killed_at(moment, **changes):
+                break
+            num_kills += 1
+            self.assertNotEqual(
+                {name for name in os.listdir(self.folder) if "out" in name},
+                set(expected),
+            )
+            finished = {
+                name: os.stat(self.path(name)).st_mtime_ns
+                for name in os.listdir(self.folder)
+                if name.startswith("out-") and "tmp" not in name
+            }
+            # With other workers than before: that makes no difference either.
+            self.run_script(**{**changes, "num_workers": 2})
+            self.assertEqual(self.files(), expected)
+            for name, changed in finished.items():
+                if "num_shards" in changes:
+                    self.assertEqual(os.stat(self.path(name)).st_mtime_ns, changed)
+        return num_kills
+
+    def test_at_three_moments(self):
+        # Before anything; within the shards; before the manifest says complete.
+        self.assertEqual(self.assert_same_after_kills([0, 7, 12], num_shards=4), 3)
+
+    @pytest.mark.slow
+    def test_at_every_moment_of_a_sharded_run(self):
+        kills = self.assert_same_after_kills(
+            range(100), num_shards=4, min_document_tokens=9
+        )
+        self.assertGreater(kills, 12)
+
+    @pytest.mark.slow
+    def test_at_every_moment_of_a_pool(self):
+        outputs = ",".join(self.path(f"out{letter}") for letter in "abc")
+        kills = self.assert_same_after_kills(range(100), output_file=outputs)
+        self.assertGreater(kills, 8)
+
+    def test_a_run_of_other_settings_begins_anew(self):
+        self.assertTrue(self.killed_at(7, num_shards=4))
+        with self.assertRaisesRegex(InputError, "--random_seed=12345, not 1"):
+            self.run_script(num_shards=4, random_seed=1)
+        self.run_script(num_shards=4, random_seed=1, overwrite=True)
+        found = self.files()
+        for name in found:
+            os.remove(self.path(name))
+        self.run_script(num_shards=4, random_seed=1)
+        self.assertEqual(self.files(), found)
+
+    def test_a_full_disk_leaves_what_is_finished(self):
+        real, count = generation.write_instances, 0
+
+        def full(*arguments, **options):
+            nonlocal count
+            count += 1
+            if count == 3:
+                raise OSError(28, "No space left on device", "out-00002-of-00004")
+            return real(*arguments, **options)
+
+        with (
+            mock.patch.object(generation, "write_instances", full),
+            self.assertRaisesRegex(OSError, "No space left"),
+        ):
+            self.run_script(num_shards=4)
+        left = {name for name in os.listdir(self.folder) if name.startswith("out-")}
+        self.assertEqual(left, {"out-00000-of-00004", "out-00001-of-00004"})
+        self.assertFalse(self.manifest().complete)
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_script(num_shards=4)
+        self.assertIn("2 of 4 shards are finished already", "".join(logs.output))
+        self.assertTrue(self.manifest().complete)
+
+    def test_someones_own_folder_in_the_place_of_the_work_folder(self):
+        os.mkdir(self.path(".out.work"))
+        self.write(".out.work/precious", "x")
+        with self.assertRaisesRegex(InputError, "in the way of the work folder"):
+            self.run_script()
+        self.assertEqual(os.listdir(self.path(".out.work")), ["precious"])
+
+
+class InputTest(ScriptCase):
+    def test_formats_give_the_same_records(self):
+        text = [[" ".join(s).replace(" ##", "") for s in doc] for doc in self.documents]
+        os.makedirs(self.path("wiki/AA"))
+        self.write(
+            "wiki/AA/wiki_00",
+            "".join(
+                f'<doc id="{n}" url="u" title="T{n}">\nT{n}\n\n'
+                + "\n\n".join(lines)
+                + "\n</doc>\n"
+                for n, lines in enumerate(text)
+            ),
+        )
+        self.write(
+            "text.jsonl",
+            "".join(json.dumps({"body": "\n".join(lines)}) + "\n" for lines in text),
+        )
+        self.run_script()
+        expected = self.files()["out"]
+        for changes in (
+            {"input_file": self.path("wiki")},
+            {"input_file": self.path("*.jsonl"), "text_field": "body"},
+        ):
+            self.run_script(split_sentences=False, overwrite=True, **changes)
+            self.assertEqual(self.files()["out"], expected)
+        report = self.manifest().report
+        self.assertEqual(report["read"]["documents"], 37)
+        self.assertEqual(self.manifest().input_format, "jsonl:body")
+
+    def test_what_is_dropped_is_reported(self):
+        self.write("text.txt", as_text(self.documents * 2) + "\n\nthe\n")
+        self.run_script(deduplicate="documents", min_document_tokens=2)
+        report = self.manifest().report
+        self.assertEqual(report["read"]["documents"], 75)
+        num_short = sum(sum(map(len, doc)) < 2 for doc in self.documents)
+        self.assertEqual(report["dropped"]["repeated documents"], 37)
+        self.assertEqual(
+            report["dropped"]["documents shorter than --min_document_tokens"],
+            num_short + 1,
+        )
+        self.assertEqual(report["used_documents"], 37 - num_short)
+        self.assertEqual(
+            report["records"]["records"], sum(1 for _ in self.features("out"))
+        )
+
+
+class OtherRecordsTest(ScriptCase):
+    def test_dynamic_masking_writes_each_pair_once_unmasked(self):
+        arguments = {"masking": "dynamic", "dupe_factor": ""}
+        self.run_script(**arguments)
+        manifest = self.manifest()
+        self.assertEqual((manifest.masking, manifest.dupe_factor), ("dynamic", 1))
+        mask_id = TOKENS.index("[MASK]")
+        for record in self.features("out"):
+            self.assertEqual(
+                set(record),
+                {"input_ids", "input_mask", "segment_ids", "next_sentence_labels"},
+            )
+            self.assertNotIn(mask_id, record["input_ids"])
+        self.run_script(masking="dynamic", dupe_factor=2, overwrite=True)
+        self.assertEqual(self.manifest().dupe_factor, 2)
+
+    def test_pairs(self):
+        for pairs in ("none", "sop"):
+            self.run_script(pairs=pairs, overwrite=True)
+            self.assertEqual(self.manifest().pairs, pairs)
+            report = self.manifest().report["records"]
+            if pairs == "none":
+                self.assertEqual(report["single_segment_share"], 1.0)
+                self.assertEqual(report["random_next_share"], 0.0)
+            else:
+                self.assertBetween(report["random_next_share"], 0.35, 0.65)
+
+    def test_exact_labels_count_the_lone_tokens(self):
+        self.write("text.txt", "the\n\nthe cat\n\nthe dog\n")
+        self.run_script(nsp_labels="exact")
+        self.assertEqual(
+            self.manifest().report["dropped"],
+            {
+                "documents' last sentences of a single token, "
+                "of which no pair is made": 3
+            },
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()
