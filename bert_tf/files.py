@@ -111,13 +111,22 @@ def read_json(path: str, what: str = "file") -> Any:
         ) from error
 
 
+def temporary_name(path: str) -> str:
+    """What a file is called until it is complete: FILE.tmp-NUMBER.
+
+    No two writers have the same, be they threads, or processes of several machines that
+    write to one disk.
+    """
+    return f"{path}.tmp-{int.from_bytes(os.urandom(8), 'big')}"
+
+
 def write_atomically(path: str, content: bytes | str) -> None:
     """Writes a file under a temporary name and renames it when it is complete.
 
     A reader sees the old file or the new one, never half of one.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = f"{path}.tmp-{os.getpid()}"
+    temporary = temporary_name(path)
     with open_binary(temporary, "wb") as file:
         file.write(data)
         if not is_remote(path):

@@ -115,7 +115,7 @@ class Instances:
         _pad_tokens(self._buffers, numbers, *columns.values())
         if self._settings.masking == settings.STATIC_MASKING:
             shape = (len(numbers), self._settings.max_predictions_per_seq)
-            predictions = {
+            predictions: dict[str, np.ndarray] = {
                 "masked_lm_positions": np.zeros(shape, np.int64),
                 "masked_lm_ids": np.zeros(shape, np.int64),
                 "masked_lm_weights": np.zeros(shape, np.float32),

@@ -18,8 +18,6 @@ from bert_tf.records.masking_units import CHOOSERS, Sequences
 from bert_tf.records.noise import Purpose, RecordNoise
 from bert_tf.records.pipeline import RecordKeys
 
-DYNAMIC_MASKING = "dynamic"
-
 # Of the chosen tokens, as in `bert_tf.instances.masking`, which says: of those that are
 # not masked, a half.
 MASK_RATE = 0.8

@@ -18,8 +18,9 @@ from absl import logging
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.instances.settings import DYNAMIC_MASKING, FULL_SENTENCES
 from bert_tf.instances.token_ids import TokenIds
-from bert_tf.records.dynamic_masking import DYNAMIC_MASKING, DynamicMasking
+from bert_tf.records.dynamic_masking import DynamicMasking
 from bert_tf.records.manifest import find_manifests
 from bert_tf.records.masking_options import MaskingOptions, log_masking
 from bert_tf.records.mixing import agreed, alike
@@ -36,9 +37,6 @@ from bert_tf.text.vocabulary import Vocabulary
 # The original's defaults, for records without a manifest.
 DEFAULT_MAX_SEQ_LENGTH = 128
 DEFAULT_MAX_PREDICTIONS_PER_SEQ = 20
-
-# Of a manifest, where a sequence is one text: nothing to predict about a second one.
-NO_PAIRS = "none"
 
 
 class PretrainingRecords:
@@ -95,7 +93,7 @@ class PretrainingRecords:
         self.has_pairs = not alike(
             self.paths,
             self.manifests,
-            lambda manifest: manifest.pairs == NO_PAIRS,
+            lambda manifest: manifest.pairs == FULL_SENTENCES,
             ("without sentence pairs", "with pairs"),
         )
         if max_predictions_per_seq is None:

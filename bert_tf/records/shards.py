@@ -1,7 +1,7 @@
 """Record files: found by pattern, written so that a name means a complete file.
 
 A set's files get their records in turn, as the original deals them, under temporary
-names (FILE.tmp-PID), and their own names when the last record is in. A run that is
+names (FILE.tmp-NUMBER), and their own names when the last record is in. A run that is
 killed leaves nothing but temporary files, which the next one removes.
 """
 
@@ -41,6 +41,13 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
     return records
 
 
+def remove_leftovers(path: str) -> None:
+    """Removes what killed writers of a record file left under temporary names."""
+    for leftover in files.glob(glob.escape(path) + ".tmp-*"):
+        if is_temporary(leftover):
+            files.remove(leftover)
+
+
 class ShardWriter:
     """Deals records to several TFRecord files in turn: record i to file i modulo n.
 
@@ -49,17 +56,20 @@ class ShardWriter:
 
     Args:
         paths: the files to write, local or remote; folders are created.
+        is_alone: whether nobody else may be writing these files just now; what was left
+            under temporary names is then removed.
 
     Raises:
         ValueError: no path, or one twice.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
         if not paths or len(set(paths)) != len(paths):
             raise ValueError(f"`paths` must be different files. Received: {paths}")
         self.paths = tuple(paths)
         self.num_records = [0] * len(paths)
-        self._temporary = [f"{path}.tmp-{os.getpid()}" for path in paths]
+        self._temporary = [files.temporary_name(path) for path in paths]
+        self._is_alone = is_alone
         self._files: list[IO[bytes]] = []
         self._next = 0
 
@@ -68,9 +78,8 @@ class ShardWriter:
             folder = os.path.dirname(path)
             if folder:
                 files.make_folder(folder)
-            for leftover in files.glob(glob.escape(path) + ".tmp-*"):
-                if is_temporary(leftover):
-                    files.remove(leftover)
+            if self._is_alone:
+                remove_leftovers(path)
             with _file_errors(path):
                 self._files.append(files.open_binary(temporary, "wb"))
         return self

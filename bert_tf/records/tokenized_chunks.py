@@ -119,15 +119,16 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
         digest_paragraphs=job.deduplicate == PARAGRAPHS,
         digest_documents=job.deduplicate == DOCUMENTS,
     )
+    counter = ChunkCounter(dtype)
     temporary = f"{job.folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
         with contextlib.ExitStack() as stack:
-            writer = _ChunkWriter(temporary, np.dtype(dtype).itemsize, stack)
+            writer = _ChunkWriter(temporary, counter, stack)
             lines = read_chunk(job.chunk, chunk_tokenizer.dropped)
             for part in chunk_tokenizer.parts(lines):
                 writer.write(part)
-        summary = writer.summary(chunk_tokenizer)
+        summary = counter.summary(chunk_tokenizer)
         with open(os.path.join(temporary, "chunk.json"), "w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(summary), file)
         os.replace(temporary, job.folder)
@@ -140,7 +141,7 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
 @functools.lru_cache(maxsize=1)
 def _packed_tokenizer(
     vocab_file: str, do_lower_case: bool
-) -> tuple[PackedTokenizer, type[np.generic]]:
+) -> tuple[PackedTokenizer, type[np.integer]]:
     """One tokenizer a process, so that its caches serve all chunks."""
     vocabulary = Vocabulary.from_file(vocab_file)
     dtype = token_dtype(len(vocabulary))
@@ -148,52 +149,69 @@ def _packed_tokenizer(
     return PackedTokenizer(tokenizer, dtype), dtype
 
 
+class ChunkCounter:
+    """Counts what comes of a chunk, part by part.
+
+    Args:
+        dtype: of the packed ids.
+    """
+
+    def __init__(self, dtype: type[np.integer]) -> None:
+        self._token_bytes = np.dtype(dtype).itemsize
+        self.num_tokens = 0
+        self.num_sentences = 0
+        self.num_paragraphs = 0
+        self.num_documents = 0
+
+    def add(self, part: TokenizedPart) -> None:
+        """Counts a part."""
+        self.num_tokens += len(part.tokens) // self._token_bytes
+        self.num_sentences += len(part.sentence_lengths)
+        self.num_paragraphs += len(part.paragraph_lengths)
+        self.num_documents += len(part.document_lengths)
+
+    def summary(self, tokenizer: ChunkTokenizer) -> TokenizedChunk:
+        """What there is of the chunk that the tokenizer has come to the end of."""
+        return TokenizedChunk(
+            num_tokens=self.num_tokens,
+            num_sentences=self.num_sentences,
+            num_paragraphs=self.num_paragraphs,
+            num_documents=self.num_documents,
+            begins_with_end=tokenizer.begins_with_end,
+            ends_with_end=tokenizer.ends_with_end,
+            dropped=dict(tokenizer.dropped),
+        )
+
+
 class _ChunkWriter:
     """Appends the parts of a chunk to its files."""
 
     def __init__(
-        self, folder: str, token_bytes: int, stack: contextlib.ExitStack
+        self, folder: str, counter: ChunkCounter, stack: contextlib.ExitStack
     ) -> None:
         self._folder = folder
-        self._token_bytes = token_bytes
+        self._counter = counter
         self._stack = stack
         self._files: dict[str, IO[bytes]] = {}
-        self._num_tokens = 0
-        self._num_sentences = 0
-        self._num_paragraphs = 0
-        self._num_documents = 0
         for name in ("tokens", "sentence_stops", "document_stops"):
             self._file(name)
 
     def write(self, part: TokenizedPart) -> None:
         """Appends a part."""
         # The stops count from the chunk's beginning.
-        self._write_stops("sentence_stops", part.sentence_lengths, self._num_tokens)
-        self._write_stops("document_stops", part.document_lengths, self._num_sentences)
+        num_tokens, num_sentences = (
+            self._counter.num_tokens,
+            self._counter.num_sentences,
+        )
+        self._write_stops("sentence_stops", part.sentence_lengths, num_tokens)
+        self._write_stops("document_stops", part.document_lengths, num_sentences)
         if part.paragraph_lengths:
-            self._write_stops(
-                "paragraph_stops", part.paragraph_lengths, self._num_sentences
-            )
+            self._write_stops("paragraph_stops", part.paragraph_lengths, num_sentences)
         self._file("tokens").write(part.tokens)
         for name in ("paragraph_digests", "document_digests"):
             if getattr(part, name):
                 self._file(name).write(getattr(part, name))
-        self._num_tokens += len(part.tokens) // self._token_bytes
-        self._num_sentences += len(part.sentence_lengths)
-        self._num_paragraphs += len(part.paragraph_lengths)
-        self._num_documents += len(part.document_lengths)
-
-    def summary(self, tokenizer: ChunkTokenizer) -> TokenizedChunk:
-        """What was written."""
-        return TokenizedChunk(
-            num_tokens=self._num_tokens,
-            num_sentences=self._num_sentences,
-            num_paragraphs=self._num_paragraphs,
-            num_documents=self._num_documents,
-            begins_with_end=tokenizer.begins_with_end,
-            ends_with_end=tokenizer.ends_with_end,
-            dropped=dict(tokenizer.dropped),
-        )
+        self._counter.add(part)
 
     def _write_stops(self, name: str, lengths: object, offset: int) -> None:
         stops = np.cumsum(np.asarray(lengths, np.int64)) + offset

@@ -57,8 +57,10 @@ def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> 
     owner = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
     owner_file = os.path.join(path, _OWNER_FILE)
     if files.exists(path):
-        if not files.exists(owner_file) and (
-            not files.is_folder(path) or os.listdir(path)
+        # Killed at the very beginning, a run leaves a temporary file alone.
+        if not files.is_folder(path) or (
+            not files.exists(owner_file)
+            and any(not name.startswith(_OWNER_FILE) for name in os.listdir(path))
         ):
             raise InputError(f"{path} is in the way of the work folder; remove it.")
         if not files.exists(owner_file) or files.read_text(owner_file) != owner:
