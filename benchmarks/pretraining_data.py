@@ -1,12 +1,16 @@
-"""Pre-training records: our seconds and the original's, and the records that differ.
+"""Pre-training records: seconds, memory and equality, ours and two peers.
 
     python benchmarks/pretraining_data.py --data_dir=DATA --original_dir=BERT
 
 DATA holds wikipedia_en/*.xz and vocab/bert-base-uncased/vocab.txt; BERT is a checkout
 of github.com/google-research/bert at eedf571. Without --original_dir only ours is
-measured. Both run in processes of their own on the same file, cut into one sentence a
-line; the time of a run on two sentences (imports, vocabulary) is called start-up and
-taken off both. MB are millions of bytes of input text.
+measured. tf-models' copy (tf-models-official) is installed into a folder of its own,
+unless --tf_models=False.
+
+Each run is a process of its own on the same text, one sentence a line; the time of a
+run on two sentences (imports, vocabulary) is called start-up and taken off. MB are
+millions of bytes of input text. Memory is the largest sum, over a run's processes, of
+what they hold (proportional set size), looked at every 50 ms.
 """
 
 import dataclasses
@@ -20,17 +24,31 @@ import sys
 import tempfile
 import time
 
+import psutil
 from absl import app, flags
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the corpora.")
 _ORIGINAL_DIR = flags.DEFINE_string("original_dir", None, "Checkout of the original.")
-_MEGABYTES = flags.DEFINE_float("megabytes", 2.26, "Text to make records of.")
+_TF_MODELS = flags.DEFINE_bool("tf_models", True, "Measure tf-models' copy too.")
+_MEGABYTES = flags.DEFINE_list(
+    "megabytes", ["2.26", "12", "60"], "Sizes of text to measure ours on."
+)
+_PEER_MEGABYTES = flags.DEFINE_float(
+    "peer_megabytes", 2.26, "Text to measure the peers on, and to compare all records."
+)
+_SHARD_MEGABYTES = flags.DEFINE_float("shard_megabytes", 6.0, "Text of a shard.")
+_NUM_WORKERS = flags.DEFINE_list("num_workers", ["1", "2"], "Numbers of workers.")
+_REPETITIONS = flags.DEFINE_integer(
+    "repetitions", 1, "Runs of each measurement of ours; the fastest counts."
+)
 _FUZZ = flags.DEFINE_integer(
     "fuzz", 0, "Further comparisons, on small random corpora and random settings."
 )
 _SEED = flags.DEFINE_integer("fuzz_seed", 0, "Seed of the random settings.")
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+OURS, ORIGINAL, TF_MODELS = "ours", "google-research/bert", "tf-models"
 
 # The original runs on TensorFlow 1; compat.v1 of today's has all the names it uses.
 RUN_ORIGINAL = """
@@ -50,36 +68,90 @@ class Run:
     """One finished command."""
 
     seconds: float
-    records: list[list[bytes]]  # by output file
+    peak_bytes: int
 
 
-def command(original: bool) -> list[str]:
-    if original:
-        return [sys.executable, "-c", RUN_ORIGINAL, _ORIGINAL_DIR.value]
-    return [sys.executable, "-m", "tfrecords.create_pretraining_data"]
+class Peers:
+    """The commands, and the start-up of each."""
 
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._tf_models = folder / "tf-models"
+        self.names = [OURS]
+        if _ORIGINAL_DIR.value:
+            self.names.append(ORIGINAL)
+            if _TF_MODELS.value and self._install_tf_models():
+                self.names.append(TF_MODELS)
+        self.startup: dict[str, float] = {}
 
-def run(original: bool, settings: dict, num_outputs: int = 1) -> Run:
-    """Runs one of the two scripts and reads what it wrote."""
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = [f"{folder}/records-{index}" for index in range(num_outputs)]
-        settings = {**settings, "output_file": ",".join(outputs)}
-        arguments = [f"--{name}={value}" for name, value in settings.items()]
-        started = time.perf_counter()
+    def _install_tf_models(self) -> bool:
+        packages = ["tf-models-official==2.20.0", "tf_keras"]
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
         done = subprocess.run(
-            command(original) + arguments,
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            [*install, "--target", self._tf_models, *packages], capture_output=True
         )
-        seconds = time.perf_counter() - started
         if done.returncode:
-            raise SystemExit(done.stderr[-4000:])
-        return Run(seconds, [read(path) for path in outputs])
+            print("tf-models: skipped, cannot be installed")
+        return done.returncode == 0
+
+    def command(self, name: str) -> list[str]:
+        """What is run."""
+        if name == ORIGINAL:
+            return [sys.executable, "-c", RUN_ORIGINAL, _ORIGINAL_DIR.value]
+        if name == TF_MODELS:
+            return [sys.executable, "-m", "official.nlp.data.create_pretraining_data"]
+        return [sys.executable, "-m", "tfrecords.create_pretraining_data"]
+
+    def run(self, name: str, **settings: object) -> Run:
+        """Runs a script to its end.
+
+        Args:
+            name: whose script.
+            **settings: the flags.
+        """
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        if name == TF_MODELS:
+            environment["PYTHONPATH"] = str(self._tf_models)
+        arguments = [f"--{flag}={value}" for flag, value in settings.items()]
+        with tempfile.TemporaryFile() as errors:
+            started = time.perf_counter()
+            process = psutil.Popen(
+                self.command(name) + arguments,
+                cwd=REPOSITORY,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=environment,
+            )
+            peak = 0
+            while process.poll() is None:
+                peak = max(peak, held_bytes(process))
+                time.sleep(0.05)
+            seconds = time.perf_counter() - started
+            if process.returncode:
+                errors.seek(0)
+                raise SystemExit(errors.read()[-4000:].decode())
+        return Run(seconds, peak)
+
+    def best(self, name: str, **settings: object) -> Run:
+        """The fastest of several runs, of ours; each from the beginning."""
+        repetitions = _REPETITIONS.value if name == OURS else 1
+        if name == OURS:
+            settings["overwrite"] = True
+        runs = [self.run(name, **settings) for _ in range(repetitions)]
+        return min(runs, key=lambda run: run.seconds)
 
 
-def read(path: str) -> list[bytes]:
+def held_bytes(process: psutil.Process) -> int:
+    """The memory of a process and its children; shared memory is shared out."""
+    total = 0
+    try:
+        for each in [process, *process.children(recursive=True)]:
+            total += each.memory_full_info().pss
+    except psutil.Error:
+        pass  # one of them has just ended
+    return total
+
+
+def read(path: pathlib.Path) -> list[bytes]:
     """The records of a file, each in one canonical form."""
     import tensorflow as tf
 
@@ -87,36 +159,39 @@ def read(path: str) -> list[bytes]:
         tf.train.Example.FromString(record.numpy()).SerializeToString(
             deterministic=True
         )
-        for record in tf.data.TFRecordDataset(path)
+        for record in tf.data.TFRecordDataset(str(path))
     ]
 
 
-def num_differing(ours: Run, original: Run) -> int:
-    """Records that are not the same in the same place, missing ones included."""
-    count = 0
-    for mine, theirs in zip(ours.records, original.records, strict=True):
-        count += abs(len(mine) - len(theirs))
-        count += sum(a != b for a, b in zip(mine, theirs, strict=False))
-    return count
+def num_differing(ours: pathlib.Path, theirs: pathlib.Path) -> tuple[int, int]:
+    """Records of two files that are not the same in the same place, and all of ours."""
+    mine, other = read(ours), read(theirs)
+    count = abs(len(mine) - len(other))
+    return count + sum(a != b for a, b in zip(mine, other, strict=False)), len(mine)
 
 
 def write_corpus(path: pathlib.Path, num_bytes: int) -> None:
-    """Wikipedia text, one sentence a line, a blank line between articles."""
-    written = 0
+    """Wikipedia text, one sentence a line, a blank line between articles.
+
+    The text is repeated where there is too little of it.
+    """
     archives = sorted(pathlib.Path(_DATA_DIR.value, "wikipedia_en").glob("*.xz"))
+    written = 0
     with path.open("w", encoding="utf-8") as corpus:
-        for archive in archives:
-            with lzma.open(archive, "rt", encoding="utf-8") as text:
-                for line in text:
-                    if line.startswith("</doc"):
-                        line = "\n"
-                    elif line.startswith("<doc") or not line.strip():
-                        continue
-                    else:
-                        line = re.sub(r"(?<=[.!?]) +(?=[A-Z\"'(])", "\n", line)
-                    written += corpus.write(line)
-                    if written >= num_bytes:
-                        return
+        while True:
+            for archive in archives:
+                with lzma.open(archive, "rt", encoding="utf-8") as text:
+                    for line in text:
+                        if line.startswith("</doc"):
+                            line = "\n"
+                        elif line.startswith("<doc") or not line.strip():
+                            continue
+                        else:
+                            line = re.sub(r"(?<=[.!?]) +(?=[A-Z\"'(])", "\n", line)
+                        written += len(line.encode("utf-8"))
+                        corpus.write(line)
+                        if written >= num_bytes:
+                            return
 
 
 def write_fuzz_corpus(path: pathlib.Path, rng: random.Random, words: list[str]) -> None:
@@ -131,26 +206,214 @@ def write_fuzz_corpus(path: pathlib.Path, rng: random.Random, words: list[str]) 
     path.write_text(text, encoding="utf-8", newline="")
 
 
-def compare(name: str, settings: dict, num_outputs: int = 1, startup=None) -> int:
-    ours = run(False, settings, num_outputs)
-    num_bytes = sum(os.path.getsize(p) for p in settings["input_file"].split(","))
-    megabytes = num_bytes / 1e6
-    print(f"{name}: {sum(map(len, ours.records))} records, {megabytes:.3f} MB")
-    runs = [("ours", ours, False)]
-    differing = 0
-    if _ORIGINAL_DIR.value:
-        original = run(True, settings, num_outputs)
-        runs.append(("original", original, True))
-        differing = num_differing(ours, original)
-    for label, done, is_original in runs:
-        line = f"  {label:10s} {done.seconds:7.1f} s"
-        if startup:
-            net = done.seconds - startup[is_original]
-            line += f"  without start-up {net:7.1f} s  {megabytes / net:6.2f} MB/s"
-        print(line)
-    if _ORIGINAL_DIR.value:
-        print(f"  differing records: {differing}")
-    return differing
+class Benchmark:
+    """All measurements, in one temporary folder."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.peers = Peers(folder)
+        self.vocab_file = f"{_DATA_DIR.value}/vocab/bert-base-uncased/vocab.txt"
+        self.num_compared = self.num_differing = 0
+
+    def path(self, name: str) -> pathlib.Path:
+        """A file of the temporary folder."""
+        return self.folder / name
+
+    def corpus(self, megabytes: float) -> pathlib.Path:
+        """Wikipedia text of that size."""
+        path = self.path(f"wikipedia-{megabytes:g}.txt")
+        if not path.exists():
+            write_corpus(path, int(megabytes * 1e6))
+        return path
+
+    def measure_startup(self) -> None:
+        """What each needs for two sentences."""
+        two_lines = self.path("two_lines.txt")
+        two_lines.write_text("One sentence.\nAnother one.\n", encoding="utf-8")
+        for name in self.peers.names:
+            settings = {
+                "input_file": two_lines,
+                "output_file": self.path("startup"),
+                "vocab_file": self.vocab_file,
+                "dupe_factor": 1,
+            }
+            # The first run of ours on a machine compiles; that is told apart.
+            runs = [self.peers.best(name, **settings) for _ in range(2)]
+            self.peers.startup[name] = runs[1].seconds
+            print(
+                f"start-up {name:21s} {runs[1].seconds:5.1f} s"
+                f" (the first time {runs[0].seconds:.1f} s)",
+                flush=True,
+            )
+
+    def report(self, label: str, name: str, megabytes: float, run: Run) -> float:
+        """Prints a run; returns its seconds without start-up."""
+        net = run.seconds - self.peers.startup[name]
+        print(
+            f"  {label:34s} {run.seconds:7.1f} s, without start-up {net:7.1f} s"
+            f" {megabytes / net:6.2f} MB/s {run.peak_bytes / 1e6:6.0f} MB of memory",
+            flush=True,
+        )
+        return net
+
+    def compare(self, title: str, num_outputs: int = 1, **settings: object) -> None:
+        """Ours and the original with the same flags."""
+        outputs = {
+            name: [self.path(f"{label}-{number}") for number in range(num_outputs)]
+            for name, label in ((OURS, "ours"), (ORIGINAL, "theirs"))
+        }
+        for name, paths in outputs.items():
+            self.peers.best(
+                name,
+                vocab_file=self.vocab_file,
+                output_file=",".join(map(str, paths)),
+                **settings,
+            )
+        self.count(title, outputs[OURS], outputs[ORIGINAL])
+
+    def count(
+        self, title: str, ours: list[pathlib.Path], theirs: list[pathlib.Path]
+    ) -> None:
+        """Prints how many records of two sets differ, and adds them up."""
+        found = [num_differing(a, b) for a, b in zip(ours, theirs, strict=True)]
+        differing = sum(count for count, _ in found)
+        compared = sum(count for _, count in found)
+        self.num_differing += differing
+        self.num_compared += compared
+        print(f"{title}: {differing} of {compared} records differ", flush=True)
+
+    def compare_all(self) -> None:
+        """Equality with the original."""
+        self.compare(
+            "sample_text.txt, the README's command",
+            input_file=f"{_ORIGINAL_DIR.value}/sample_text.txt",
+            do_lower_case=True,
+            max_seq_length=128,
+            max_predictions_per_seq=20,
+            masked_lm_prob=0.15,
+            random_seed=12345,
+            dupe_factor=5,
+        )
+        self.compare(
+            "Wikipedia, whole words",
+            input_file=self.corpus(_PEER_MEGABYTES.value),
+            do_whole_word_mask=True,
+        )
+        self.compare_shards()
+        rng = random.Random(_SEED.value)
+        words = self.corpus(_PEER_MEGABYTES.value).read_text(encoding="utf-8").split()
+        for number in range(_FUZZ.value):
+            inputs = [self.path(f"fuzz-{index}") for index in range(rng.choice([1, 3]))]
+            for path in inputs:
+                write_fuzz_corpus(path, rng, words)
+            self.compare(
+                f"fuzz {number}",
+                rng.choice([1, 2, 5]),
+                input_file=",".join(map(str, inputs)),
+                do_whole_word_mask=rng.random() < 0.5,
+                do_lower_case=rng.random() < 0.5,
+                max_seq_length=rng.choice([5, 6, 16, 64, 128, 512]),
+                max_predictions_per_seq=rng.choice([1, 5, 20, 77]),
+                masked_lm_prob=rng.choice([0.01, 0.15, 0.5, 1.0]),
+                short_seq_prob=rng.choice([0.0, 0.1, 1.0]),
+                dupe_factor=rng.choice([1, 2, 5]),
+                random_seed=rng.randrange(1 << 32),
+            )
+
+    def compare_shards(self, num_shards: int = 3) -> None:
+        """Each shard, and the original on the shard's documents and seed."""
+        from bert_tf.records.manifest import Manifest
+
+        corpus = self.corpus(_PEER_MEGABYTES.value)
+        output = self.path("sharded")
+        settings = {"vocab_file": self.vocab_file, "dupe_factor": 3}
+        self.peers.best(
+            OURS,
+            input_file=corpus,
+            output_file=output,
+            num_shards=num_shards,
+            **settings,
+        )
+        manifest = Manifest.from_json_file(f"{output}.manifest.json")
+        documents = corpus.read_text(encoding="utf-8").strip().split("\n\n")
+        ours, theirs = [], []
+        for number, shard in enumerate(manifest.shards):
+            group = self.path(f"group-{number}.txt")
+            group.write_text("\n\n".join(documents[number::num_shards]), "utf-8")
+            ours.append(self.path(shard.name))
+            theirs.append(self.path(f"group-{number}"))
+            self.peers.run(
+                ORIGINAL,
+                input_file=group,
+                output_file=theirs[-1],
+                random_seed=shard.random_seed,
+                **settings,
+            )
+        self.count(f"Wikipedia in {num_shards} shards", ours, theirs)
+
+    def measure_peers(self) -> None:
+        """Ours and the peers in the original's way."""
+        megabytes = _PEER_MEGABYTES.value
+        print(f"{megabytes:g} MB, dupe_factor 10, one core")
+        nets = {}
+        for name in self.peers.names:
+            outputs = self.path(f"{name.replace('/', '-')}-timed")
+            settings = {
+                "input_file": self.corpus(megabytes),
+                "output_file": outputs,
+                "vocab_file": self.vocab_file,
+            }
+            if name == OURS:
+                settings["num_workers"] = 1
+            run = self.peers.best(name, **settings)
+            nets[name] = self.report(name, name, megabytes, run)
+        for name in self.peers.names[1:]:
+            print(f"  ours is {nets[name] / nets[OURS]:.1f} times as fast as {name}")
+        if ORIGINAL in nets:
+            self.count(
+                "  the same records",
+                [self.path(f"{OURS}-timed")],
+                [self.path(f"{ORIGINAL.replace('/', '-')}-timed")],
+            )
+
+    def measure_ways(self) -> None:
+        """Ours: sizes, ways, masking and workers."""
+        for megabytes in map(float, _MEGABYTES.value):
+            corpus = self.corpus(megabytes)
+            num_shards = max(1, round(megabytes / _SHARD_MEGABYTES.value))
+            print(f"{megabytes:g} MB, ours")
+            ways = {
+                "pool, static": {},
+                f"{num_shards} shards, static": {"num_shards": num_shards},
+                f"{num_shards} shards, dynamic": {
+                    "num_shards": num_shards,
+                    "masking": "dynamic",
+                },
+            }
+            for label, settings in ways.items():
+                nets = []
+                for num_workers in map(int, _NUM_WORKERS.value):
+                    output = self.path(f"way-{len(label)}")
+                    run = self.peers.best(
+                        OURS,
+                        input_file=corpus,
+                        output_file=output,
+                        vocab_file=self.vocab_file,
+                        num_workers=num_workers,
+                        **settings,
+                    )
+                    workers = f"{num_workers} worker{'s' * (num_workers > 1)}"
+                    nets.append(
+                        self.report(f"{label}, {workers}", OURS, megabytes, run)
+                    )
+                size = sum(path.stat().st_size for path in self.folder.glob("way-*"))
+                print(
+                    f"    {size / 1e6:.0f} MB of records;"
+                    f" the last number of workers {nets[0] / nets[-1]:.2f} times as"
+                    " fast as the first"
+                )
+                for path in self.folder.glob("way-*"):
+                    path.unlink()
 
 
 def main(_: list[str]) -> None:
@@ -158,68 +421,18 @@ def main(_: list[str]) -> None:
         print(f"pretraining_data: skipped, no data: --data_dir={_DATA_DIR.value}")
         return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    vocabulary = f"{_DATA_DIR.value}/vocab/bert-base-uncased/vocab.txt"
-    differing = 0
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        one_line = folder / "one_line.txt"
-        one_line.write_text("One sentence.\nAnother one.\n", encoding="utf-8")
-        common = {"vocab_file": vocabulary}
-        tiny = {**common, "input_file": one_line, "dupe_factor": 1}
-        startup = {False: run(False, tiny).seconds}
-        print(f"start-up of ours: {startup[False]:.1f} s")
+        benchmark = Benchmark(pathlib.Path(name))
+        benchmark.measure_startup()
         if _ORIGINAL_DIR.value:
-            startup[True] = run(True, tiny).seconds
-            print(f"start-up of the original: {startup[True]:.1f} s")
-        if _ORIGINAL_DIR.value:
-            differing += compare(
-                "sample_text.txt, the README's command",
-                {
-                    **common,
-                    "input_file": f"{_ORIGINAL_DIR.value}/sample_text.txt",
-                    "do_lower_case": True,
-                    "max_seq_length": 128,
-                    "max_predictions_per_seq": 20,
-                    "masked_lm_prob": 0.15,
-                    "random_seed": 12345,
-                    "dupe_factor": 5,
-                },
-            )
-        corpus = folder / "wikipedia.txt"
-        write_corpus(corpus, int(_MEGABYTES.value * 1e6))
-        for whole_word in (False, True):
-            differing += compare(
-                f"Wikipedia, dupe_factor 10, do_whole_word_mask={whole_word}",
-                {
-                    **common,
-                    "input_file": str(corpus),
-                    "do_whole_word_mask": whole_word,
-                },
-                startup=startup,
-            )
-        rng = random.Random(_SEED.value)
-        words = corpus.read_text(encoding="utf-8").split()
-        for number in range(_FUZZ.value):
-            inputs = [
-                folder / f"fuzz-{index}.txt" for index in range(rng.choice([1, 3]))
-            ]
-            for path in inputs:
-                write_fuzz_corpus(path, rng, words)
-            settings = {
-                **common,
-                "input_file": ",".join(map(str, inputs)),
-                "do_whole_word_mask": rng.random() < 0.5,
-                "do_lower_case": rng.random() < 0.5,
-                "max_seq_length": rng.choice([5, 6, 16, 64, 128, 512]),
-                "max_predictions_per_seq": rng.choice([1, 5, 20, 77]),
-                "masked_lm_prob": rng.choice([0.01, 0.15, 0.5, 1.0]),
-                "short_seq_prob": rng.choice([0.0, 0.1, 1.0]),
-                "dupe_factor": rng.choice([1, 2, 5]),
-                "random_seed": rng.randrange(1 << 32),
-            }
-            differing += compare(f"fuzz {number}", settings, rng.choice([1, 2, 5]))
-    print(f"differing records in all: {differing}")
-    if differing:
+            benchmark.compare_all()
+        benchmark.measure_peers()
+        benchmark.measure_ways()
+    print(
+        f"differing records in all: {benchmark.num_differing} of "
+        f"{benchmark.num_compared}"
+    )
+    if benchmark.num_differing:
         raise SystemExit(1)
 
 
