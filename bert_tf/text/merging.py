@@ -3,10 +3,12 @@
 Only the different words are kept, each with how often it occurs. Byte pair encoding
 asks at every step for the most frequent pair, so pairs are looked after as follows.
 
-- Which pairs a new piece makes is counted when it is made, at all its places at once.
-- A pair's count only falls until it is made anew, as neighbours merge with others. So
-  what was counted first is a bound, and a heap of bounds has the most frequent pair on
-  top as soon as the bound on top, counted again, turns out to hold.
+- Which pairs a new piece is part of is counted when it is made, at all its places. A
+  piece is made once: two equal strings are cut in the same way, step by step, until
+  they are one piece or one of them has been merged with what is beside it.
+- So a pair's count only falls from then on, as its pieces merge with others. What was
+  counted first is a bound, and a heap of bounds has the most frequent pair on top as
+  soon as the bound on top, counted again, turns out to hold.
 - Pairs below a threshold are not looked after at all; when none is left above it, the
   threshold falls and all pairs are counted again. That keeps a table of thousands of
   pairs where there are millions, and does not change which one is the most frequent.
@@ -67,14 +69,12 @@ def merge_pieces(
         progress: called with 1 for each piece.
     """
     spelled = _SpelledWords(words, alphabet, limit)
-    candidates: dict[tuple[int, int], Array] = {}
-    bounds: list[tuple[int, str, str, int, int]] = []
+    # Each pair is there once, so no comparison goes on behind the spellings.
+    bounds: list[tuple[int, str, str, _Pair]] = []
 
     def look_after(pair: _Pair) -> None:
-        left, right, places, frequency = pair
-        candidates[left, right] = places
-        spelling = spelled.pieces[left], spelled.pieces[right]
-        heapq.heappush(bounds, (-frequency, *spelling, left, right))
+        spelling = spelled.pieces[pair.left], spelled.pieces[pair.right]
+        heapq.heappush(bounds, (-pair.frequency, *spelling, pair))
 
     learned: list[str] = []
     thresholds = _thresholds(sum(words.values()), min_frequency)
@@ -87,23 +87,17 @@ def merge_pieces(
             for pair in spelled.all_pairs(threshold):
                 look_after(pair)
             continue
-        negative_bound, *_, left, right = heapq.heappop(bounds)
-        if (left, right) not in candidates:
-            continue  # merged already, under a higher bound
-        places = spelled.find(left, right, candidates.pop((left, right)))
-        count = spelled.count(places)
-        if count != -negative_bound:
-            if count >= threshold:
-                look_after(_Pair(left, right, places, count))
-            continue
-        num_pieces = len(spelled.pieces)
-        piece, places = spelled.merge(left, right, places)
-        # Two ways of spelling one piece both merge, and make one token.
-        if piece == num_pieces:
+        bound = heapq.heappop(bounds)[-1]
+        pair = spelled.count_again(bound)
+        if pair.frequency == bound.frequency:
+            piece, places = spelled.merge(pair)
             learned.append(spelled.pieces[piece])
             progress(1)
-        for pair in spelled.pairs_with(piece, places, threshold):
+            for pair in spelled.pairs_with(piece, places, threshold):
+                look_after(pair)
+        elif pair.frequency >= threshold:
             look_after(pair)
+    assert len(set(learned)) == len(learned)
     return learned
 
 
@@ -126,7 +120,6 @@ class _SpelledWords:
         self, words: Mapping[str, int], alphabet: Collection[str], limit: int
     ) -> None:
         self.pieces = list(alphabet)
-        self._ids = {spelling: index for index, spelling in enumerate(self.pieces)}
         starts = {piece for piece in self.pieces if len(piece) == 1}
         continuations = {
             piece.removeprefix(CONTINUATION)
@@ -151,7 +144,8 @@ class _SpelledWords:
             if ord(piece[-1]) < len(ids):
                 ids[ord(piece[-1])] = index
         gaps = np.flatnonzero(characters == ord(_GAP))
-        # The piece that begins, and the one that ends, at each place of the row.
+        # The piece that begins at each place of the row, or none; and the one that ends
+        # there, where one does.
         self._begins = continuation_ids[characters]
         self._begins[gaps[:-1] + 1] = start_ids[characters[gaps[:-1] + 1]]
         self._ends = self._begins.copy()
@@ -192,41 +186,30 @@ class _SpelledWords:
         for other, found, count in self._groups(after[inside], places[inside], least):
             yield _Pair(piece, other, found, count)
 
-    def find(self, left: int, right: int, places: Array) -> Array:
-        """Those of the places where the pair still stands."""
+    def count_again(self, pair: _Pair) -> _Pair:
+        """The pair with those of its places where it still stands."""
+        left, right, places, _ = pair
         places = places[self._begins[places] == left]
-        return places[self._begins[places + self._lengths[left]] == right]
+        places = places[self._begins[places + self._lengths[left]] == right]
+        frequency = int(self._counts[self._words[places]].sum())
+        return _Pair(left, right, places, frequency)
 
-    def count(self, places: Array) -> int:
-        """How often the words with these places occur, a word for each place."""
-        return int(self._counts[self._words[places]].sum())
-
-    def merge(self, left: int, right: int, places: Array) -> tuple[int, Array]:
-        """Makes one piece of a pair.
-
-        Args:
-            left: the first piece.
-            right: the second one.
-            places: all the places where the pair stands, ascending.
+    def merge(self, pair: _Pair) -> tuple[int, Array]:
+        """Makes one piece of a pair at all the places where it stands.
 
         Returns:
-            The piece, and all the places at which it begins now, ascending.
+            The piece, and the places at which it begins, ascending.
         """
+        left, right, places, _ = pair
         if left == right:
             places = _without_overlaps(places, int(self._lengths[left]))
-        spelling = self.pieces[left] + self.pieces[right].removeprefix(CONTINUATION)
-        piece = self._ids.setdefault(spelling, len(self.pieces))
-        is_new = piece == len(self.pieces)
-        if is_new:
-            self.pieces.append(spelling)
-            self._lengths[piece] = self._lengths[left] + self._lengths[right]
-        middle = places + self._lengths[left]
-        self._ends[middle - 1] = _NONE
-        self._begins[middle] = _NONE
+        piece = len(self.pieces)
+        continuation = self.pieces[right].removeprefix(CONTINUATION)
+        self.pieces.append(self.pieces[left] + continuation)
+        self._lengths[piece] = self._lengths[left] + self._lengths[right]
+        self._begins[places + self._lengths[left]] = _NONE
         self._begins[places] = piece
-        self._ends[middle + self._lengths[right] - 1] = piece
-        if not is_new:
-            places = np.flatnonzero(self._begins == piece).astype(self._place_type)
+        self._ends[places + self._lengths[piece] - 1] = piece
         return piece, places
 
     def _groups(

@@ -28,8 +28,8 @@ def plain_merges(words, alphabet, limit, min_frequency):
         if counts[best] < min_frequency:
             break
         piece = best[0] + best[1][2:]
-        if piece not in pieces:
-            pieces.append(piece)
+        assert piece not in pieces
+        pieces.append(piece)
         for word, spelling in spellings.items():
             merged = []
             for symbol in spelling:
@@ -71,8 +71,7 @@ class MergePiecesTest(tf.test.TestCase):
             num_pieces += len(wanted)
         self.assertGreater(num_pieces, 1000)
 
-    def test_a_piece_made_again(self):
-        # "##aaa" is made of ##aa ##a, and elsewhere of ##a ##aa.
+    def test_long_runs(self):
         words = {"x" + "a" * length: 40 - length for length in range(1, 30)}
         alphabet = alphabet_of("xa")
         wanted = plain_merges(words, alphabet, 1000, 1)
