@@ -110,16 +110,15 @@ def write_group(
         ids: those of the vocabulary.
         settings: with the group's own seed.
         path: the record file.
-        result_path: where what is known of it is written when it has its name.
+        result_path: where what is known of it is written before it gets its name.
         is_alone: whether nobody else may be making the same file just now.
     """
     require_documents(documents, settings, f"The documents for {path}")
     instances = create_instances(documents, ids, settings)
     with ShardWriter([path], is_alone=is_alone) as writer:
         result = write_instances(instances, writer, ids, settings)
-    # After the file has its name: a result without its file would speak for the file
-    # that stood there before. A file without its result is made again.
-    files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
+        # Before the file has its name: a file without its result is made again.
+        files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
     return result
 
 

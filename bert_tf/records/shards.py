@@ -42,7 +42,7 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
 
 
 def remove_leftovers(path: str) -> None:
-    """Removes what killed writers of a record file left under temporary names."""
+    """Removes what killed writers of a file left under temporary names."""
     for leftover in files.glob(glob.escape(path) + ".tmp-*"):
         if is_temporary(leftover):
             files.remove(leftover)
