@@ -12,8 +12,9 @@ import numpy as np
 
 from bert_tf.instances.compiled import compiled
 from bert_tf.instances.random_stream import random, random_below, shuffle
+from bert_tf.instances.settings import MASK_RATE
 
-MASK_RATE = 0.8
+# Half of what does not become [MASK] stays, half becomes a random token.
 KEEP_RATE_OF_REST = 0.5
 
 

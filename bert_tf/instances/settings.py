@@ -19,6 +19,11 @@ ORIGINAL_LABELS = "original"
 EXACT_LABELS = "exact"
 NSP_LABELS = (ORIGINAL_LABELS, EXACT_LABELS)
 
+# Of the tokens that are chosen to be predicted (Devlin et al. 2018, appendix A.1): the
+# share that becomes [MASK], and that becomes a random token.
+MASK_RATE = 0.8
+RANDOM_RATE = 0.1
+
 # The masks are in the instances, or drawn anew in each epoch of the training.
 STATIC_MASKING = "static"
 DYNAMIC_MASKING = "dynamic"

@@ -13,15 +13,11 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.masking_units import CHOOSERS, Sequences
 from bert_tf.records.noise import Purpose, RecordNoise
 from bert_tf.records.pipeline import RecordKeys
-
-# Of the chosen tokens, as in `bert_tf.instances.masking`, which says: of those that are
-# not masked, a half.
-MASK_RATE = 0.8
-RANDOM_RATE = 0.1
 
 UNITS = tuple(CHOOSERS)
 

@@ -7,7 +7,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.records.dynamic_masking import MASK_RATE, RANDOM_RATE
+from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.mixing import agreed
 
