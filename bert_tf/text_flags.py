@@ -1,10 +1,12 @@
 """The flags that say which text is read, and by how many processes; and that text."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
+from bert_tf import cli, files
 from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,13 +104,15 @@ def text_chunks(
     """
     from bert_tf.records.manifest import lies_beside_records
     from bert_tf.text.sources import find_sources, make_chunks
-    from bert_tf.text.tfds import make_tfds_chunks
 
-    split_sentences, language = None, "en"
+    split_sentences, language = False, "en"
     if "split_sentences" in flag_values:
         split_sentences = flag_values.split_sentences
         language = flag_values.language
     if flag_values.tfds_name:
+        cli.import_tensorflow()
+        from bert_tf.text.tfds import make_tfds_chunks
+
         return make_tfds_chunks(
             flag_values.tfds_name,
             split=flag_values.tfds_split,
@@ -117,15 +121,16 @@ def text_chunks(
             split_sentences=split_sentences,
             language=language,
         )
-    paths = find_sources(flag_values.input_file, "input_file")
+    others = {_identity(path) for path in passed_over}
     paths = [
         path
-        for path in paths
-        if path not in passed_over and not lies_beside_records(path)
+        for path in find_sources(flag_values.input_file, "input_file")
+        if _identity(path) not in others and not lies_beside_records(path)
     ]
     if not paths:
         raise InputError(
-            f"--input_file: {flag_values.input_file!r} matches nothing but records."
+            f"--input_file: {flag_values.input_file!r} has nothing but what was written"
+            " here: records, manifests, vocabularies."
         )
     return make_chunks(
         paths,
@@ -135,3 +140,7 @@ def text_chunks(
         language=language,
         chunk_bytes=_CHUNK_BYTES,
     )
+
+
+def _identity(path: str) -> str:
+    return path if files.is_remote(path) else os.path.realpath(path)

@@ -10,17 +10,13 @@ The same command again finds its vocabulary done. It does not write over another
 unless told to by --overwrite.
 """
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
-from bert_tf import cli, files
+from bert_tf import cli
 from bert_tf import flags as shared_flags
-from bert_tf.errors import InputError
-
-if TYPE_CHECKING:
-    from bert_tf.text.sources import Chunk
+from bert_tf.text_flags import define_text_input, text_chunks
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -30,51 +26,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def define(kind: Any, name: str, default: Any, text: str, **bounds: Any) -> None:
         kind(name, default, text, flag_values=flag_values, **bounds)
 
-    define(
-        flags.DEFINE_string,
-        "input_file",
-        None,
-        "Files with text: names, globs or folders, with commas between; plain, or"
-        " packed as .gz, .bz2 or .xz.",
-    )
-    flags.DEFINE_enum(
-        "input_format",
-        "auto",
-        ["auto", "text", "wikiextractor", "jsonl"],
-        "What the files are: plain text, wikiextractor's output, or a JSON object a"
-        " line; auto tells by the name, then by the first line.",
-        flag_values=flag_values,
-    )
-    define(
-        flags.DEFINE_string,
-        "text_field",
-        "text",
-        "Field of a JSON object, or of a dataset's examples, that holds the text.",
-    )
-    define(
-        flags.DEFINE_string,
-        "tfds_name",
-        None,
-        "A TensorFlow dataset to read instead of files: wikipedia/20230601.en, say.",
-    )
-    define(
-        flags.DEFINE_string,
-        "tfds_split",
-        "train",
-        "Split of the dataset, or a slice of it: train[:10%].",
-    )
-    define(
-        flags.DEFINE_string,
-        "tfds_data_dir",
-        None,
-        "Folder of prepared datasets; the library's own unless given.",
-    )
-    flags.register_multi_flags_validator(
-        ["input_file", "tfds_name"],
-        lambda values: (values["input_file"] is None) != (values["tfds_name"] is None),
-        "give one of --input_file and --tfds_name",
-        flag_values,
-    )
+    define_text_input(flag_values, splits_sentences=False)
     define(flags.DEFINE_string, "output_file", None, "The vocab.txt to write.")
     flags.mark_flag_as_required("output_file", flag_values)
     define(
@@ -120,13 +72,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         lower_bound=1000,
     )
     define(
-        flags.DEFINE_integer,
-        "num_workers",
-        None,
-        "Processes to read with; all cores unless given. The result is the same.",
-        lower_bound=1,
-    )
-    define(
         flags.DEFINE_bool,
         "overwrite",
         False,
@@ -147,7 +92,7 @@ def run(flag_values: flags.FlagValues) -> None:
         overwrite=flag_values.overwrite,
     )
     create_vocabulary(
-        _dataset(flag_values) if flag_values.tfds_name else _files(flag_values),
+        text_chunks(flag_values, passed_over=[flag_values.output_file]),
         flag_values.output_file,
         vocab_size=flag_values.vocab_size,
         do_lower_case=flag_values.do_lower_case,
@@ -158,48 +103,6 @@ def run(flag_values: flags.FlagValues) -> None:
         num_workers=flag_values.num_workers or available_cores(),
         overwrite=flag_values.overwrite,
     )
-
-
-def _dataset(flag_values: flags.FlagValues) -> "list[Chunk]":
-    cli.import_tensorflow()
-    from bert_tf.text.tfds import make_tfds_chunks
-
-    return make_tfds_chunks(
-        flag_values.tfds_name,
-        split=flag_values.tfds_split,
-        text_field=flag_values.text_field,
-        data_dir=flag_values.tfds_data_dir,
-        split_sentences=False,
-    )
-
-
-def _files(flag_values: flags.FlagValues) -> "list[Chunk]":
-    from bert_tf.records.manifest import lies_beside_records
-    from bert_tf.text.sources import find_sources, make_chunks
-
-    paths = [
-        path
-        for path in find_sources(flag_values.input_file, "input_file")
-        # A pattern may take in what an earlier command wrote beside its text.
-        if not _is_same(path, flag_values.output_file) and not lies_beside_records(path)
-    ]
-    if not paths:
-        raise InputError(
-            f"--input_file: {flag_values.input_file!r} has nothing but vocabularies and"
-            " manifests that were written here."
-        )
-    return make_chunks(
-        paths,
-        input_format=flag_values.input_format,
-        text_field=flag_values.text_field,
-        split_sentences=False,
-    )
-
-
-def _is_same(path: str, other: str) -> bool:
-    if files.is_remote(path) or files.is_remote(other):
-        return path == other
-    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def main() -> None:

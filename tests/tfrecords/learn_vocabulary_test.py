@@ -87,6 +87,7 @@ class LearnVocabularyTest(tf.test.TestCase):
             text_field="body",
             data_dir="data",
             split_sentences=False,
+            language="en",
         )
         self.assertEqual(self.tokens(), [*SPECIAL, *CHARACTERS, *PIECES])
 
