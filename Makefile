@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+BEAM_VENV ?= $(VENV)/beam
 OUTPUT_DIR ?= quickstart_output
 # For `make benchmark`: a folder of data sets, and a checkout of google-research/bert.
 DATA_DIR ?=
@@ -10,7 +11,7 @@ ORIGINAL_DIR ?=
 # Fast tests only; `make test-slow` runs the others.
 PYTEST_ARGS ?=
 
-.PHONY: venv quickstart test test-slow check format benchmark clean
+.PHONY: venv quickstart test test-slow test-beam check format benchmark clean
 
 venv: $(VENV)/.installed
 
@@ -29,6 +30,19 @@ test: venv
 
 test-slow: venv
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+# Apache Beam cannot live beside the newest protobuf, so it has an environment of its own.
+test-beam: $(BEAM_VENV)/.installed
+	$(BEAM_VENV)/bin/python -m pytest tests/records/beam_test.py $(PYTEST_ARGS)
+
+$(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-beam.txt
+	test -x $(BEAM_VENV)/bin/python || $(PYTHON) -m venv $(BEAM_VENV)
+	awk -F== 'NR == FNR { other[$$1]; print; next } !($$1 in other)' \
+	  constraints-beam.txt constraints.txt > $(BEAM_VENV)/constraints.txt
+	$(BEAM_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(BEAM_VENV)/bin/python -m pip install --quiet \
+	  --constraint $(BEAM_VENV)/constraints.txt --editable '.[beam,test]'
+	touch $@
 
 check: venv
 	$(BIN)/ruff check .

@@ -21,6 +21,11 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
+def absolute(path: str) -> str:
+    """The path that means the same file whatever the working directory is."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def _gfile() -> Any:
     import tensorflow as tf
 

@@ -10,13 +10,14 @@ The same command again finds its records done, or goes on where it was killed. I
 not write over others' files unless told to by --overwrite.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
 from bert_tf import cli, files
 from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
 from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     MASKING,
@@ -142,6 +143,22 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         " size; unless given, the one of the records.",
     )
     define(
+        flags.DEFINE_string,
+        "runner",
+        None,
+        "Ours. Make the shards as an Apache Beam pipeline on this runner of Beam's:"
+        " DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; unless given, on"
+        " this machine, without Beam. The records are the same. Input and output must"
+        " lie where all workers reach them.",
+    )
+    define(
+        flags.DEFINE_multi_string,
+        "beam_option",
+        [],
+        "Ours. An option of Beam's own, such as --beam_option=--direct_num_workers=2;"
+        " may be given several times.",
+    )
+    define(
         flags.DEFINE_bool,
         "overwrite",
         False,
@@ -158,11 +175,10 @@ def _define_enum(
 
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the records that the flags ask for."""
-    from bert_tf.parallel import available_cores
     from bert_tf.records.manifest import manifest_path
-    from bert_tf.records.pretraining import create_pretraining_records
     from bert_tf.text.vocabulary import Vocabulary
 
+    create, own_arguments = _way_of_working(flag_values)
     output_files = flag_values.output_file.split(",")
     # A pattern may take in what an earlier run of this command wrote beside its text.
     ours = output_files if files.exists(manifest_path(output_files)) else []
@@ -185,7 +201,7 @@ def run(flag_values: flags.FlagValues) -> None:
         pairs=flag_values.pairs,
         nsp_labels=flag_values.nsp_labels,
     )
-    create_pretraining_records(
+    create(
         chunks,
         output_files,
         vocabulary,
@@ -194,10 +210,56 @@ def run(flag_values: flags.FlagValues) -> None:
         num_shards=flag_values.num_shards,
         deduplicate=flag_values.deduplicate,
         min_document_tokens=flag_values.min_document_tokens,
-        num_workers=flag_values.num_workers or available_cores(),
-        work_dir=flag_values.work_dir,
         overwrite=flag_values.overwrite,
+        **own_arguments,
     )
+
+
+def _way_of_working(
+    flag_values: flags.FlagValues,
+) -> tuple[Callable[..., object], dict[str, Any]]:
+    """The function that makes the records, and those arguments that it alone has."""
+    if flag_values.runner is not None:
+        return _beam(flag_values)
+    if flag_values.beam_option:
+        raise InputError("--beam_option is for Apache Beam: give --runner too.")
+    from bert_tf.parallel import available_cores
+    from bert_tf.records.pretraining import create_pretraining_records
+
+    return create_pretraining_records, {
+        "num_workers": flag_values.num_workers or available_cores(),
+        "work_dir": flag_values.work_dir,
+    }
+
+
+def _beam(
+    flag_values: flags.FlagValues,
+) -> tuple[Callable[..., object], dict[str, Any]]:
+    runner = flag_values.runner
+    if flag_values.num_shards is None:
+        raise InputError(
+            f"--runner={runner}: give --num_shards too, several for each worker; one "
+            "pool of all documents is made on one machine."
+        )
+    if flag_values.num_workers is not None:
+        raise InputError(
+            f"--num_workers is for this machine alone; --runner={runner} has an option "
+            "of its own, such as --beam_option=--direct_num_workers=2."
+        )
+    if flag_values.work_dir is not None:
+        raise InputError(f"--work_dir: with --runner={runner} there is no such folder.")
+    try:
+        from bert_tf.records.beam import create_records_on_beam
+    except ModuleNotFoundError as error:
+        if error.name != "apache_beam":
+            raise
+        raise InputError(
+            f"--runner={runner} needs Apache Beam: pip install 'bert-tf[beam]'"
+        ) from error
+    return create_records_on_beam, {
+        "runner": runner,
+        "beam_options": flag_values.beam_option,
+    }
 
 
 def main() -> None:

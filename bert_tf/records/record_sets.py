@@ -12,7 +12,6 @@ the same files and say the same about them:
 """
 
 import dataclasses
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -64,10 +63,7 @@ class RecordSet:
         return {
             "manifest": self.manifest.to_json_string(),
             "chunks": [(chunk.start, chunk.stop) for chunk in self.chunks],
-            "outputs": [
-                path if files.is_remote(path) else os.path.abspath(path)
-                for path in self.output_files
-            ],
+            "outputs": [files.absolute(path) for path in self.output_files],
         }
 
     def shard_settings(self) -> Iterator[tuple[int, str, InstanceSettings]]:

@@ -1,0 +1,353 @@
+"""Records by Apache Beam are those of a local run, whatever happens on the way."""
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import cli
+from bert_tf.errors import InputError
+from bert_tf.records.manifest import Manifest
+from bert_tf.records.shards import ShardWriter
+from tfrecords import create_pretraining_data
+
+needs_beam = unittest.skipUnless(
+    importlib.util.find_spec("apache_beam"),
+    "Apache Beam is not installed: `make test-beam` has it in its own environment",
+)
+
+WORDS = ["the", "cat", "sat", "on", "mat", "dog", "##s", "play", "##ing", "run"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def text_of(num_documents=60, seed=0):
+    """Paragraphs of sentences; each fifth document, and many lines, come again."""
+    rng = random.Random(seed)
+    documents = []
+    for number in range(num_documents):
+        if number % 5 == 4:
+            documents.append(rng.choice(documents))
+            continue
+        documents.append(
+            "".join(
+                rng.choice(["The cat sat. The dogs play on.\n", "Run!\n"])
+                if rng.random() < 0.3
+                else "The "
+                + " ".join(rng.choices(["cats", "mat", "sat", "dog"], k=8))
+                + ". Playing dogs.\n"
+                for _ in range(rng.randint(1, 6))
+            )
+        )
+    return "\n".join(documents)
+
+
+class BeamCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        self.write("vocab.txt", "".join(token + "\n" for token in TOKENS))
+        self.write("1.txt", text_of())
+        # Goes on with the first file's last document, but not where shards are made.
+        self.write("2.txt", text_of(seed=1))
+        # Many chunks, so that documents and repetitions lie in different ones.
+        patch = mock.patch("bert_tf.text_flags._CHUNK_BYTES", 1000)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return self.path(name)
+
+    def arguments(self, *options, **changes):
+        values = {
+            "input_file": self.path("[12].txt"),
+            "output_file": self.path("out"),
+            "vocab_file": self.path("vocab.txt"),
+            "split_sentences": True,
+            "num_shards": 4,
+            "max_seq_length": 24,
+            "max_predictions_per_seq": 4,
+            "dupe_factor": 2,
+            **changes,
+        }
+        named = [f"--{name}={value}" for name, value in values.items() if value != ""]
+        return [*named, *options]
+
+    def run_script(self, *options, **changes):
+        create_pretraining_data.run(
+            cli.parse(
+                create_pretraining_data.define_flags,
+                self.arguments(*options, **changes),
+            )
+        )
+
+    def run_local(self, **changes):
+        self.run_script(num_workers=1, **changes)
+
+    def run_beam(self, *options, **changes):
+        self.run_script(*options, **{"runner": "DirectRunner", **changes})
+
+    def names(self):
+        return sorted(name for name in os.listdir(self.folder) if "out" in name)
+
+    def taken_files(self):
+        """What was written, hidden files included; it is removed."""
+        found = {}
+        for name in self.names():
+            with open(self.path(name), "rb") as file:
+                found[name] = file.read()
+            os.remove(self.path(name))
+        return found
+
+
+@needs_beam
+class SameFilesTest(BeamCase):
+    """The records, the manifest with its report, the vocabulary; and nothing else."""
+
+    def assert_same(self, *options, **changes):
+        self.run_local(**changes)
+        expected = self.taken_files()
+        self.assertLen(expected, 6)
+        self.run_beam(*options, **changes)
+        found = self.taken_files()
+        self.assertEqual(found.keys(), expected.keys())
+        for name, content in expected.items():
+            self.assertEqual(found[name], content, name)
+        return json.loads(expected["out.manifest.json"])["report"]
+
+    def test_plain(self):
+        report = self.assert_same()
+        self.assertEqual(report["read"]["documents"], 120)
+        self.assertEqual(report["dropped"], {})
+
+    def test_several_processes_here_and_there(self):
+        self.run_script(num_workers=2)
+        expected = self.taken_files()
+        self.run_beam(
+            "--beam_option=--direct_running_mode=multi_processing",
+            "--beam_option=--direct_num_workers=2",
+        )
+        self.assertEqual(self.taken_files(), expected)
+
+    def test_repeated_documents(self):
+        report = self.assert_same(deduplicate="documents", min_document_tokens=30)
+        self.assertGreater(report["dropped"]["repeated documents"], 23)
+        self.assertLen(report["dropped"], 2)
+
+    def test_repeated_paragraphs(self):
+        report = self.assert_same(deduplicate="paragraphs", min_document_tokens=25)
+        self.assertGreater(report["dropped"]["repeated paragraphs"], 50)
+        self.assertLen(report["dropped"], 3)
+
+    def test_other_records_of_an_empty_file_and_odd_lines(self):
+        self.write("2.txt", "\x01\n\nthe cat\n\n\n")
+        self.write("1.txt", text_of() + "\n\n")
+        self.write("3.txt", "\n")
+        report = self.assert_same(
+            input_file=self.path("[123].txt"),
+            masking="dynamic",
+            pairs="sop",
+            nsp_labels="exact",
+        )
+        self.assertEqual(
+            report["dropped"]["sentences without a token (control characters, say)"], 1
+        )
+
+
+@needs_beam
+class InterruptedTest(BeamCase):
+    def test_goes_on_with_the_shards_that_are_missing(self):
+        from bert_tf.records import beam_steps
+
+        self.run_local()
+        expected = self.taken_files()
+        real, groups = beam_steps.write_group, []
+
+        def write_two(documents, ids, settings, path, *arguments, **options):
+            if len(groups) == 2:
+                raise OSError(28, "No space left on device", path)
+            groups.append(path)
+            return real(documents, ids, settings, path, *arguments, **options)
+
+        with (
+            mock.patch.object(beam_steps, "write_group", write_two),
+            self.assertRaisesRegex(Exception, "No space left"),
+            self.assertLogs(level="ERROR"),  # Beam's, before the error
+        ):
+            self.run_beam()
+        self.assertFalse(
+            Manifest.from_json_file(self.path("out.manifest.json")).complete
+        )
+        self.assertLen([name for name in self.names() if name.startswith(".out")], 1)
+        before = {path: os.stat(path).st_mtime_ns for path in groups}
+        self.write("out-00003-of-00004.tmp-77", "what a lost worker left")
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_beam()
+        self.assertIn("2 of 4 shards are finished already", "".join(logs.output))
+        self.assertEqual({path: os.stat(path).st_mtime_ns for path in groups}, before)
+        self.assertEqual(self.taken_files(), expected)
+
+    def test_what_another_run_left_is_made_again(self):
+        self.run_local(random_seed=1)
+        expected = self.taken_files()
+        self.run_beam(random_seed=2)
+        os.remove(self.path("out-00001-of-00004"))
+        with self.assertRaisesRegex(InputError, "--random_seed=2, not 1"):
+            self.run_beam(random_seed=1)
+        os.mkdir(self.path(".out.beam-0123"))
+        self.run_beam(random_seed=1, overwrite=True)
+        self.assertEqual(self.taken_files(), expected)
+
+    def test_done_already(self):
+        self.run_local()
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_beam()
+        self.assertIn("All is done already", logs.output[0])
+
+    def test_one_file_is_made_by_two_workers_at_once(self):
+        path = self.path("out")
+        with ShardWriter([path], is_alone=False) as one:
+            one.write([b"a"])
+            with ShardWriter([path], is_alone=False) as other:
+                other.write([b"a"])
+                self.assertLen(self.names(), 2)
+            self.assertIn("out", self.names())
+        self.assertEqual(self.names(), ["out"])
+
+
+@needs_beam
+class WrongInputTest(BeamCase):
+    def test_wrong_text_is_one_line_and_leaves_nothing(self):
+        latin = self.write("latin.txt", b"the cat\n\n" * 300 + b"Bl\xe4tter\n")
+        more = self.write("more.txt", b"\xff\n")
+        empty = self.write("empty.txt", "\n \n")
+        for changes, message in (
+            (
+                {"input_file": latin},
+                r"latin.txt:601: not UTF-8 [^\n]*iconv -t utf-8\.$",
+            ),
+            (
+                {"input_file": f"{latin},{more}"},
+                r"latin.txt:601: not UTF-8 [^\n]* \(1 more like this\.\)$",
+            ),
+            ({"input_file": empty}, "--input_file: nothing in .*empty.txt"),
+            ({"num_shards": 150}, "00120-of-00150 must be at least 1. Found: 0"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_beam(**changes)
+            if "input_file" in changes:
+                self.assertEqual(self.names(), [])
+
+    def test_one_line_on_the_command_line(self):
+        latin = self.write("latin.txt", b"Bl\xe4tter\n")
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "tfrecords.create_pretraining_data",
+                *self.arguments(runner="DirectRunner", input_file=latin),
+            ],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertRegex(
+            done.stderr.splitlines()[-1],
+            "^create_pretraining_data: .*latin.txt:1: not UTF-8",
+        )
+
+    def test_wrong_options(self):
+        for options, changes, message in (
+            ([], {"runner": "NoRunner"}, "--runner=NoRunner: Unexpected pipeline"),
+            (
+                ["--beam_option=--direct_num_workers=many"],
+                {},
+                "--beam_option: argument --direct_num_workers: invalid int",
+            ),
+            ([], {"num_shards": ""}, "--runner=DirectRunner: give --num_shards too"),
+            ([], {"num_workers": 2}, "--num_workers is for this machine alone"),
+            ([], {"work_dir": self.folder}, "--work_dir: .* no such folder"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_beam(*options, **changes)
+        self.assertEqual(self.names(), [])
+
+
+@needs_beam
+class StepsTest(tf.test.TestCase):
+    def test_first_numbers_in_any_order(self):
+        from bert_tf.records.beam_steps import first_numbers
+
+        self.assertEqual(
+            first_numbers([(2, 5), (0, 3), (1, 0), (3, 1)]), {0: 0, 1: 3, 2: 3, 3: 8}
+        )
+
+    def test_a_document_goes_to_its_number_modulo_the_groups(self):
+        from bert_tf.records.beam_steps import to_group
+
+        document = ((2, 4), (b"tokens", b"lengths", b""))
+        numbers = {0: 0, 1: 3, 2: 3}
+        self.assertEqual(
+            list(to_group(document, numbers, 5, frozenset([0, 2]))),
+            [(2, (7, b"tokens", b"lengths"))],
+        )
+        self.assertEqual(list(to_group(document, numbers, 5, frozenset([1]))), [])
+
+    def test_paragraphs_are_kept_with_all_their_sentences(self):
+        from bert_tf.records.beam_steps import keep_paragraphs
+
+        def packed(values, dtype=np.int32):
+            return np.array(values, dtype).tobytes()
+
+        # Paragraphs [[1, 2], [3]], [[4]], [[5, 6, 7]].
+        payload = (
+            packed(range(1, 8), np.uint16),
+            packed([2, 1, 1, 3]),
+            packed([2, 1, 1]),
+        )
+        found = {"documents": [payload], "kept": [2, 0]}
+        self.assertEqual(
+            list(keep_paragraphs(((0, 9), found), "uint16")),
+            [((0, 9), (packed([1, 2, 3, 5, 6, 7], np.uint16), packed([2, 1, 3]), b""))],
+        )
+        found = {"documents": [payload], "kept": []}
+        (nothing,) = keep_paragraphs(((0, 9), found), "uint16")
+        self.assertEqual(nothing.tag, "dropped")
+        self.assertEqual(nothing.value, "documents of nothing but repeated paragraphs")
+
+
+class WithoutBeamTest(BeamCase):
+    def test_says_how_to_install_it(self):
+        names = {name: None for name in sys.modules if name.startswith("apache_beam")}
+        ours = [name for name in sys.modules if "bert_tf.records.beam" in name]
+        with mock.patch.dict(sys.modules, {**names, "apache_beam": None}):
+            for name in ours:
+                del sys.modules[name]
+            with self.assertRaisesRegex(InputError, r"pip install 'bert-tf\[beam\]'"):
+                self.run_beam()
+
+    def test_its_options_need_it(self):
+        with self.assertRaisesRegex(InputError, "--beam_option .* give --runner too"):
+            self.run_script("--beam_option=--direct_num_workers=2")
+
+
+def setUpModule():
+    logging.use_absl_handler()
+
+
+if __name__ == "__main__":
+    tf.test.main()
