@@ -1,10 +1,46 @@
-"""How the inner loops of this folder are compiled.
+"""How inner loops are compiled.
 
 They are Python functions on numpy arrays. numba compiles them at their first call and
 keeps the machine code beside the source (or in the user's cache folder, where that
-cannot be written), so that only the first run on a machine waits for it.
+cannot be written), so that only the first run on a machine waits for it. Where neither
+can be written, each run waits.
 """
+
+import contextlib
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import numba
 
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the function, compiled."""
+    try:
+        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:
+        # How numba says that there is no folder for the machine code.
+        return numba.njit(**_OPTIONS)(function)
+    if hasattr(dispatcher, "stats"):  # unless NUMBA_DISABLE_JIT says not to compile
+        forget_older_code(dispatcher.stats.cache_path)
+    return dispatcher
+
+
+@functools.cache
+def forget_older_code(cache_folder: str) -> None:
+    """Removes machine code that is older than a source of this folder.
+
+    numba compares a function with its own source file alone, but the machine code holds
+    the functions and constants of other files that it uses: after an update it would go
+    on with theirs as they were.
+    """
+    sources = pathlib.Path(__file__).parent.glob("*.py")
+    newest = max(source.stat().st_mtime_ns for source in sources)
+    for index in pathlib.Path(cache_folder).glob("*.nbi"):
+        # Another process may be doing the same.
+        with contextlib.suppress(OSError):
+            if index.stat().st_mtime_ns < newest:
+                index.unlink()

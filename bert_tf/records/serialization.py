@@ -13,8 +13,9 @@ message gives them. All records of a block have the same features and lengths.
 
 from collections.abc import Mapping
 
-import numba
 import numpy as np
+
+from bert_tf.instances.compiled import compiled
 
 _LENGTH_DELIMITED = 2
 
@@ -30,8 +31,6 @@ _ENTRY_VALUE = _tag(2)
 _FLOAT_LIST = _tag(2)
 _INT64_LIST = _tag(3)
 _LIST_VALUES = _tag(1)
-
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
