@@ -16,7 +16,7 @@ from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.schema import RecordSchema, pretraining_schema, unmasked_schema
 from bert_tf.records.shards import ShardWriter
 from bert_tf.records.statistics import RecordStatistics
-from bert_tf.records.tokenized_corpus import cached_corpus
+from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.text.vocabulary import Vocabulary
 
 # Records serialized at a time: a few MB, which stay in the processor's cache.
@@ -89,7 +89,8 @@ def write_shard(job: ShardJob) -> ShardResult:
     finished = finished_shard(job)
     if finished is not None:
         return finished
-    documents = cached_corpus(job.work_folder).group(job.group, job.num_groups)
+    corpus = TokenizedCorpus.load(job.work_folder)
+    documents = corpus.group(job.group, job.num_groups)
     ids = TokenIds.from_vocabulary(Vocabulary.from_file(job.vocab_file).ids)
     return write_group(documents, ids, job.settings, job.path, job.result_path)
 

@@ -112,7 +112,9 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     """
     with contextlib.suppress(FileNotFoundError):
         return read_summary(job.folder)
-    tokenizer, dtype = _packed_tokenizer(job.vocab_file, job.do_lower_case)
+    # By content: another run of this process may have used the same name.
+    content = files.sha256(files.read_bytes(job.vocab_file))
+    tokenizer, dtype = _packed_tokenizer(job.vocab_file, content, job.do_lower_case)
     chunk_tokenizer = ChunkTokenizer(
         tokenizer.encode,
         dtype,
@@ -140,7 +142,7 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
 
 @functools.lru_cache(maxsize=1)
 def _packed_tokenizer(
-    vocab_file: str, do_lower_case: bool
+    vocab_file: str, sha256: str, do_lower_case: bool
 ) -> tuple[PackedTokenizer, type[np.integer]]:
     """One tokenizer a process, so that its caches serve all chunks."""
     vocabulary = Vocabulary.from_file(vocab_file)

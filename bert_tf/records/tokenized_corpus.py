@@ -6,7 +6,6 @@ corpus wherever it was cut.
 """
 
 import dataclasses
-import functools
 import json
 import os
 from collections import Counter
@@ -161,12 +160,6 @@ def _assembled(pieces: list[tuple[_Pieces, bool]], dtype: np.dtype) -> Documents
         starts(np.concatenate(empty + sentence_lengths)),
         starts(np.concatenate(empty + document_lengths)),
     )
-
-
-@functools.lru_cache(maxsize=1)
-def cached_corpus(work_folder: str) -> TokenizedCorpus:
-    """The corpus in a work folder, read once by a process."""
-    return TokenizedCorpus.load(work_folder)
 
 
 def choose_sentences(
