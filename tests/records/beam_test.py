@@ -4,13 +4,16 @@ import importlib.util
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl import logging
 
@@ -18,6 +21,8 @@ from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.shards import ShardWriter
+from bert_tf.text.tokenized import ChunkTokenizer
+from bert_tf.text.vocabulary import Vocabulary
 from tfrecords import create_pretraining_data
 
 needs_beam = unittest.skipUnless(
@@ -58,10 +63,13 @@ class BeamCase(tf.test.TestCase):
         self.write("1.txt", text_of())
         # Goes on with the first file's last document, but not where shards are made.
         self.write("2.txt", text_of(seed=1))
-        # Many chunks, so that documents and repetitions lie in different ones.
-        patch = mock.patch("bert_tf.text_flags._CHUNK_BYTES", 1000)
-        patch.start()
-        self.addCleanup(patch.stop)
+        # Many chunks of several parts, so that repetitions lie in different ones.
+        for patch in (
+            mock.patch("bert_tf.text_flags._CHUNK_BYTES", 1000),
+            mock.patch.object(ChunkTokenizer.parts, "__defaults__", (300,)),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -167,6 +175,29 @@ class SameFilesTest(BeamCase):
         )
 
 
+# SIGKILL just before the n-th file gets its name.
+KILL_SCRIPT = """
+    import os, signal, sys
+    from bert_tf import cli, text_flags
+    from tfrecords import create_pretraining_data
+
+    text_flags._CHUNK_BYTES = 1000
+    left = int(sys.argv.pop(1))
+    replace = os.replace
+
+    def replace_or_die(source, target):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        replace(source, target)
+
+    os.replace = replace_or_die
+    flags = cli.parse(create_pretraining_data.define_flags, sys.argv[1:])
+    create_pretraining_data.run(flags)
+"""
+
+
 @needs_beam
 class InterruptedTest(BeamCase):
     def test_goes_on_with_the_shards_that_are_missing(self):
@@ -199,6 +230,28 @@ class InterruptedTest(BeamCase):
         self.assertIn("2 of 4 shards are finished already", "".join(logs.output))
         self.assertEqual({path: os.stat(path).st_mtime_ns for path in groups}, before)
         self.assertEqual(self.taken_files(), expected)
+
+    @pytest.mark.slow
+    def test_killed_at_any_moment(self):
+        self.run_local()
+        expected = self.taken_files()
+        for moment in range(0, 12, 2):
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-c",
+                    textwrap.dedent(KILL_SCRIPT),
+                    str(moment),
+                    *self.arguments(runner="DirectRunner"),
+                ],
+                capture_output=True,
+            )
+            self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+            if moment:
+                manifest = Manifest.from_json_file(self.path("out.manifest.json"))
+                self.assertFalse(manifest.complete)
+            self.run_beam()
+            self.assertEqual(self.taken_files(), expected)
 
     def test_what_another_run_left_is_made_again(self):
         self.run_local(random_seed=1)
@@ -306,6 +359,41 @@ class StepsTest(tf.test.TestCase):
             [(2, (7, b"tokens", b"lengths"))],
         )
         self.assertEqual(list(to_group(document, numbers, 5, frozenset([1]))), [])
+
+    def test_a_group_is_put_in_order_and_nothing_is_written_after_a_problem(self):
+        from bert_tf.records import beam_steps
+
+        def packed(values, dtype=np.int32):
+            return np.array(values, dtype).tobytes()
+
+        members = [
+            (11, packed([7, 8, 9], np.uint16), packed([2, 1])),
+            beam_steps.GROUP_MARK,
+            (3, packed([5, 6], np.uint16), packed([2])),
+        ]
+        made = []
+        vocabulary = Vocabulary(TOKENS)
+        job = mock.Mock(finished=None)
+        with (
+            mock.patch.object(
+                beam_steps,
+                "write_group",
+                lambda *args, is_alone: made.append((*args, is_alone)),
+            ),
+            mock.patch.object(beam_steps, "finished_shard", lambda job: job.finished),
+        ):
+            group = (0, iter(members))
+            problems = list(beam_steps.write(group, {0: job}, vocabulary, []))
+            problem = (beam_steps.READING, 1, "wrong")
+            problems += beam_steps.write(group, {0: job}, vocabulary, [problem])
+            finished = {0: mock.Mock(finished="result")}
+            problems += beam_steps.write(group, finished, vocabulary, [])
+        self.assertEqual(problems, [])
+        ((documents, *_, is_alone),) = made
+        self.assertFalse(is_alone)
+        self.assertAllEqual(documents.tokens, [5, 6, 7, 8, 9])
+        self.assertAllEqual(documents.sentence_starts, [0, 2, 4, 5])
+        self.assertAllEqual(documents.document_starts, [0, 1, 3])
 
     def test_paragraphs_are_kept_with_all_their_sentences(self):
         from bert_tf.records.beam_steps import keep_paragraphs
