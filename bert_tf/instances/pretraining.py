@@ -19,8 +19,10 @@ from bert_tf.instances.random_stream import random_stream, shuffle
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.instances.token_ids import TokenIds
 
-# Instances made between two reports of progress.
+# Instances made between two reports of progress, for which there must be room, and of
+# how many tokens at most.
 _AT_A_TIME = 1 << 14
+_TOKENS_AT_A_TIME = 1 << 22
 
 
 class _Buffers(NamedTuple):
@@ -157,14 +159,17 @@ def create_instances(
     recipe = _recipe(ids, instance_settings)
     buffers = _new_buffers(documents.tokens.dtype)
     num_instances = num_left_out = 0
+    at_a_time = max(
+        1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // instance_settings.max_seq_length)
+    )
     for _ in range(instance_settings.dupe_factor):
         cursor = sequences.new_cursor()
         while cursor[sequences.DOCUMENT] < num_documents:
             before = cursor[sequences.DOCUMENT]
-            _make_room(buffers, num_instances, instance_settings)
+            _make_room(buffers, num_instances, at_a_time, instance_settings)
             num_instances = _make_instances(
                 documents, order, recipe, masking, cursor, stream, buffers,
-                num_instances, _AT_A_TIME,
+                num_instances, at_a_time,
             )  # fmt: skip
             progress(int(cursor[sequences.DOCUMENT] - before))
         num_left_out += int(cursor[sequences.LEFT_OUT])
@@ -238,15 +243,18 @@ def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
 
 
 def _make_room(
-    buffers: _Buffers, num_instances: int, instance_settings: InstanceSettings
+    buffers: _Buffers,
+    num_instances: int,
+    num_more: int,
+    instance_settings: InstanceSettings,
 ) -> None:
     num_tokens, num_predictions = _used(buffers, num_instances)
     per_instance = instance_settings.max_seq_length
     num_slots = min(per_instance, instance_settings.max_predictions_per_seq)
     buffers.resize(
-        num_instances + _AT_A_TIME,
-        num_tokens + _AT_A_TIME * per_instance,
-        num_predictions + _AT_A_TIME * num_slots,
+        num_instances + num_more,
+        num_tokens + num_more * per_instance,
+        num_predictions + num_more * num_slots,
     )
 
 
