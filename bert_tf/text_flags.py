@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from absl import flags
+from absl import flags, logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
@@ -85,6 +85,9 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
         flag_values=flag_values,
     )
     define("language", "en", "Ours. By whose rules lines are split into sentences.")
+    flags.register_validator(
+        "language", bool, "must be a language's code, such as en", flag_values
+    )
 
 
 def text_chunks(
@@ -92,8 +95,8 @@ def text_chunks(
 ) -> "list[Chunk]":
     """The text that the flags name, in pieces of work.
 
-    Files that lie beside records, such as a manifest, are passed over: a pattern may
-    take in what an earlier run wrote beside its text.
+    Records that have a manifest among these files, and what lies beside records, are
+    passed over: a pattern may take in what an earlier run wrote beside its text.
 
     Args:
         flag_values: the parsed flags.
@@ -102,7 +105,7 @@ def text_chunks(
     Raises:
         InputError: there is no such text.
     """
-    from bert_tf.records.manifest import lies_beside_records
+    from bert_tf.records.manifest import lies_beside_records, listed_records
     from bert_tf.text.sources import find_sources, make_chunks
 
     split_sentences, language = False, "en"
@@ -122,11 +125,20 @@ def text_chunks(
             language=language,
         )
     others = {_identity(path) for path in passed_over}
+    found = find_sources(flag_values.input_file, "input_file")
+    others.update(_identity(path) for path in listed_records(found))
     paths = [
         path
-        for path in find_sources(flag_values.input_file, "input_file")
+        for path in found
         if _identity(path) not in others and not lies_beside_records(path)
     ]
+    if len(paths) < len(found):
+        logging.info(
+            "--input_file: %d of %d files are no text but were written here, or are the"
+            " vocabulary; they are passed over",
+            len(found) - len(paths),
+            len(found),
+        )
     if not paths:
         raise InputError(
             f"--input_file: {flag_values.input_file!r} has nothing but what was written"

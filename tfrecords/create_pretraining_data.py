@@ -176,15 +176,18 @@ def _define_enum(
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the records that the flags ask for."""
     from bert_tf.records.manifest import manifest_path
+    from bert_tf.records.shards import leftovers
     from bert_tf.text.vocabulary import Vocabulary
 
     create, own_arguments = _way_of_working(flag_values)
-    output_files = flag_values.output_file.split(",")
-    # A pattern may take in what an earlier run of this command wrote beside its text.
-    ours = output_files if files.exists(manifest_path(output_files)) else []
-    chunks = text_chunks(flag_values, passed_over=ours)
     vocabulary = Vocabulary.from_file(flag_values.vocab_file)
     vocabulary.require_special_tokens(flag_values.vocab_file)
+    output_files = flag_values.output_file.split(",")
+    # A pattern may take in what an earlier run of this command wrote beside its text,
+    # and the vocabulary.
+    ours = output_files if files.exists(manifest_path(output_files)) else []
+    ours = [*ours, *leftovers(output_files)]
+    chunks = text_chunks(flag_values, passed_over=[*ours, flag_values.vocab_file])
     dupe_factor = shared_flags.given(flag_values, "dupe_factor")
     if dupe_factor is None:
         is_dynamic = flag_values.masking == DYNAMIC_MASKING

@@ -96,7 +96,7 @@ def first_difference(
                 return flag, _describe(theirs, ours), _describe(ours, theirs)
         elif field == "shards":
             if _names(theirs) != _names(ours):
-                return flag, _names(theirs), _names(ours)
+                return flag, _listed(_names(theirs)), _listed(_names(ours))
             if _num_streams(theirs) != _num_streams(ours):
                 return "num_shards", _num_streams(theirs), _num_streams(ours)
         elif theirs != ours:
@@ -104,8 +104,13 @@ def first_difference(
     return None
 
 
-def _names(shards: Sequence[Shard]) -> str:
-    return ",".join(shard.name for shard in shards)
+def _names(shards: Sequence[Shard]) -> list[str]:
+    return [shard.name for shard in shards]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f",... ({len(names)} files)" if len(names) > 3 else ""
+    return ",".join(names[:3]) + more
 
 
 def _num_streams(shards: Sequence[Shard]) -> int | None:
@@ -119,8 +124,7 @@ def _contents(sources: Sequence[SourceFile]) -> list[tuple[int, str]]:
 
 def _describe(sources: Sequence[SourceFile], others: Sequence[SourceFile]) -> str:
     """Some files in a few words: names, and the first content that others lack."""
-    names = ",".join(source.path for source in sources[:3])
-    names += f",... ({len(sources)} files)" if len(sources) > 3 else ""
+    names = _listed([source.path for source in sources])
     for source in sources:
         if (source.num_bytes, source.sha256) not in _contents(others):
             return (

@@ -19,8 +19,10 @@ from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.text.vocabulary import Vocabulary
 
-# Records serialized at a time: a few MB, which stay in the processor's cache.
+# Records serialized at a time, and of how many tokens at most: a few MB, which stay in
+# the processor's cache.
 _BLOCK = 1024
+_BLOCK_TOKENS = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,6 +120,9 @@ def write_group(
     instances = create_instances(documents, ids, settings)
     with ShardWriter([path], is_alone=is_alone) as writer:
         result = write_instances(instances, writer, ids, settings)
+        if is_alone and files.exists(path):
+            # One that is replaced: it must not be taken for that of the result.
+            files.remove(path)
         # Before the file has its name: a file without its result is made again.
         files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
     return result
@@ -148,7 +153,8 @@ def require_documents(
                 if settings.least_documents > 1
                 else ""
             )
-            + f". Found: {num_documents}. Give a smaller --num_shards, or more text."
+            + f". Found: {num_documents}. Give more text, or a smaller --num_shards or "
+            "--min_document_tokens."
         )
 
 
@@ -172,7 +178,8 @@ def write_instances(
     statistics = RecordStatistics(
         max_seq_length=settings.max_seq_length, mask_id=ids.mask_id
     )
-    for columns in instances.blocks(_BLOCK):
+    block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.max_seq_length))
+    for columns in instances.blocks(block_size):
         writer.write(schema.serialize_block(columns))
         statistics.add(columns)
         progress(len(columns["input_ids"]))

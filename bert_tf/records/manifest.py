@@ -20,13 +20,14 @@ back, from a record file to its manifest, is `find_manifests`.
 have them; only the command that made the set goes on with an incomplete one.
 """
 
+import contextlib
 import dataclasses
 import glob
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -219,6 +220,17 @@ def lies_beside_records(path: str) -> bool:
     return is_companion(path) and files.exists(
         _SHARD_SUFFIX.sub("", name) + MANIFEST_SUFFIX
     )
+
+
+def listed_records(paths: Iterable[str]) -> Iterator[str]:
+    """The record files that the manifests among some files list.
+
+    A manifest that cannot be read lists none; who needs it will say what is wrong.
+    """
+    for path in paths:
+        if path.endswith(MANIFEST_SUFFIX):
+            with contextlib.suppress(InputError):
+                yield from Manifest.from_json_file(path).records_by_path()
 
 
 def find_manifests(record_files: Iterable[str]) -> list[Manifest]:

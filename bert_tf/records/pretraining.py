@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf import files
+from bert_tf.errors import InputError
 from bert_tf.instances.documents import token_dtype
 from bert_tf.instances.pretraining import create_instances
 from bert_tf.instances.settings import InstanceSettings
@@ -37,7 +37,11 @@ from bert_tf.records.tokenized_chunks import (
     tokenize_chunk,
 )
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
-from bert_tf.records.work_folder import open_work_folder, work_folder_path
+from bert_tf.records.work_folder import (
+    hold_work_folder,
+    open_work_folder,
+    work_folder_path,
+)
 from bert_tf.text.sources import Chunk
 from bert_tf.text.tokenized import NO_DEDUPLICATION
 from bert_tf.text.vocabulary import Vocabulary
@@ -103,17 +107,38 @@ def create_pretraining_records(
     if not overwrite and (finished := record_set.find_finished()):
         return finished
     folder = work_folder_path(record_set.name, work_dir)
-    vocab_file = open_work_folder(folder, record_set.identity, vocabulary)
+    with hold_work_folder(folder):
+        return _create(
+            record_set,
+            folder,
+            num_shards=num_shards,
+            deduplicate=deduplicate,
+            min_document_tokens=min_document_tokens,
+            num_workers=num_workers,
+        )
+
+
+def _create(
+    record_set: RecordSet,
+    folder: str,
+    *,
+    num_shards: int | None,
+    deduplicate: str,
+    min_document_tokens: int,
+    num_workers: int,
+) -> Manifest:
+    """Makes the set, keeping what is done in a work folder."""
+    vocab_file = open_work_folder(folder, record_set.identity, record_set.vocabulary)
     jobs = [
         TokenizeJob(
             index=index,
             chunk=chunk,
             work_folder=folder,
             vocab_file=vocab_file,
-            do_lower_case=do_lower_case,
+            do_lower_case=record_set.manifest.do_lower_case,
             deduplicate=deduplicate,
         )
-        for index, chunk in enumerate(chunks)
+        for index, chunk in enumerate(record_set.chunks)
     ]
     tokenized = _tokenize(jobs, num_workers)
     record_set.check_read(tokenized)
@@ -128,7 +153,7 @@ def create_pretraining_records(
         )
     corpus = TokenizedCorpus(
         work_folder=folder,
-        token_type=token_dtype(len(vocabulary)).__name__,
+        token_type=token_dtype(len(record_set.vocabulary)).__name__,
         chunk_documents=tuple(chunk.num_documents for chunk in tokenized),
     )
     corpus.save()
@@ -136,9 +161,7 @@ def create_pretraining_records(
         results = [_write_pool(corpus, record_set, joins_files=not is_filtered)]
     else:
         results = _write_shards(corpus, record_set, vocab_file, num_workers)
-    manifest = record_set.complete(tokenized, dropped, results)
-    files.remove(folder)
-    return manifest
+    return record_set.complete(tokenized, dropped, results)
 
 
 def _tokenize(jobs: Sequence[TokenizeJob], num_workers: int) -> list[TokenizedChunk]:
@@ -185,12 +208,21 @@ def _write_shards(
     corpus: TokenizedCorpus, record_set: RecordSet, vocab_file: str, num_workers: int
 ) -> list[ShardResult]:
     """One group and one random stream a file, on any core."""
+    num_shards = len(record_set.output_files)
+    least = num_shards * record_set.settings.least_documents
+    if corpus.num_documents < least:
+        raise InputError(
+            f"--num_shards={num_shards} takes {least} documents or more"
+            + (", two a shard for --nsp_labels=exact" if least > num_shards else "")
+            + f". Found: {corpus.num_documents}. Give a smaller --num_shards, or more "
+            "text."
+        )
     record_set.announce()
     jobs = [
         ShardJob(
             work_folder=corpus.work_folder,
             group=group,
-            num_groups=len(record_set.output_files),
+            num_groups=num_shards,
             path=path,
             vocab_file=vocab_file,
             settings=settings,

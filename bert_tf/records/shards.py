@@ -41,11 +41,16 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
     return records
 
 
+def leftovers(paths: Iterable[str]) -> Iterator[str]:
+    """What killed writers of some files left under temporary names."""
+    for path in paths:
+        yield from filter(is_temporary, files.glob(glob.escape(path) + ".tmp-*"))
+
+
 def remove_leftovers(path: str) -> None:
     """Removes what killed writers of a file left under temporary names."""
-    for leftover in files.glob(glob.escape(path) + ".tmp-*"):
-        if is_temporary(leftover):
-            files.remove(leftover)
+    for leftover in leftovers([path]):
+        files.remove(leftover)
 
 
 class ShardWriter:
@@ -80,7 +85,7 @@ class ShardWriter:
                 files.make_folder(folder)
             if self._is_alone:
                 remove_leftovers(path)
-            with _file_errors(path):
+            with file_errors(path):
                 self._files.append(files.open_binary(temporary, "wb"))
         return self
 
@@ -93,7 +98,7 @@ class ShardWriter:
         num_files = len(self.paths)
         for index in range(num_files):
             turn = records[(index - self._next) % num_files :: num_files]
-            with _file_errors(self.paths[index]):
+            with file_errors(self.paths[index]):
                 write_records(self._files[index], turn)
             self.num_records[index] += len(turn)
         self._next = (self._next + len(records)) % num_files
@@ -108,7 +113,7 @@ class ShardWriter:
             OSError: a file cannot be written.
         """
         for file, path in zip(self._files, self.paths, strict=True):
-            with _file_errors(path):
+            with file_errors(path):
                 if not files.is_remote(path):
                     file.flush()
                     os.fsync(file.fileno())
@@ -150,7 +155,7 @@ class ShardWriter:
 
 
 @contextlib.contextmanager
-def _file_errors(path: str) -> Iterator[None]:
+def file_errors(path: str) -> Iterator[None]:
     """Names the file where an error does not, and says errors of remote files alike."""
     try:
         yield

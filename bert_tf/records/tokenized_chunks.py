@@ -25,6 +25,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.instances.documents import token_dtype
+from bert_tf.records.shards import file_errors
 from bert_tf.text.packing import PackedTokenizer
 from bert_tf.text.readers import read_chunk
 from bert_tf.text.sources import Chunk
@@ -103,6 +104,32 @@ def read_summary(folder: str) -> TokenizedChunk:
         return TokenizedChunk(**json.load(file))
 
 
+def _finished_chunk(folder: str) -> TokenizedChunk | None:
+    """What there is of a chunk, unless it is absent or torn.
+
+    Files that were written just before a machine lost its power may be empty.
+    """
+    if not os.path.exists(folder):
+        return None
+    try:
+        summary = read_summary(folder)
+        num_bytes = {
+            name: os.path.getsize(os.path.join(folder, name))
+            for name in ("tokens", "sentence_stops", "document_stops")
+        }
+    except (FileNotFoundError, json.JSONDecodeError):
+        num_bytes = {}
+    if (
+        num_bytes
+        and num_bytes["tokens"] in (2 * summary.num_tokens, 4 * summary.num_tokens)
+        and num_bytes["sentence_stops"] == 8 * summary.num_sentences
+        and num_bytes["document_stops"] == 8 * summary.num_documents
+    ):
+        return summary
+    shutil.rmtree(folder)
+    return None
+
+
 def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     """Tokenizes a chunk into its folder, unless it is there.
 
@@ -110,8 +137,9 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
         InputError: the text is not what its format asks for.
         OSError: the text cannot be read or the result not be written.
     """
-    with contextlib.suppress(FileNotFoundError):
-        return read_summary(job.folder)
+    finished = _finished_chunk(job.folder)
+    if finished is not None:
+        return finished
     # By content: another run of this process may have used the same name.
     content = files.sha256(files.read_bytes(job.vocab_file))
     tokenizer, dtype = _packed_tokenizer(job.vocab_file, content, job.do_lower_case)
@@ -129,7 +157,10 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
             writer = _ChunkWriter(temporary, counter, stack)
             lines = read_chunk(job.chunk, chunk_tokenizer.dropped)
             for part in chunk_tokenizer.parts(lines):
-                writer.write(part)
+                with file_errors(temporary):
+                    writer.write(part)
+            with file_errors(temporary):
+                stack.close()
         summary = counter.summary(chunk_tokenizer)
         with open(os.path.join(temporary, "chunk.json"), "w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(summary), file)

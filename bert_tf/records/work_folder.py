@@ -2,13 +2,17 @@
 
 The folder is hidden beside the records, `.NAME.work`, or where --work_dir says. It
 belongs to one run: to its input, vocabulary and settings. The same command goes on with
-what is in it; another one begins anew. When the records are finished it is removed.
+what is in it; another one begins anew; a second one at the same time is refused. When
+the records are finished it is removed.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
@@ -30,21 +34,66 @@ def work_folder_path(name: str, work_dir: str | None) -> str:
             are remote, for the machine's temporary folder.
     """
     folder, base = os.path.split(name)
-    if work_dir is None:
-        work_dir = tempfile.gettempdir() if files.is_remote(name) else folder
+    if work_dir is None and not files.is_remote(name):
+        return os.path.join(folder, f".{base}.work")
+    work_dir = work_dir or tempfile.gettempdir()
     if files.is_remote(work_dir):
         raise InputError(
             f"--work_dir={work_dir} must be a folder of this machine: tokens are read "
             "from all over it."
         )
-    return os.path.join(work_dir, f".{base}.work")
+    # Sets of one name in several folders may share the user's folder.
+    digest = files.sha256(files.absolute(name).encode())[:8]
+    return os.path.join(work_dir, f".{base}.{digest}.work")
+
+
+@contextlib.contextmanager
+def hold_work_folder(path: str) -> Iterator[None]:
+    """Keeps other runs out of the folder, which is created; then removes it.
+
+    If the run ends with an error the folder stays. The system takes the lock away from
+    a run that was killed.
+
+    Raises:
+        InputError: another run has it, or a file is in its place.
+    """
+    handle = _lock(path)
+    try:
+        yield
+        files.remove(path)
+    finally:
+        os.close(handle)
+
+
+def _lock(path: str) -> int:
+    while True:
+        files.make_folder(path)
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # the run that had it has just ended
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise InputError(
+                f"{path}: another run is making these records just now; wait for it, "
+                "or stop it."
+            ) from error
+        except OSError as error:
+            # Some file systems of networks have no locks.
+            logging.warning("%s cannot be locked: %s", path, error.strerror)
+            return handle
+        if os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path)):
+            return handle
+        os.close(handle)
 
 
 def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> str:
-    """Creates the folder, or takes up the one that was left by the same run.
+    """Prepares the folder, or takes up what was left in it by the same run.
 
     Args:
-        path: where it lies.
+        path: where it lies; held by `hold_work_folder`.
         run: all that its content depends on, for JSON.
         vocabulary: kept in the folder, for the workers.
 
@@ -56,21 +105,19 @@ def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> 
     """
     owner = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
     owner_file = os.path.join(path, _OWNER_FILE)
-    if files.exists(path):
+    names = os.listdir(path)
+    if files.exists(owner_file) and files.read_text(owner_file) == owner:
+        logging.info("Going on with what an interrupted run left in %s", path)
+        names = [name for name in names if ".tmp-" in name]
+    elif not files.exists(owner_file) and not all(
         # Killed at the very beginning, a run leaves a temporary file alone.
-        if not files.is_folder(path) or (
-            not files.exists(owner_file)
-            and any(not name.startswith(_OWNER_FILE) for name in os.listdir(path))
-        ):
-            raise InputError(f"{path} is in the way of the work folder; remove it.")
-        if not files.exists(owner_file) or files.read_text(owner_file) != owner:
-            files.remove(path)
-        else:
-            logging.info("Going on with what an interrupted run left in %s", path)
-            for name in os.listdir(path):
-                if ".tmp-" in name:
-                    files.remove(os.path.join(path, name))
-    files.make_folder(path)
+        name.startswith(_OWNER_FILE)
+        for name in names
+    ):
+        raise InputError(f"{path} is in the way of the work folder; remove it.")
+    # The owner last: a folder without one is not ours.
+    for name in sorted(names, key=lambda name: name.startswith(_OWNER_FILE)):
+        files.remove(os.path.join(path, name))
     # First of all, so that the folder is known to be ours.
     files.write_atomically(owner_file, owner)
     vocab_file = os.path.join(path, _VOCABULARY_FILE)

@@ -1,11 +1,25 @@
 """create_pretraining_data under a name that was used before, or is in use just now."""
 
+import os
+import shutil
+from unittest import mock
+
 import tensorflow as tf
 
+from bert_tf.errors import InputError
+from bert_tf.records import generation, work_folder
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase, as_text, corpus
 
 
 class AgainTest(ScriptCase):
+    def stop_at(self, name, **changes):
+        """A run that ends where one of `generation`'s functions is called."""
+        with (
+            mock.patch.object(generation, name, side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.run_script(**changes)
+
     def test_other_text_and_vocabulary_in_one_process(self):
         self.run_script(num_shards=2)
         more = self.write("more.txt", as_text(corpus(seed=1)))
@@ -22,6 +36,114 @@ class AgainTest(ScriptCase):
             self.assertEqual(
                 list(self.features("out" + name)), list(self.features("new" + name))
             )
+
+    def test_a_chunk_that_a_power_cut_has_torn(self):
+        self.run_script()
+        expected = self.files()
+        for torn in ("tokens", "sentence_stops", "document_stops", "chunk.json"):
+            self.stop_at("write_instances", overwrite=True)
+            os.truncate(self.path(f".out.work/chunk-00000/{torn}"), 0)
+            self.run_script(overwrite=True)
+            self.assertEqual(self.files(), expected)
+
+    def test_an_older_shard_of_the_same_size(self):
+        self.run_script(num_shards=2, max_predictions_per_seq=1, masked_lm_prob=0.1)
+        changes = {"num_shards": 2, "max_predictions_per_seq": 1, "overwrite": True}
+        self.run_script(**changes)
+        expected = self.files()
+        first = "out-00000-of-00002"
+        size = os.path.getsize(self.path(first))
+        self.write(first, "x" * size)
+        with (
+            mock.patch.object(
+                generation.ShardWriter, "publish", side_effect=KeyboardInterrupt
+            ),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.run_script(**changes)
+        self.run_script(**changes)
+        self.assertEqual(self.files(), expected)
+
+    def test_too_many_shards_leave_nothing_in_the_way(self):
+        with self.assertRaisesRegex(InputError, "--num_shards=99"):
+            self.run_script(num_shards=99)
+        self.run_script(num_shards=2)
+        with self.assertRaises(InputError) as raised:
+            self.run_script(num_shards=30)
+        self.assertIn("out-00000-of-00030", str(raised.exception))
+        self.assertIn("(30 files)", str(raised.exception))
+        self.assertLess(len(str(raised.exception)), 500)
+
+
+class InputBesideOutputTest(ScriptCase):
+    """A folder of text that the records and the vocabulary are written to."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_script(output_file=self.path("../expected"))
+        self.addCleanup(lambda: shutil.rmtree(self.folder))
+
+    def expected(self, name="expected"):
+        return list(self.features(f"../{name}"))
+
+    def test_records_vocabulary_and_another_set(self):
+        self.run_script(output_file=self.path("another"), num_shards=3)
+        for _ in range(2):
+            self.run_script(input_file=self.folder)
+            self.assertEqual(list(self.features("out")), self.expected())
+
+    def test_shards(self):
+        arguments = {"input_file": self.folder, "num_shards": 3}
+        self.run_script(**arguments)
+        finished = self.files()
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_script(**arguments)
+        self.assertIn("All is done already", "".join(logs.output))
+        self.assertIn("6 of 7 files", "".join(logs.output))
+        # Killed after the first shard: the others are removed by hand.
+        os.remove(self.path("out-00002-of-00003"))
+        self.run_script(**arguments)
+        self.assertEqual(self.files(), finished)
+
+    def test_what_a_killed_pool_leaves(self):
+        self.write("out.tmp-123", "no text")
+        self.run_script(input_file=self.folder)
+        self.assertEqual(list(self.features("out")), self.expected())
+
+
+class AtOnceTest(ScriptCase):
+    def test_a_second_run_is_refused_and_the_first_goes_on(self):
+        real, refusals = generation.write_shard, []
+
+        def with_a_second_run(job):
+            for changes in ({}, {"random_seed": 1, "overwrite": True}):
+                with self.assertRaises(InputError) as raised:
+                    self.run_script(num_shards=2, **changes)
+                refusals.append(str(raised.exception).partition(": ")[2])
+            return real(job)
+
+        with mock.patch.object(generation, "write_shard", with_a_second_run):
+            self.run_script(num_shards=2)
+        self.assertStartsWith(refusals[0], "another run is making these records")
+        self.assertTrue(self.manifest().complete)
+        self.assertNotIn(".out.work", os.listdir(self.folder))
+
+    def test_one_work_folder_for_sets_of_one_name(self):
+        folders = {
+            work_folder.work_folder_path(self.path(name), "/work")
+            for name in ("a/wiki", "b/wiki")
+        }
+        self.assertLen(folders, 2)
+        remote = work_folder.work_folder_path("gs://bucket/wiki", None)
+        self.assertNotEqual(
+            remote, work_folder.work_folder_path("gs://other/wiki", None)
+        )
+
+    def test_a_folder_that_cannot_be_locked(self):
+        error = OSError(37, "No locks available")
+        with mock.patch.object(work_folder.fcntl, "flock", side_effect=error):
+            self.run_script()
+        self.assertTrue(self.manifest().complete)
 
 
 if __name__ == "__main__":

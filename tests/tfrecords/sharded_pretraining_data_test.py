@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
 from bert_tf import cli
 from bert_tf.errors import InputError
@@ -195,16 +196,36 @@ class ShardsTest(ScriptCase):
                 "--num_shards: --output_file must be one name",
             ),
             ({"deduplicate": "paragraphs"}, "--deduplicate=paragraphs: .*sentences"),
-            ({"num_shards": 99}, "00037-of-00099 must be at least 1. Found: 0"),
+            ({"num_shards": 99}, "--num_shards=99 takes 99 documents .*Found: 37"),
             (
                 {"num_shards": 30, "nsp_labels": "exact"},
-                "00007-of-00030 must be at least 2, .*another one. Found: 1",
+                "--num_shards=30 takes 60 documents or more, two .*exact. Found: 37",
             ),
+            (
+                {"num_shards": 20, "min_document_tokens": 25},
+                "-of-00020 must be at least 1. Found: 0",
+            ),
+            (
+                {"num_shards": 18, "min_document_tokens": 25, "nsp_labels": "exact"},
+                "-of-00018 must be at least 2, .*another one. Found: ",
+            ),
+            (
+                {"min_document_tokens": 999},
+                "must be at least 1. Found: 0. .*smaller .*--min_document_tokens",
+            ),
+            ({"vocab_file": self.path("text.txt")}, "text.txt: .*CLS"),
             ({"work_dir": "gs://bucket"}, "--work_dir=gs://bucket must be a folder"),
             ({"input_file": self.path("no")}, "--input_file: no file matches"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(overwrite=True, **changes)
+
+    def test_no_language(self):
+        with self.assertRaisesRegex(flags.Error, "--language=.*a language's code"):
+            cli.parse(
+                create_pretraining_data.define_flags,
+                [*self.arguments(), "--language="],
+            )
 
     def test_one_document_a_shard_is_a_warning(self):
         with self.assertLogs("absl", "WARNING") as logs:
@@ -221,7 +242,7 @@ class ShardsTest(ScriptCase):
             self.assertRaisesRegex(OSError, "full"),
         ):
             self.run_script(num_shards=2, work_dir=work_dir)
-        self.assertEqual(os.listdir(work_dir), [".out.work"])
+        self.assertRegex("".join(os.listdir(work_dir)), r"^\.out\.[0-9a-f]{8}\.work$")
         self.run_script(num_shards=2, work_dir=work_dir)
         self.assertEqual(os.listdir(work_dir), [])
 
