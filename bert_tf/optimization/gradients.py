@@ -32,7 +32,9 @@ def global_norm(gradients: Sequence[Any]) -> Any:
         for gradient in gradients
         if gradient is not None
     ]
-    return ops.sqrt(sum(squares))
+    # Stacked, not added one to another: TensorFlow makes one operation of many additions,
+    # whose order hangs on timing, and a run could not be repeated to the bit.
+    return ops.sqrt(ops.sum(ops.stack(squares)))
 
 
 def clip_by_global_norm(gradients: Sequence[Any], clip_norm: float) -> list[Any]:
