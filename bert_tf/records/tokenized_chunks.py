@@ -260,7 +260,8 @@ class _ChunkWriter:
 def load_array(folder: str, name: str, dtype: np.dtype | type) -> np.ndarray:
     """An array of a tokenized chunk; read where it is used, not at once.
 
-    An array without entries has no file.
+    The file is open as long as the array or a part of it lives. An array without
+    entries has no file.
     """
     path = os.path.join(folder, name)
     if not os.path.exists(path) or os.path.getsize(path) == 0:

@@ -98,13 +98,14 @@ class TokenizedCorpus:
 
     def _chunk_pieces(self, index: int, first: int, step: int) -> "_Pieces":
         folder = chunk_folder(self.work_folder, index)
+        # What is kept of them is copied: each holds a file open.
         tokens = load_array(folder, "tokens", np.dtype(self.token_type))
         sentence_stops = load_array(folder, "sentence_stops", np.int64)
         document_stops = load_array(folder, "document_stops", np.int64)
         kept = load_array(folder, _KEPT, np.bool_)
         if step == 1 and not len(kept):
             return _Pieces(
-                [np.asarray(tokens)],
+                [np.array(tokens)],
                 np.diff(sentence_stops, prepend=0),
                 np.diff(document_stops, prepend=0),
             )
@@ -115,7 +116,7 @@ class TokenizedCorpus:
             stops = np.asarray(sentence_stops[sentences])
             token_begin = sentence_stops[begin - 1] if begin else 0
             lengths = np.diff(stops, prepend=token_begin)
-            ids = np.asarray(tokens[token_begin : stops[-1]])
+            ids = np.array(tokens[token_begin : stops[-1]])
             if len(kept):
                 is_kept = np.asarray(kept[sentences])
                 if not is_kept.all():
@@ -218,12 +219,12 @@ def _first_occurrences(
 ) -> Iterator[np.ndarray]:
     """Yields, for each chunk that has digests, which of them come up first there."""
     parts = [
-        load_array(chunk_folder(work_folder, index), name, np.uint8).reshape(
-            -1, DIGEST_BYTES
-        )
+        np.array(load_array(chunk_folder(work_folder, index), name, np.uint8))
         for index in range(num_chunks)
     ]
+    num_digests = [len(part) // DIGEST_BYTES for part in parts]
     halves = np.concatenate(parts).view(np.uint64).reshape(-1, 2)
+    del parts
     # Stable: of equal digests, the first in the text stays the first.
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     in_order = halves[order]
@@ -232,7 +233,7 @@ def _first_occurrences(
     is_first = np.empty(len(order), np.bool_)
     is_first[order] = is_new
     begin = 0
-    for part in parts:
-        if len(part):
-            yield is_first[begin : begin + len(part)]
-            begin += len(part)
+    for number in num_digests:
+        if number:
+            yield is_first[begin : begin + number]
+            begin += number
