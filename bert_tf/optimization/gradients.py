@@ -32,8 +32,8 @@ def global_norm(gradients: Sequence[Any]) -> Any:
         for gradient in gradients
         if gradient is not None
     ]
-    # Stacked, not added one to another: TensorFlow makes one operation of many additions,
-    # whose order hangs on timing, and a run could not be repeated to the bit.
+    # Stacked, not added one to another: TensorFlow makes one operation of many
+    # additions, whose order hangs on timing, and no run could be repeated to the bit.
     return ops.sqrt(ops.sum(ops.stack(squares)))
 
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from absl import logging
 from tqdm import tqdm
 
+from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.instances.documents import token_dtype
 from bert_tf.instances.pretraining import create_instances
@@ -28,7 +29,6 @@ from bert_tf.records import generation, tokenized_corpus
 from bert_tf.records.generation import ShardJob, ShardResult
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_planning import plan_record_set
-from bert_tf.records.record_planning import shard_seed as shard_seed
 from bert_tf.records.record_sets import RecordSet
 from bert_tf.records.shards import ShardWriter
 from bert_tf.records.tokenized_chunks import (
@@ -229,7 +229,13 @@ def _write_shards(
         )
         for group, path, settings in record_set.shard_settings()
     ]
-    num_finished = sum(generation.finished_shard(job) is not None for job in jobs)
+    unfinished = [job for job in jobs if generation.finished_shard(job) is None]
+    for job in unfinished:
+        # Of the set that is overwritten: it must not pass for ours if this run is
+        # killed between writing a result and giving the file its name.
+        if files.exists(job.path):
+            files.remove(job.path)
+    num_finished = len(jobs) - len(unfinished)
     if num_finished:
         logging.info(
             "%d of %d shards are finished already; going on with the others",

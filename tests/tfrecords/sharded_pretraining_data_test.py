@@ -19,7 +19,7 @@ from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records import generation
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pretraining import shard_seed
+from bert_tf.records.record_planning import shard_seed
 from tests.instances.plain_pretraining import plain_instances
 from tfrecords import create_pretraining_data
 
@@ -341,6 +341,19 @@ class KilledTest(ScriptCase):
             os.remove(self.path(name))
         self.run_script(num_shards=4, random_seed=1)
         self.assertEqual(self.files(), found)
+
+    def test_an_overwritten_shard_of_equal_size_does_not_pass_for_ours(self):
+        self.run_script(num_shards=2)
+        expected = self.files()
+        size = os.path.getsize(self.path("out-00000-of-00002"))
+        self.write("out-00000-of-00002", "x" * size)
+        # Killed when the first shard's result is there and its file is not: the order
+        # is folder, vocabulary, chunk, corpus, manifest, vocabulary, result, shard.
+        for moment in range(6, 12):
+            if self.killed_at(moment, num_shards=2, overwrite=True):
+                self.run_script(num_shards=2, overwrite=True, num_workers=2)
+                self.assertEqual(self.files(), expected)
+                self.write("out-00000-of-00002", "x" * size)
 
     def test_a_full_disk_leaves_what_is_finished(self):
         real, count = generation.write_instances, 0
