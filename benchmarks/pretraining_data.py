@@ -48,6 +48,9 @@ _SEED = flags.DEFINE_integer("fuzz_seed", 0, "Seed of the random settings.")
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
+# Wikipedia and BooksCorpus together, as text.
+_LARGE_CORPUS_MB = 16_000
+
 OURS, ORIGINAL, TF_MODELS = "ours", "google-research/bert", "tf-models"
 
 # The original runs on TensorFlow 1; compat.v1 of today's has all the names it uses.
@@ -214,6 +217,7 @@ class Benchmark:
         self.peers = Peers(folder)
         self.vocab_file = f"{_DATA_DIR.value}/vocab/bert-base-uncased/vocab.txt"
         self.num_compared = self.num_differing = 0
+        self.rate = 0.0  # MB/s of a worker, sharded and static
 
     def path(self, name: str) -> pathlib.Path:
         """A file of the temporary folder."""
@@ -406,6 +410,8 @@ class Benchmark:
                     nets.append(
                         self.report(f"{label}, {workers}", OURS, megabytes, run)
                     )
+                if "shards, static" in label:
+                    self.rate = megabytes / nets[-1] / int(_NUM_WORKERS.value[-1])
                 size = sum(path.stat().st_size for path in self.folder.glob("way-*"))
                 print(
                     f"    {size / 1e6:.0f} MB of records;"
@@ -414,6 +420,15 @@ class Benchmark:
                 )
                 for path in self.folder.glob("way-*"):
                     path.unlink()
+
+    def estimate(self) -> None:
+        """How long Wikipedia and BooksCorpus would take."""
+        for cores in (2, 16, 64):
+            hours = _LARGE_CORPUS_MB / (self.rate * cores) / 3600
+            print(
+                f"16 GB of text, static, dupe_factor 10, {cores} cores: {hours:.2f} h,"
+                f" if {cores} workers are {cores} times as fast as one"
+            )
 
 
 def main(_: list[str]) -> None:
@@ -428,6 +443,7 @@ def main(_: list[str]) -> None:
             benchmark.compare_all()
         benchmark.measure_peers()
         benchmark.measure_ways()
+        benchmark.estimate()
     print(
         f"differing records in all: {benchmark.num_differing} of "
         f"{benchmark.num_compared}"
