@@ -33,6 +33,9 @@ _TF_MODELS = flags.DEFINE_bool("tf_models", True, "Measure tf-models' copy too."
 _MEGABYTES = flags.DEFINE_list(
     "megabytes", ["2.26", "12", "60"], "Sizes of text to measure ours on."
 )
+_SHARDED_MEGABYTES = flags.DEFINE_list(
+    "sharded_megabytes", [], "Further sizes: ours, sharded and static, all workers."
+)
 _PEER_MEGABYTES = flags.DEFINE_float(
     "peer_megabytes", 2.26, "Text to measure the peers on, and to compare all records."
 )
@@ -421,6 +424,26 @@ class Benchmark:
                 for path in self.folder.glob("way-*"):
                     path.unlink()
 
+    def measure_large(self) -> None:
+        """Ours on large text, sharded."""
+        for megabytes in map(float, _SHARDED_MEGABYTES.value):
+            corpus = self.corpus(megabytes)
+            num_shards = max(1, round(megabytes / _SHARD_MEGABYTES.value))
+            num_workers = int(_NUM_WORKERS.value[-1])
+            run = self.peers.run(
+                OURS,
+                input_file=corpus,
+                output_file=self.path("large"),
+                vocab_file=self.vocab_file,
+                num_shards=num_shards,
+                num_workers=num_workers,
+            )
+            label = f"{megabytes:g} MB, {num_shards} shards, {num_workers} workers"
+            self.report(label, OURS, megabytes, run)
+            corpus.unlink()
+            for path in self.folder.glob("large*"):
+                path.unlink()
+
     def estimate(self) -> None:
         """How long Wikipedia and BooksCorpus would take."""
         for cores in (2, 16, 64):
@@ -443,6 +466,7 @@ def main(_: list[str]) -> None:
             benchmark.compare_all()
         benchmark.measure_peers()
         benchmark.measure_ways()
+        benchmark.measure_large()
         benchmark.estimate()
     print(
         f"differing records in all: {benchmark.num_differing} of "

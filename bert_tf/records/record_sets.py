@@ -32,6 +32,11 @@ from bert_tf.text.sources import Chunk
 from bert_tf.text.vocabulary import Vocabulary
 
 
+# To be raised when the same text and settings come to give other bytes, so that a run
+# does not go on with what an older bert_tf began.
+_WAY_OF_MAKING = 1
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
     """A set of records that is to be made.
@@ -59,9 +64,20 @@ class RecordSet:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the record files depend on, for JSON."""
+        """All that the record files depend on, for JSON.
+
+        Of the text its content counts, not where it lies.
+        """
+        nameless = dataclasses.replace(
+            self.manifest,
+            source_files=tuple(
+                dataclasses.replace(source, path="")
+                for source in self.manifest.source_files
+            ),
+        )
         return {
-            "manifest": self.manifest.to_json_string(),
+            "way": _WAY_OF_MAKING,
+            "manifest": nameless.to_json_string(),
             "chunks": [(chunk.start, chunk.stop) for chunk in self.chunks],
             "outputs": [files.absolute(path) for path in self.output_files],
         }

@@ -342,6 +342,18 @@ class KilledTest(ScriptCase):
         self.run_script(num_shards=4, random_seed=1)
         self.assertEqual(self.files(), found)
 
+    def test_text_that_was_moved_is_still_the_same(self):
+        self.assertTrue(self.killed_at(9, num_shards=4))
+        left = self.files("out-")
+        self.assertNotEmpty(left)
+        times = {name: os.stat(self.path(name)).st_mtime_ns for name in left}
+        os.rename(self.path("text.txt"), self.path("moved.txt"))
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_script(num_shards=4, input_file=self.path("moved.txt"))
+        self.assertIn("Going on with what", "".join(logs.output))
+        for name, changed in times.items():
+            self.assertEqual(os.stat(self.path(name)).st_mtime_ns, changed)
+
     def test_an_overwritten_shard_of_equal_size_does_not_pass_for_ours(self):
         self.run_script(num_shards=2)
         expected = self.files()
