@@ -31,7 +31,6 @@ from bert_tf.records.tokenized_chunks import TokenizedChunk
 from bert_tf.text.sources import Chunk
 from bert_tf.text.vocabulary import Vocabulary
 
-
 # To be raised when the same text and settings come to give other bytes, so that a run
 # does not go on with what an older bert_tf began.
 _WAY_OF_MAKING = 1
