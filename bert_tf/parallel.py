@@ -34,6 +34,91 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+class Workers:
+    """Processes to give work to; a context manager.
+
+    With one worker everything runs in this process. Otherwise the processes start with
+    the first work and stay for the next, until the context is left; left by an error,
+    they are stopped at once. A worker whose parent has died ends by itself.
+
+    Args:
+        num_workers: how many.
+        initializer: called once in each worker before its first piece.
+        initial_arguments: of the initializer.
+
+    Raises:
+        ValueError: fewer than one worker.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        *,
+        initializer: Callable[..., object] | None = None,
+        initial_arguments: tuple[Any, ...] = (),
+    ) -> None:
+        if num_workers < 1:
+            raise ValueError(
+                f"`num_workers` must be at least 1. Received: {num_workers}"
+            )
+        self._num_workers = num_workers
+        self._initializer = initializer
+        self._initial_arguments = initial_arguments
+        self._executor: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "Workers":
+        if self._num_workers > 1:
+            self._executor = ProcessPoolExecutor(
+                self._num_workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start_worker,
+                initargs=(self._initializer, self._initial_arguments),
+            )
+        elif self._initializer is not None:
+            self._initializer(*self._initial_arguments)
+        return self
+
+    def map(
+        self, function: Callable[[Piece], Result], pieces: Iterable[Piece]
+    ) -> Iterator[Result]:
+        """Yields `function(piece)` for each piece, in order.
+
+        Args:
+            function: a module's function, or an instance with `__call__`.
+            pieces: the work; asked for as workers become free.
+
+        Raises:
+            ChildProcessError: a worker was killed, such as by the system for its
+                memory.
+        """
+        if self._executor is None:
+            yield from map(function, pieces)
+            return
+        try:
+            waiting: deque[concurrent.futures.Future[Result]] = deque()
+            for piece in pieces:
+                waiting.append(self._executor.submit(function, piece))
+                if len(waiting) >= self._num_workers + _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise ChildProcessError(
+                "A worker process was killed, perhaps for want of memory; try a "
+                "smaller --num_workers."
+            ) from error
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._executor is None:
+            return
+        if kind is not None:
+            # Not public before Python 3.14, and what is begun may last minutes.
+            processes = getattr(self._executor, "_processes", None) or {}
+            for process in list(processes.values()):
+                process.terminate()
+        self._executor.shutdown(cancel_futures=True)
+
+
 def ordered_map(
     function: Callable[[Piece], Result],
     pieces: Iterable[Piece],
@@ -42,61 +127,25 @@ def ordered_map(
     initializer: Callable[..., object] | None = None,
     initial_arguments: tuple[Any, ...] = (),
 ) -> Iterator[Result]:
-    """Yields `function(piece)` for each piece, in order.
+    """Yields `function(piece)` for each piece, in order, by `Workers` of its own.
 
-    With one worker everything runs in this process. Otherwise an error in a worker is
-    raised here, and the other workers are stopped, as they are when the caller stops
-    asking. A worker whose parent has died ends by itself.
+    They are stopped when the caller stops asking.
 
     Args:
-        function: a module's function, or an instance with `__call__`.
-        pieces: the work; asked for as workers become free.
-        num_workers: processes to run.
-        initializer: called once in each worker before its first piece.
+        function: as for `Workers.map`.
+        pieces: as for `Workers.map`.
+        num_workers: as for `Workers`.
+        initializer: as for `Workers`.
         initial_arguments: of the initializer.
 
     Raises:
         ValueError: fewer than one worker.
-        ChildProcessError: a worker was killed, such as by the system for its memory.
+        ChildProcessError: a worker was killed.
     """
-    if num_workers < 1:
-        raise ValueError(f"`num_workers` must be at least 1. Received: {num_workers}")
-    if num_workers == 1:
-        if initializer is not None:
-            initializer(*initial_arguments)
-        yield from map(function, pieces)
-        return
-    executor = ProcessPoolExecutor(
-        num_workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(initializer, initial_arguments),
-    )
-    finished = False
-    try:
-        waiting: deque[concurrent.futures.Future[Result]] = deque()
-        for piece in pieces:
-            waiting.append(executor.submit(function, piece))
-            if len(waiting) >= num_workers + _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-        finished = True
-    except concurrent.futures.process.BrokenProcessPool as error:
-        raise ChildProcessError(
-            "A worker process was killed, perhaps for want of memory; try a smaller "
-            "--num_workers."
-        ) from error
-    finally:
-        if not finished:
-            _stop(executor)
-        executor.shutdown(cancel_futures=True)
-
-
-def _stop(executor: ProcessPoolExecutor) -> None:
-    # Not public before Python 3.14, and what workers have begun may last minutes.
-    for process in list((getattr(executor, "_processes", None) or {}).values()):
-        process.terminate()
+    with Workers(
+        num_workers, initializer=initializer, initial_arguments=initial_arguments
+    ) as workers:
+        yield from workers.map(function, pieces)
 
 
 def _start_worker(

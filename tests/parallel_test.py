@@ -9,7 +9,7 @@ import time
 
 import tensorflow as tf
 
-from bert_tf.parallel import available_cores, ordered_map
+from bert_tf.parallel import Workers, available_cores, ordered_map
 
 
 def slow_square(number):
@@ -109,6 +109,13 @@ class OrderedMapTest(tf.test.TestCase):
                 return
             time.sleep(0.1)
         self.fail("the worker is still there")
+
+    def test_workers_stay_for_the_next_work(self):
+        with Workers(2) as workers:
+            first = set(workers.map(process_id, range(8)))
+            second = set(workers.map(process_id, range(8)))
+            self.assertEqual(list(workers.map(slow_square, range(4))), [0, 1, 4, 9])
+        self.assertLen(first | second, 2)
 
     def test_no_worker(self):
         with self.assertRaisesRegex(ValueError, "at least 1. Received: 0"):

@@ -24,7 +24,7 @@ from bert_tf.instances.documents import token_dtype
 from bert_tf.instances.pretraining import create_instances
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.instances.token_ids import TokenIds
-from bert_tf.parallel import ordered_map
+from bert_tf.parallel import Workers
 from bert_tf.records import generation, tokenized_corpus
 from bert_tf.records.generation import ShardJob, ShardResult
 from bert_tf.records.manifest import Manifest
@@ -107,25 +107,29 @@ def create_pretraining_records(
     if not overwrite and (finished := record_set.find_finished()):
         return finished
     folder = work_folder_path(record_set.name, work_dir)
-    with hold_work_folder(folder):
+    most_pieces = max(len(chunks), num_shards or 1)
+    with (
+        hold_work_folder(folder),
+        Workers(min(num_workers, most_pieces)) as workers,
+    ):
         return _create(
             record_set,
             folder,
-            num_shards=num_shards,
+            workers,
+            is_sharded=num_shards is not None,
             deduplicate=deduplicate,
             min_document_tokens=min_document_tokens,
-            num_workers=num_workers,
         )
 
 
 def _create(
     record_set: RecordSet,
     folder: str,
+    workers: Workers,
     *,
-    num_shards: int | None,
+    is_sharded: bool,
     deduplicate: str,
     min_document_tokens: int,
-    num_workers: int,
 ) -> Manifest:
     """Makes the set, keeping what is done in a work folder."""
     vocab_file = open_work_folder(folder, record_set.identity, record_set.vocabulary)
@@ -140,7 +144,7 @@ def _create(
         )
         for index, chunk in enumerate(record_set.chunks)
     ]
-    tokenized = _tokenize(jobs, num_workers)
+    tokenized = _tokenize(jobs, workers)
     record_set.check_read(tokenized)
     dropped: Counter[str] = Counter()
     is_filtered = deduplicate != NO_DEDUPLICATION or min_document_tokens > 0
@@ -157,22 +161,20 @@ def _create(
         chunk_documents=tuple(chunk.num_documents for chunk in tokenized),
     )
     corpus.save()
-    if num_shards is None:
+    if not is_sharded:
         results = [_write_pool(corpus, record_set, joins_files=not is_filtered)]
     else:
-        results = _write_shards(corpus, record_set, vocab_file, num_workers)
+        results = _write_shards(corpus, record_set, vocab_file, workers)
     return record_set.complete(tokenized, dropped, results)
 
 
-def _tokenize(jobs: Sequence[TokenizeJob], num_workers: int) -> list[TokenizedChunk]:
+def _tokenize(jobs: Sequence[TokenizeJob], workers: Workers) -> list[TokenizedChunk]:
     num_bytes = sum(job.chunk.num_bytes for job in jobs)
     tokenized = []
     with tqdm(
         total=num_bytes, desc="Tokenizing", unit="B", unit_scale=True, disable=None
     ) as bar:
-        results = ordered_map(
-            tokenize_chunk, jobs, num_workers=min(num_workers, len(jobs))
-        )
+        results = workers.map(tokenize_chunk, jobs)
         for job, result in zip(jobs, results, strict=True):
             tokenized.append(result)
             bar.update(job.chunk.num_bytes)
@@ -205,7 +207,7 @@ def _write_pool(
 
 
 def _write_shards(
-    corpus: TokenizedCorpus, record_set: RecordSet, vocab_file: str, num_workers: int
+    corpus: TokenizedCorpus, record_set: RecordSet, vocab_file: str, workers: Workers
 ) -> list[ShardResult]:
     """One group and one random stream a file, on any core."""
     num_shards = len(record_set.output_files)
@@ -242,9 +244,7 @@ def _write_shards(
             num_finished,
             len(jobs),
         )
-    results = ordered_map(
-        generation.write_shard, jobs, num_workers=min(num_workers, len(jobs))
-    )
+    results = workers.map(generation.write_shard, jobs)
     return list(
         tqdm(results, total=len(jobs), desc="Writing", unit=" shards", disable=None)
     )
