@@ -1,1 +1,24 @@
-"""TFRecords: what a record holds, how shards are written, how they are read."""
+"""TFRecords: what a record holds, how shards are made, how they are read.
+
+What everything here shares
+    schema, serialization    what a record holds, and its bytes
+    tfrecord_files, shards   files of records, complete or absent
+    manifest, strict_json    what stands beside them
+
+Making pre-training records, in the order of the work
+    record_planning, finished, record_sets    what is asked for, and what is there
+    work_folder, tokenized_chunks, tokenized_corpus    text to ids, kept on disk
+    generation, pretraining    ids to record files, in one process or several
+    beam, beam_pipeline, beam_steps    the same on a cluster
+    statistics, figures, reports    what was read, dropped and written
+
+Training from records
+    pretraining_input, mixing    found, and checked against model and each other
+    pipeline    files to batches
+    masking_options, dynamic_masking, masking_units, noise    masks, as they are read
+
+Looking at records (`tfrecords.inspect_records`)
+    inspection, reading, layouts    files as they are found, whole or broken
+    examples, rendering, manifest_summary    as a person reads them
+    checking, survey    the rules that records keep, and figures of all
+"""
