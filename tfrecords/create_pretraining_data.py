@@ -22,7 +22,9 @@ from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     MASKING,
     MIN_SEQ_LENGTH,
+    NEXT_SENTENCE,
     NSP_LABELS,
+    ORIGINAL_LABELS,
     PAIRS,
     InstanceSettings,
 )
@@ -120,6 +122,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         NSP_LABELS,
         "Ours. exact: without the original's faults: a lone sentence does not always"
         " get a random next one, and a random one never comes from the same document.",
+    )
+    flags.register_multi_flags_validator(
+        ["pairs", "nsp_labels"],
+        lambda values: values["pairs"] == NEXT_SENTENCE
+        or values["nsp_labels"] == ORIGINAL_LABELS,
+        "--nsp_labels=exact is for --pairs=nsp alone",
+        flag_values,
     )
     _define_enum(
         flag_values,

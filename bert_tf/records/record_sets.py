@@ -176,9 +176,9 @@ class RecordSet:
         reports.warn_of_oddities(results, self.settings)
         reports.log_report(manifest.report, results)
         logging.info(
-            "Wrote %d records to %d files, %s (%.1f s)",
+            "Wrote %d records to %s, %s (%.1f s)",
             manifest.num_records,
-            len(manifest.shards),
+            f"{len(manifest.shards)} files" if len(manifest.shards) > 1 else "one file",
             manifest.path,
             time.monotonic() - self.started,
         )

@@ -288,6 +288,8 @@ class WrongInputTest(ScriptCase):
         ):
             with self.assertRaisesRegex(flags.Error, name):
                 self.run_script(**{name: value})
+        with self.assertRaisesRegex(flags.Error, "for --pairs=nsp alone"):
+            self.run_script(pairs="sop", nsp_labels="exact")
 
     def assert_warns(self, message, **changes):
         with self.assertLogs("absl", "WARNING") as logs:
