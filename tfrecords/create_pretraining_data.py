@@ -125,8 +125,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
     flags.register_multi_flags_validator(
         ["pairs", "nsp_labels"],
-        lambda values: values["pairs"] == NEXT_SENTENCE
-        or values["nsp_labels"] == ORIGINAL_LABELS,
+        lambda values: (
+            values["pairs"] == NEXT_SENTENCE or values["nsp_labels"] == ORIGINAL_LABELS
+        ),
         "--nsp_labels=exact is for --pairs=nsp alone",
         flag_values,
     )
