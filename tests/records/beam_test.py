@@ -168,7 +168,6 @@ class SameFilesTest(BeamCase):
             input_file=self.path("[123].txt"),
             masking="dynamic",
             pairs="sop",
-            nsp_labels="exact",
         )
         self.assertEqual(
             report["dropped"]["sentences without a token (control characters, say)"], 1
