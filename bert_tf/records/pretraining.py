@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.instances.documents import token_dtype
 from bert_tf.instances.pretraining import create_instances
@@ -231,13 +230,7 @@ def _write_shards(
         )
         for group, path, settings in record_set.shard_settings()
     ]
-    unfinished = [job for job in jobs if generation.finished_shard(job) is None]
-    for job in unfinished:
-        # Of the set that is overwritten: it must not pass for ours if this run is
-        # killed between writing a result and giving the file its name.
-        if files.exists(job.path):
-            files.remove(job.path)
-    num_finished = len(jobs) - len(unfinished)
+    num_finished = sum(generation.finished_shard(job) is not None for job in jobs)
     if num_finished:
         logging.info(
             "%d of %d shards are finished already; going on with the others",

@@ -4,11 +4,9 @@ import importlib.util
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import unittest
 from unittest import mock
 
@@ -23,6 +21,7 @@ from bert_tf.records.manifest import Manifest
 from bert_tf.records.shards import ShardWriter
 from bert_tf.text.tokenized import ChunkTokenizer
 from bert_tf.text.vocabulary import Vocabulary
+from tests.tfrecords.killed_command import was_killed
 from tfrecords import create_pretraining_data
 
 needs_beam = unittest.skipUnless(
@@ -174,29 +173,6 @@ class SameFilesTest(BeamCase):
         )
 
 
-# SIGKILL just before the n-th file gets its name.
-KILL_SCRIPT = """
-    import os, signal, sys
-    from bert_tf import cli, text_flags
-    from tfrecords import create_pretraining_data
-
-    text_flags._CHUNK_BYTES = 1000
-    left = int(sys.argv.pop(1))
-    replace = os.replace
-
-    def replace_or_die(source, target):
-        global left
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-        replace(source, target)
-
-    os.replace = replace_or_die
-    flags = cli.parse(create_pretraining_data.define_flags, sys.argv[1:])
-    create_pretraining_data.run(flags)
-"""
-
-
 @needs_beam
 class InterruptedTest(BeamCase):
     def test_goes_on_with_the_shards_that_are_missing(self):
@@ -235,17 +211,8 @@ class InterruptedTest(BeamCase):
         self.run_local()
         expected = self.taken_files()
         for moment in range(0, 12, 2):
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    "-c",
-                    textwrap.dedent(KILL_SCRIPT),
-                    str(moment),
-                    *self.arguments(runner="DirectRunner"),
-                ],
-                capture_output=True,
-            )
-            self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+            arguments = self.arguments(runner="DirectRunner")
+            self.assertTrue(was_killed(moment, arguments, chunk_bytes=1000))
             if moment:
                 manifest = Manifest.from_json_file(self.path("out.manifest.json"))
                 self.assertFalse(manifest.complete)

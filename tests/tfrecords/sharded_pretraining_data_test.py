@@ -4,11 +4,7 @@ import hashlib
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import tempfile
-import textwrap
 from unittest import mock
 
 import pytest
@@ -21,6 +17,7 @@ from bert_tf.records import generation
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_planning import shard_seed
 from tests.instances.plain_pretraining import plain_instances
+from tests.tfrecords.killed_command import was_killed
 from tfrecords import create_pretraining_data
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "##s", "play", "##ing", "run"]
@@ -247,45 +244,11 @@ class ShardsTest(ScriptCase):
         self.assertEqual(os.listdir(work_dir), [])
 
 
-KILL_SCRIPT = """
-    import os, signal, sys
-    from bert_tf import cli
-    from tfrecords import create_pretraining_data
-
-    left = int(sys.argv.pop(1))
-    replace = os.replace
-
-    def replace_or_die(source, target):
-        global left
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-        replace(source, target)
-
-    os.replace = replace_or_die
-    flags = cli.parse(create_pretraining_data.define_flags, sys.argv[1:])
-    create_pretraining_data.run(flags)
-"""
-
-
 class KilledTest(ScriptCase):
     """SIGKILL just before the n-th file or folder gets its name, for many n."""
 
     def killed_at(self, moment, **changes):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                textwrap.dedent(KILL_SCRIPT),
-                str(moment),
-                *self.arguments(**changes),
-            ],
-            capture_output=True,
-        )
-        if done.returncode == 0:
-            return False
-        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
-        return True
+        return was_killed(moment, self.arguments(**changes))
 
     def assert_same_after_kills(self, moments, **changes):
         self.run_script(**changes)
