@@ -18,14 +18,12 @@ What is done to parsed batches beside that (`transform`) is told which record ea
 is, and in which epoch, lest it hang on the order or the batch.
 """
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files as file_system
 from bert_tf.errors import InputError
 from bert_tf.records.schema import RecordSchema
 
@@ -53,32 +51,6 @@ class RecordKeys(NamedTuple):
 
 Batch = dict[str, tf.Tensor]
 Transform = Callable[[Batch, RecordKeys], Batch]
-
-
-def count_records(path: str) -> int:
-    """The number of records in a TFRecord file, from the lengths in its framing.
-
-    Raises:
-        InputError: the file ends inside a record, or is not a TFRecord file.
-    """
-    # A record: uint64 length, uint32 checksum of it, `length` bytes, uint32 checksum.
-    count = 0
-    with file_system.open_binary(path) as file:
-        file.seek(0, 2)
-        size = file.tell()
-        position = 0
-        while position < size:
-            file.seek(position)
-            header = file.read(12)
-            if len(header) == 12:
-                position += 16 + struct.unpack("<Q", header[:8])[0]
-            if len(header) < 12 or position > size:
-                raise InputError(
-                    f"{path}: not a whole TFRecord file (it breaks off in record"
-                    f" {count + 1}); write the records again."
-                )
-            count += 1
-    return count
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:

@@ -25,11 +25,11 @@ from bert_tf.records.manifest import find_manifests
 from bert_tf.records.masking_options import MaskingOptions, log_masking
 from bert_tf.records.mixing import agreed, alike
 from bert_tf.records.pipeline import (
-    count_records,
     evaluation_dataset,
     first_record,
     training_dataset,
 )
+from bert_tf.records.record_counts import count_records
 from bert_tf.records.schema import pretraining_schema, unmasked_schema
 from bert_tf.records.shards import record_files
 from bert_tf.text.vocabulary import Vocabulary
