@@ -14,6 +14,9 @@ only the rest of one unit is read over.
 
 **Evaluation** reads the files once, or repeated, in the order given.
 
+Several workers read the same stream, and each takes its rows of every batch
+(`InputShard`), so that the batches do not hang on how many there are.
+
 What is done to parsed batches beside that (`transform`) is told which record each one
 is, and in which epoch, lest it hang on the order or the batch.
 """
@@ -49,6 +52,36 @@ class RecordKeys(NamedTuple):
     records: tf.Tensor
 
 
+class InputShard(NamedTuple):
+    """Which rows of each batch a worker reads, and in how many pieces.
+
+    The rows are dealt out in order: worker 0's replicas have the first ones.
+
+    Attributes:
+        index: the worker's number, from 0.
+        num_workers: how many there are.
+        num_replicas: of each worker: its rows come as so many batches.
+    """
+
+    index: int = 0
+    num_workers: int = 1
+    num_replicas: int = 1
+
+    def rows(self, batch_size: int) -> slice:
+        """The worker's rows of a batch.
+
+        Raises:
+            ValueError: the batch cannot be dealt out evenly.
+        """
+        if batch_size % (self.num_workers * self.num_replicas):
+            raise ValueError(
+                "`batch_size` must be a multiple of the number of replicas, "
+                f"{self.num_workers * self.num_replicas}. Received: {batch_size}"
+            )
+        size = batch_size // self.num_workers
+        return slice(self.index * size, (self.index + 1) * size)
+
+
 Batch = dict[str, tf.Tensor]
 Transform = Callable[[Batch, RecordKeys], Batch]
 
@@ -78,6 +111,7 @@ def training_dataset(
     batch_size: int,
     seed: int,
     start: int = 0,
+    shard: InputShard = InputShard(),
     shuffle_buffer: int = SHUFFLE_BUFFER,
     vocab_size: int | None = None,
     transform: Transform | None = None,
@@ -91,15 +125,16 @@ def training_dataset(
         batch_size: records a batch.
         seed: decides the order, together with the position.
         start: the number of records that have been read before.
+        shard: the rows of each batch that are wanted, and in how many pieces.
         shuffle_buffer: records held for shuffling.
         vocab_size: if given, an id at or above it stops with an error.
         transform: what is done to each parsed batch.
 
     Returns:
-        A dataset of dicts of tensors [batch_size, ...].
+        A dataset of dicts of tensors [batch_size / replicas, ...].
 
     Raises:
-        ValueError: there are no records.
+        ValueError: there are no records, or a batch cannot be dealt out evenly.
     """
     total = sum(counts)
     if total < 1:
@@ -145,6 +180,8 @@ def training_dataset(
     if rest:
         dataset = dataset.skip(rest)
     dataset = dataset.batch(batch_size, drop_remainder=True)
+    if shard.num_workers * shard.num_replicas > 1:
+        dataset = _rows_of(dataset, batch_size, shard)
     return _parse(dataset, schema, vocab_size, transform)
 
 
@@ -214,6 +251,19 @@ def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Datas
     """Elements ((serialized, number), epoch)."""
     epochs = tf.data.Dataset.from_tensors(tf.cast(epoch, tf.int64)).repeat()
     return tf.data.Dataset.zip(dataset, epochs)
+
+
+def _rows_of(
+    dataset: tf.data.Dataset, batch_size: int, shard: InputShard
+) -> tf.data.Dataset:
+    """Of each batch the worker's rows, a replica's at a time."""
+    rows = shard.rows(batch_size)
+    shape = (shard.num_replicas, -1)
+    return dataset.map(
+        lambda numbered, epochs: tf.nest.map_structure(
+            lambda values: tf.reshape(values[rows], shape), (numbered, epochs)
+        )
+    ).unbatch()
 
 
 def _parse(
