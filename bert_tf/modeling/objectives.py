@@ -48,6 +48,27 @@ class Mean(NamedTuple):
 MeanFunction = Callable[[Records, Outputs], Mean]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A mean to minimise, whose weight the records alone tell.
+
+    So that the weight of a global batch is known before any part of it is computed.
+
+    Attributes:
+        total: (records, outputs) -> scalar float32 tensor, the weighted sum.
+        weight: records -> scalar float32 tensor, the sum of the weights.
+        epsilon: as in `Mean`.
+    """
+
+    total: Callable[[Records, Outputs], Any]
+    weight: Callable[[Records], Any]
+    epsilon: float = 0.0
+
+    def __call__(self, records: Records, outputs: Outputs) -> Mean:
+        """The mean of a batch."""
+        return Mean(self.total(records, outputs), self.weight(records), self.epsilon)
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective:
     """The losses, whose means add up to what is minimised, and further metrics.
@@ -57,7 +78,7 @@ class Objective:
         metrics: by the name that they are reported under.
     """
 
-    losses: Mapping[str, MeanFunction]
+    losses: Mapping[str, Loss]
     metrics: Mapping[str, MeanFunction] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: "Objective") -> "Objective":
@@ -68,46 +89,92 @@ class Objective:
 
     def means(self, records: Records, outputs: Outputs) -> dict[str, Mean]:
         """All losses and metrics of a batch."""
-        functions = {**self.losses, **self.metrics}
+        functions: dict[str, MeanFunction] = {**self.losses, **self.metrics}
         return {name: mean(records, outputs) for name, mean in functions.items()}
 
-
-def _masked_lm(function: Callable, epsilon: float) -> MeanFunction:
-    def mean(records: Records, outputs: Outputs) -> Mean:
-        total, weight = function(
-            outputs["masked_lm_logits"],
-            records["masked_lm_ids"],
-            records["masked_lm_weights"],
-        )
-        return Mean(total, weight, epsilon)
-
-    return mean
+    def weights(self, records: Records) -> dict[str, Any]:
+        """The weights of the losses of a batch, from its records alone."""
+        return {name: loss.weight(records) for name, loss in self.losses.items()}
 
 
-def _next_sentence(function: Callable) -> MeanFunction:
-    return lambda records, outputs: Mean(
-        *function(outputs["next_sentence_logits"], records["next_sentence_labels"])
+# What a function of `losses` wants, the logits and what belongs to them, from a batch.
+_Arguments = Callable[[Records, Outputs], tuple[Any, ...]]
+
+
+def _loss(
+    function: Callable,
+    arguments: _Arguments,
+    weight: Callable[[Records], Any],
+    epsilon: float = 0.0,
+) -> Loss:
+    return Loss(
+        total=lambda records, outputs: function(*arguments(records, outputs))[0],
+        weight=weight,
+        epsilon=epsilon,
     )
 
 
-def _labelled(function: Callable) -> MeanFunction:
-    return lambda records, outputs: Mean(
-        *function(
-            outputs["logits"], records["label_ids"], records.get("is_real_example")
-        )
+def _metric(function: Callable, arguments: _Arguments) -> MeanFunction:
+    return lambda records, outputs: Mean(*function(*arguments(records, outputs)))
+
+
+def _sum(weights: Any) -> Any:
+    return ops.sum(ops.cast(weights, "float32"))
+
+
+def _masked_lm(records: Records, outputs: Outputs) -> tuple[Any, ...]:
+    return (
+        outputs["masked_lm_logits"],
+        records["masked_lm_ids"],
+        records["masked_lm_weights"],
     )
+
+
+def _masked_lm_weight(records: Records) -> Any:
+    return _sum(records["masked_lm_weights"])
+
+
+def _next_sentence(records: Records, outputs: Outputs) -> tuple[Any, ...]:
+    return outputs["next_sentence_logits"], records["next_sentence_labels"]
+
+
+def _next_sentence_weight(records: Records) -> Any:
+    return _sum(ops.ones_like(records["next_sentence_labels"]))
+
+
+def _labelled(records: Records, outputs: Outputs) -> tuple[Any, ...]:
+    return outputs["logits"], records["label_ids"], records.get("is_real_example")
+
+
+def _labelled_weight(records: Records) -> Any:
+    if "is_real_example" in records:
+        return _sum(records["is_real_example"])
+    return _sum(ops.ones_like(records["label_ids"]))
 
 
 MASKED_LM = Objective(
-    {"masked_lm_loss": _masked_lm(losses.masked_lm_loss, losses.MASKED_LM_EPSILON)},
-    {"masked_lm_accuracy": _masked_lm(losses.masked_lm_accuracy, 0.0)},
+    {
+        "masked_lm_loss": _loss(
+            losses.masked_lm_loss,
+            _masked_lm,
+            _masked_lm_weight,
+            losses.MASKED_LM_EPSILON,
+        )
+    },
+    {"masked_lm_accuracy": _metric(losses.masked_lm_accuracy, _masked_lm)},
 )
 NEXT_SENTENCE = Objective(
-    {"next_sentence_loss": _next_sentence(losses.next_sentence_loss)},
-    {"next_sentence_accuracy": _next_sentence(losses.next_sentence_accuracy)},
+    {
+        "next_sentence_loss": _loss(
+            losses.next_sentence_loss, _next_sentence, _next_sentence_weight
+        )
+    },
+    {"next_sentence_accuracy": _metric(losses.next_sentence_accuracy, _next_sentence)},
 )
 CLASSIFICATION = Objective(
-    {"cross_entropy": _labelled(losses.classification_loss)},
-    {"accuracy": _labelled(losses.classification_accuracy)},
+    {"cross_entropy": _loss(losses.classification_loss, _labelled, _labelled_weight)},
+    {"accuracy": _metric(losses.classification_accuracy, _labelled)},
 )
-REGRESSION = Objective({"mean_squared_error": _labelled(losses.regression_loss)})
+REGRESSION = Objective(
+    {"mean_squared_error": _loss(losses.regression_loss, _labelled, _labelled_weight)}
+)

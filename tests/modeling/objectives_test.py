@@ -55,6 +55,21 @@ class ObjectiveTest(tf.test.TestCase):
         means = objectives.REGRESSION.means(RECORDS, outputs)
         self.assertAllClose(tuple(means["mean_squared_error"]), (4.0, 1.0, 0.0))
 
+    def test_weights_need_no_outputs(self):
+        records = RECORDS | {"masked_lm_weights": [[1.0, 0.5]]}
+        objective = objectives.MASKED_LM + objectives.NEXT_SENTENCE
+        self.assertAllEqual(
+            objective.weights(records),
+            {"masked_lm_loss": 1.5, "next_sentence_loss": 1.0},
+        )
+        self.assertAllEqual(
+            objectives.CLASSIFICATION.weights(RECORDS), {"cross_entropy": 1.0}
+        )
+        self.assertAllEqual(
+            objectives.REGRESSION.weights({"label_ids": [[0.5], [1.5]]}),
+            {"mean_squared_error": 2.0},
+        )
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.encoder import RecordModel
-from bert_tf.modeling.objectives import Mean, Objective
+from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.adamw import create_optimizer
 from bert_tf.task import Task
 from bert_tf.tasks.pretraining import pretraining_task
@@ -18,19 +18,24 @@ def linear_model():
 
 
 def squared_error(batch, outputs):
-    error = tf.square(outputs["y"] - batch["y"])
-    return Mean(tf.reduce_sum(error * batch["w"]), tf.reduce_sum(batch["w"]), 0.5)
-
-
-def size(batch, outputs):
-    return Mean(tf.reduce_sum(tf.square(outputs["y"])), tf.constant(4.0))
+    return tf.reduce_sum(tf.square(outputs["y"] - batch["y"]) * batch["w"])
 
 
 TASK = Task(
     name="toy",
     build_model=linear_model,
     objective=Objective(
-        {"error": squared_error, "size": size},
+        {
+            "error": Loss(
+                total=squared_error,
+                weight=lambda batch: tf.reduce_sum(batch["w"]),
+                epsilon=0.5,
+            ),
+            "size": Loss(
+                total=lambda _, outputs: tf.reduce_sum(tf.square(outputs["y"])),
+                weight=lambda _: tf.constant(4.0),
+            ),
+        },
         {"count": lambda batch, _: Mean(tf.reduce_sum(batch["w"]), 1.0)},
     ),
 )
