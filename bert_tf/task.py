@@ -1,7 +1,7 @@
 """What a task is, as data: a model and its objective. The engine knows no task."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 
@@ -17,8 +17,11 @@ class Task:
         build_model: makes the Keras model with its initial weights; called under the
             distribution strategy's scope.
         objective: what training minimises, and what is reported.
+        training_flops: the shapes of a batch's arrays -> FLOPs of one training step on
+            it, as `bert_tf.modeling.flops` counts them; None where nobody counts.
     """
 
     name: str
     build_model: Callable[[], keras.Model]
     objective: Objective
+    training_flops: Callable[[Mapping[str, tuple[int, ...]]], float] | None = None

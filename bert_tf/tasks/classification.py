@@ -4,10 +4,12 @@ Devlin et al. 2018, section 4.1: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; the po
 output goes through dropout into one linear layer.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.modeling.flops import classifier_flops
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFICATION, REGRESSION
 from bert_tf.task import Task
@@ -30,11 +32,15 @@ def task(config: BertConfig, labels: Sequence[str] | None, name: str) -> Task:
             name=name,
             build_model=lambda: BertClassifier(config, 1),
             objective=REGRESSION,
+            training_flops=functools.partial(classifier_flops, config, num_labels=1),
         )
     return Task(
         name=name,
         build_model=lambda: BertClassifier(config, len(labels)),
         objective=CLASSIFICATION,
+        training_flops=functools.partial(
+            classifier_flops, config, num_labels=len(labels)
+        ),
     )
 
 

@@ -1,6 +1,9 @@
 """Pre-training as a task: the masked LM, with next sentence prediction or alone."""
 
+import functools
+
 from bert_tf.config import BertConfig
+from bert_tf.modeling.flops import pretraining_flops
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
 from bert_tf.task import Task
@@ -20,11 +23,15 @@ def pretraining_task(config: BertConfig, next_sentence: bool = True) -> Task:
             name="pretraining",
             build_model=lambda: BertPretrainer(config),
             objective=MASKED_LM + NEXT_SENTENCE,
+            training_flops=functools.partial(pretraining_flops, config),
         )
     return Task(
         name="pretraining",
         build_model=lambda: _masked_lm_model(config),
         objective=MASKED_LM,
+        training_flops=functools.partial(
+            pretraining_flops, config, next_sentence=False
+        ),
     )
 
 
