@@ -37,21 +37,34 @@ def global_norm(gradients: Sequence[Any]) -> Any:
     return ops.sqrt(ops.sum(ops.stack(squares)))
 
 
-def clip_by_global_norm(gradients: Sequence[Any], clip_norm: float) -> list[Any]:
-    """Scales all gradients together so that their global norm is at most `clip_norm`.
+def clip_scale(gradients: Sequence[Any], clip_norm: float) -> tuple[Any, Any]:
+    """What all gradients are multiplied by so that their global norm is at most this.
 
-    gradient * clip_norm / max(norm, clip_norm), as tf.clip_by_global_norm: where the
-    norm is infinite or not a number, every gradient becomes NaN, not a wrong number.
+    clip_norm / max(norm, clip_norm), as tf.clip_by_global_norm: NaN where the norm is
+    infinite or not a number, so that every gradient becomes NaN, not a wrong number.
+
+    Args:
+        gradients: tensors, IndexedSlices (their rows are summed first), or None.
+        clip_norm: the largest norm.
+
+    Returns:
+        (scale, norm), float32 scalars: norm is that of the gradients as they came.
+    """
+    norm = global_norm(gradients)
+    scale = clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm)
+    # norm - norm is 0, or NaN where the norm is not finite.
+    return scale + (norm - norm), norm
+
+
+def clip_by_global_norm(gradients: Sequence[Any], clip_norm: float) -> list[Any]:
+    """The gradients times their `clip_scale`, in a pass over memory of its own.
 
     Args:
         gradients: tensors, IndexedSlices (made dense), or None (stays None).
         clip_norm: the largest norm.
     """
     gradients = [dense_gradient(gradient) for gradient in gradients]
-    norm = global_norm(gradients)
-    scale = clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm)
-    # norm - norm is 0, or NaN where the norm is not finite.
-    scale = scale + (norm - norm)
+    scale, _ = clip_scale(gradients, clip_norm)
     return [
         None if gradient is None else gradient * ops.cast(scale, gradient.dtype)
         for gradient in gradients
