@@ -1,0 +1,197 @@
+"""How fast the devices could be: the peak that a run's rate is divided by.
+
+    share of the peak = FLOPs of the model a step / seconds a step / peak
+
+is the model FLOPs utilization of `bert_tf.modeling.flops`. The peak is the rate of
+matrix products in the numbers that the model computes in:
+
+    GPUs, TPUs  as published, without sparsity, times their number
+    others      measured: the best rate of one large product, which takes a moment
+
+A CPU's is always measured. There the replicas of one process share its cores, so they
+count once.
+"""
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.task import Task
+from bert_tf.training.strategy import is_tpu, num_workers
+
+_TERA = 1e12
+
+
+class PublishedPeak(NamedTuple):
+    """TFLOP/s of one GPU or TPU chip, dense.
+
+    Attributes:
+        half: of bfloat16 and float16 products; their tensor cores are equally fast.
+        float32: of float32 products as TensorFlow makes them by default: in TF32 on
+            Ampere and Hopper, in bfloat16 on TPUs.
+        plain_float32: of float32 products when TF32 is off.
+        has_bfloat16: whether bfloat16 has products of its own.
+    """
+
+    half: float
+    float32: float
+    plain_float32: float
+    has_bfloat16: bool = True
+
+
+# By the first pattern that the device's name matches. Sources: NVIDIA's data sheets of
+# the T4 (2019), V100 (2020), A100 (2021), H100 (2023) and H200 (2024), whose figures
+# with sparsity are halved here.
+_GPUS = {
+    r"H200 NVL": PublishedPeak(835.5, 417.5, 60.0),
+    r"H200|GH200": PublishedPeak(989.5, 494.5, 67.0),
+    r"H100 NVL": PublishedPeak(835.5, 417.5, 60.0),
+    r"H100 PCIe": PublishedPeak(756.5, 378.0, 51.0),
+    r"H100": PublishedPeak(989.5, 494.5, 67.0),
+    r"A100": PublishedPeak(312.0, 156.0, 19.5),
+    r"V100-SXM": PublishedPeak(125.0, 15.7, 15.7, False),
+    r"V100": PublishedPeak(112.0, 14.0, 14.0, False),
+    r"\bT4\b": PublishedPeak(65.0, 8.1, 8.1, False),
+}
+
+# By the type of the accelerator, such as v4-32. Sources: Jouppi et al. 2020 (CACM 63-7)
+# for v2 and v3, the pages of Google Cloud's documentation on each version for the rest.
+# A TPU makes a float32 product of bfloat16 ones unless it is told otherwise.
+_TPU_CHIPS = {
+    "v2": 46.0,
+    "v3": 123.0,
+    "v4": 275.0,
+    "v5litepod": 197.0,
+    "v5p": 459.0,
+    "v6e": 918.0,
+}
+# The number in the name of a type counts these, two a chip; of the others, chips.
+_NAMED_BY_CORES = ("v2", "v3", "v4", "v5p")
+
+# Long enough that the rate stands for large products; on a CPU 0.01 s or so each.
+_CPU_SIZE = 1024
+_ACCELERATOR_SIZE = 8192
+_MEASURED_SECONDS = 0.4
+
+
+def model_flops_per_step(
+    task: Task, element_spec: Mapping[str, tf.TensorSpec]
+) -> float | None:
+    """FLOPs of the task's mathematics in one training step.
+
+    Args:
+        task: the task.
+        element_spec: of its batches, over all replicas.
+
+    Returns:
+        The FLOPs; None where the task does not count them, or a shape is not known.
+    """
+    shapes = {name: tuple(spec.shape) for name, spec in element_spec.items()}
+    if task.training_flops is None or any(None in shape for shape in shapes.values()):
+        return None
+    return task.training_flops(shapes)
+
+
+def share_of_peak(flops: float, seconds: float, peak: float) -> float:
+    """The model FLOPs utilization: 1 where the devices do nothing but its products.
+
+    Args:
+        flops: of the model, in some steps.
+        seconds: that they took.
+        peak: FLOP/s that the devices can make.
+    """
+    return flops / seconds / peak
+
+
+def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> float:
+    """FLOP/s that all devices of a strategy can make together.
+
+    Args:
+        strategy: the devices.
+        precision: "float32", "bfloat16" or "float16": what the products are made in.
+    """
+    if is_tpu(strategy):
+        # Google's machines set one or the other; the names are those of a whole slice.
+        kind = os.environ.get("TPU_ACCELERATOR_TYPE") or os.environ.get(
+            "ACCELERATOR_TYPE", ""
+        )
+        published = published_tpu_peak(kind)
+        if published is None:
+            logging.info("TPU of type %r: no published peak is known.", kind)
+            replicas = strategy.num_replicas_in_sync
+            return replicas * measured_peak(precision, "/TPU:0")
+        return published
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "")
+        one = published_gpu_peak(
+            name, precision, tf.config.experimental.tensor_float_32_execution_enabled()
+        )
+        if one is None:
+            logging.info("GPU %r: its peak is measured, none is known.", name)
+            one = measured_peak(precision, "/GPU:0")
+        return one * strategy.num_replicas_in_sync
+    return measured_peak(precision, "/CPU:0") * num_workers(strategy)
+
+
+def published_gpu_peak(
+    name: str, precision: str, tensor_float_32: bool = True
+) -> float | None:
+    """FLOP/s of one GPU, as its maker says; None where this table does not know it.
+
+    Args:
+        name: the device's, such as "NVIDIA A100-SXM4-80GB".
+        precision: "float32", "bfloat16" or "float16".
+        tensor_float_32: whether float32 products may be made in TF32.
+    """
+    for pattern, peak in _GPUS.items():
+        if re.search(pattern, name):
+            if precision == "float32":
+                return _TERA * (peak.float32 if tensor_float_32 else peak.plain_float32)
+            if precision == "bfloat16" and not peak.has_bfloat16:
+                return None
+            return _TERA * peak.half
+    return None
+
+
+def published_tpu_peak(accelerator_type: str) -> float | None:
+    """FLOP/s of a whole slice, as Google says; None where this table does not know it.
+
+    Args:
+        accelerator_type: such as "v3-8", "v4-32" or "v5litepod-8".
+    """
+    version, _, number = accelerator_type.partition("-")
+    if version not in _TPU_CHIPS or not number.isdecimal():
+        return None
+    chips = int(number) / (2 if version in _NAMED_BY_CORES else 1)
+    return _TERA * chips * _TPU_CHIPS[version]
+
+
+def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
+    """FLOP/s of one device in large matrix products, the best of half a second's.
+
+    Args:
+        precision: "float32", "bfloat16" or "float16".
+        device: its name.
+    """
+    size = _CPU_SIZE if "CPU" in device else _ACCELERATOR_SIZE
+    product: Any = tf.function(lambda a, b: tf.reduce_max(tf.matmul(a, b)))
+    with tf.device(device):
+        # Numbers of a kind that float16 can hold the products of.
+        values = tf.random.stateless_uniform([2, size, size], [1, 2], -1.0, 1.0)
+        a, b = tf.unstack(tf.cast(values, precision))
+        product(a, b).numpy()  # compiles, and fills the caches
+        best = float("inf")
+        began = time.perf_counter()
+        while True:
+            start = time.perf_counter()
+            product(a, b).numpy()  # waits for the device
+            now = time.perf_counter()
+            best = min(best, now - start)
+            if now - began > _MEASURED_SECONDS:
+                return 2.0 * size**3 / best
