@@ -27,6 +27,15 @@ def _float(help_text: str, default: float | None = None) -> tuple[Callable, Any,
     return flags.DEFINE_float, default, help_text
 
 
+def _choice(help_text: str, *values: str) -> tuple[Callable, Any, str]:
+    """One of several words; the first one is the default."""
+
+    def define(name, default, help_text, **kwargs):
+        return flags.DEFINE_enum(name, default, list(values), help_text, **kwargs)
+
+    return define, values[0], help_text
+
+
 # name -> (how absl defines it, default, help). `None` for a default means: not given.
 _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     # The model and its vocabulary.
@@ -82,15 +91,84 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         "Ours. Steps between two lines of metrics (log, TensorBoard, metrics.jsonl).",
         100,
     ),
+    "optimizer": _choice(
+        "Ours. AdamWeightDecay, the original's, or LAMB (You et al. 2020) for batches"
+        " of many thousands.",
+        "adamw",
+        "lamb",
+    ),
     "bias_correction": _boolean(
         "Ours. Adam with bias correction, which the original leaves out (Zhang et al."
         " 2021, Mosbach et al. 2021: steadier on small tasks)."
+    ),
+    "learning_rate_schedule": _choice(
+        "Ours. The learning rate after the warmup.",
+        "linear",
+        "cosine",
+        "polynomial",
+        "inverse_sqrt",
+        "constant",
+    ),
+    "num_schedule_steps": _integer(
+        "Ours. Steps of the learning-rate schedule, where it goes on beyond"
+        " --num_train_steps: the first of two phases ends before the rate is 0."
+    ),
+    "layerwise_learning_rate_decay": _float(
+        "Ours. Factor of the learning rate from a layer to the one below it (ULMFiT,"
+        " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
+        1.0,
+    ),
+    "frozen_layers": _string(
+        "Ours. What is not trained, with commas between: embeddings, layers by number"
+        " (0-5), encoder, pooler.",
+        "",
+    ),
+    "gradient_accumulation_steps": _integer(
+        "Ours. Deal each device's part of a batch out over so many micro-batches, one"
+        " after the other: less memory, the same step. --train_batch_size is always"
+        " the total.",
+        1,
+    ),
+    "precision": _choice(
+        "Ours. Numbers that the model computes in; weights, optimizer and losses are"
+        " float32 always. float16 scales the loss.",
+        "float32",
+        "bfloat16",
+        "float16",
+    ),
+    "jit_compile": _boolean(
+        "Ours. Let XLA compile forward and backward pass as a whole. On a CPU that is"
+        " slower than what is compiled in any case; a TPU always does it."
+    ),
+    "recompute": _boolean(
+        "Ours. Keep no activations of a layer for the backward pass, but compute them"
+        " again (gradient checkpointing): less memory, a third more work."
+    ),
+    "eval_steps": _integer(
+        "Ours. Evaluate on held-out records every so many steps, and keep the best"
+        " checkpoint in OUTPUT_DIR/best; 0 for never.",
+        0,
+    ),
+    "best_metric": _string(
+        "Ours. The metric of --eval_steps whose best checkpoint is kept.", "loss"
+    ),
+    "profile_steps": _string(
+        "Ours. FIRST,LAST: profile these steps for TensorBoard's Profile page."
     ),
     "random_seed": _integer(
         "Ours. Seed of initial weights, dropout and the order of the data.", 12345
     ),
     # Where to run.
-    "use_tpu": _boolean("Run on a TPU instead of the machine's default device."),
+    "distribution": _choice(
+        "Ours. Devices: the machine's default one, one_device, all its GPUs"
+        " (mirrored), several processes that TF_CONFIG names (multi_worker), a TPU.",
+        "default",
+        "one_device",
+        "mirrored",
+        "multi_worker",
+        "tpu",
+    ),
+    "use_tpu": _boolean("Run on a TPU: --distribution=tpu."),
     "tpu_name": _string("Name of the Cloud TPU, its grpc:// address, or `local`."),
     "tpu_zone": _string("GCE zone of the TPU; found in the metadata if not given."),
     "gcp_project": _string("Project of the TPU; found in the metadata if not given."),
@@ -139,8 +217,18 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
         "iterations_per_loop",
         "keep_checkpoint_max",
         "log_steps",
+        "optimizer",
         "bias_correction",
+        "learning_rate_schedule",
+        "layerwise_learning_rate_decay",
+        "frozen_layers",
+        "gradient_accumulation_steps",
+        "precision",
+        "jit_compile",
+        "recompute",
+        "profile_steps",
         "random_seed",
+        "distribution",
         "use_tpu",
         "tpu_name",
         "tpu_zone",
@@ -157,10 +245,17 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
         "save_checkpoints_steps",
         "iterations_per_loop",
         "log_steps",
+        "gradient_accumulation_steps",
         "num_tpu_cores",
     )
     require_at_least(flag_values, 0, "keep_checkpoint_max", "random_seed")
     require_at_least(flag_values, 0.0, "learning_rate")
+    flags.register_validator(
+        "layerwise_learning_rate_decay",
+        lambda factor: 0.0 < factor <= 1.0,
+        message="must be above 0 and at most 1",
+        flag_values=flag_values,
+    )
 
 
 def require_at_least(flag_values: flags.FlagValues, least: float, *names: str) -> None:

@@ -18,7 +18,8 @@ from bert_tf.records import pipeline
 from bert_tf.records.schema import RecordSchema
 from bert_tf.records.shards import ShardWriter
 from bert_tf.task import Task
-from bert_tf.training.loop import TrainingConfig, train
+from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.loop import train
 
 Features = Mapping[str, Any]
 
@@ -111,15 +112,22 @@ def finetune(
         task,
         config,
         folder=flag_values.output_dir,
-        dataset=lambda position: pipeline.training_dataset(
-            [records.path],
-            [records.num_examples],
-            records.schema,
-            batch_size=batch_size,
-            seed=config.random_seed,
-            start=position,
-            shuffle_buffer=records.num_examples,
-        ),
+        phases=[
+            Phase(
+                end_step=num_train_steps,
+                batch_size=batch_size,
+                data=lambda position, shard: pipeline.training_dataset(
+                    [records.path],
+                    [records.num_examples],
+                    records.schema,
+                    batch_size=batch_size,
+                    seed=config.random_seed,
+                    start=position,
+                    shard=shard,
+                    shuffle_buffer=records.num_examples,
+                ),
+            )
+        ],
         init_checkpoint=flag_values.init_checkpoint,
         strategy=strategy,
     )

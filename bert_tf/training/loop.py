@@ -1,16 +1,14 @@
-"""The training run: steps, metrics, checkpoints, stopping without a loss."""
+"""The training run: phases of steps, metrics, checkpoints, stopping without a loss."""
 
-import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files
 from bert_tf.conversion.checkpoint import load_weights
@@ -19,61 +17,23 @@ from bert_tf.optimization.adamw import create_optimizer
 from bert_tf.records.pipeline import record_error
 from bert_tf.task import Task
 from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.precision import LossScale, computing_in
 from bert_tf.training.reporting import Reporter, progress_bar
-from bert_tf.training.step import TOTAL_LOSS, training_steps
+from bert_tf.training.signals import Signals
+from bert_tf.training.step import StepResults, training_steps
+from bert_tf.training.strategy import (
+    Agreement,
+    check_batch_size,
+    distributed,
+    is_tpu,
+    num_workers,
+)
+from bert_tf.training.window import Window
 
 # On the CPU one call of the compiled steps should take about this long: the bar moves
 # and a signal is heard, while Python's share stays small.
 _SECONDS_PER_CALL = 0.5
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How to train.
-
-    Attributes:
-        num_train_steps: the step to train to, counted from the run's first start.
-        num_warmup_steps: steps of rising learning rate.
-        learning_rate: the peak.
-        train_batch_size: sequences a step, over all devices.
-        save_checkpoints_steps: steps between two checkpoints.
-        keep_checkpoint_max: checkpoints to keep; 0 for all.
-        log_steps: steps between two lines of metrics.
-        iterations_per_loop: the most steps in one call of the device.
-        bias_correction: Adam's, which the original leaves out.
-        random_seed: of initial weights, dropout and the order of the data.
-    """
-
-    num_train_steps: int
-    num_warmup_steps: int
-    learning_rate: float
-    train_batch_size: int
-    save_checkpoints_steps: int = 1000
-    keep_checkpoint_max: int = 5
-    log_steps: int = 100
-    iterations_per_loop: int = 1000
-    bias_correction: bool = False
-    random_seed: int = 12345
-
-    @classmethod
-    def from_flags(
-        cls,
-        flag_values: flags.FlagValues,
-        *,
-        num_train_steps: int,
-        num_warmup_steps: int,
-    ) -> "TrainingConfig":
-        """The config from a script's flags of the same names."""
-        given: dict[str, Any] = {
-            field.name: flag_values[field.name].value
-            for field in dataclasses.fields(cls)
-            if field.name in flag_values
-        }
-        given |= {
-            "num_train_steps": num_train_steps,
-            "num_warmup_steps": num_warmup_steps,
-        }
-        return cls(**given)
 
 
 def train(
@@ -81,18 +41,19 @@ def train(
     config: TrainingConfig,
     *,
     folder: str,
-    dataset: Callable[[int], tf.data.Dataset],
+    phases: Sequence[Phase],
     init_checkpoint: str | None = None,
     strategy: tf.distribute.Strategy | None = None,
 ) -> tuple[keras.Model, int]:
-    """Trains a task's model to `config.num_train_steps`, from where the folder stands.
+    """Trains a task's model through its phases, from where the folder stands.
 
     Args:
         task: what to train.
         config: how.
         folder: the run's output_dir: checkpoints, TensorBoard, metrics.jsonl. If it has
             a checkpoint, the run goes on from there.
-        dataset: position -> endless batches from that record on.
+        phases: what to train on, one after the other; the last one ends with
+            `config.num_train_steps`.
         init_checkpoint: weights to start a fresh run from.
         strategy: the devices; the default one if None.
 
@@ -103,115 +64,288 @@ def train(
         InputError: a checkpoint or a record does not fit, or the loss is not finite.
         SystemExit: 128 + the signal's number, after SIGTERM or SIGINT, with all saved.
     """
-    files.make_folder(folder)
     strategy = strategy or tf.distribute.get_strategy()
-    keras.utils.set_random_seed(config.random_seed)
-    with strategy.scope():
-        model = task.build_model()
-        optimizer = create_optimizer(
-            config.learning_rate,
-            config.num_train_steps,
-            config.num_warmup_steps,
-            bias_correction=config.bias_correction,
-            global_clipnorm=None,  # the step clips, once, after the reduction
-        )
-        # Built before the first trace: tf.function may not create variables later.
-        optimizer.build(model.trainable_variables)
-    checkpoints = RunCheckpoints(
-        folder, model, optimizer, max_to_keep=config.keep_checkpoint_max
-    )
-    if checkpoints.restore():
-        if init_checkpoint:
-            logging.info(
-                "--init_checkpoint=%s is left aside: %s goes before it.",
-                init_checkpoint,
-                checkpoints.latest,
-            )
-    elif init_checkpoint:
-        load_weights(model, init_checkpoint)
-    step, records = checkpoints.step, checkpoints.records
-    if step >= config.num_train_steps:
-        logging.info(
-            "Training is done: %s is at step %d of %d. Ask for more steps to go on.",
-            checkpoints.latest,
-            step,
-            config.num_train_steps,
-        )
-        return model, step
+    for phase in phases:
+        check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
+    files.make_folder(folder)
+    run = _Run(task, config, folder, strategy, init_checkpoint)
+    run.train(phases)
+    return run.model, run.step
 
-    run_steps = training_steps(task, model, optimizer, strategy)
-    batches = dataset(records)
-    if strategy.num_replicas_in_sync > 1:
-        batches = strategy.experimental_distribute_dataset(batches)
-    iterator = iter(batches)
-    reporter = Reporter(folder, step)
-    window = _Window()
-    seconds_per_step = None
-    calls = 0
-    with (
-        _Signals() as signals,
-        progress_bar(
-            config.num_train_steps, done=step, unit="step", label=task.name
-        ) as bar,
-    ):
-        while step < config.num_train_steps:
-            until = min(
-                _next_multiple(step, config.log_steps),
-                _next_multiple(step, config.save_checkpoints_steps),
-                config.num_train_steps,
-                step + config.iterations_per_loop,
+
+class _Run:
+    """A run's state, and what moves it on.
+
+    Attributes:
+        model: the model.
+        checkpoints: its checkpoints.
+        step: training steps done.
+        records: records read of the set `data_id`.
+        data_id: the record set that `records` counts.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        config: TrainingConfig,
+        folder: str,
+        strategy: tf.distribute.Strategy,
+        init_checkpoint: str | None,
+    ) -> None:
+        self._task = task
+        self._config = config
+        self._folder = folder
+        self._strategy = strategy
+        keras.utils.set_random_seed(config.random_seed)
+        with strategy.scope():
+            with computing_in(config.precision):
+                self.model = task.build_model()
+            self._optimizer = create_optimizer(
+                config.learning_rate,
+                config.num_schedule_steps or config.num_train_steps,
+                config.num_warmup_steps,
+                bias_correction=config.bias_correction,
+                global_clipnorm=None,  # the step clips, once, after the reduction
             )
-            count = until - step
-            if seconds_per_step is None:
-                count = 1
-            elif not tf.config.list_logical_devices("TPU"):
-                count = min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
+            # Built before the first trace: tf.function may not create variables later.
+            self._optimizer.build(self.model.trainable_variables)
+            self._loss_scale = LossScale() if config.precision == "float16" else None
+        self.checkpoints = RunCheckpoints(
+            folder,
+            self.model,
+            self._optimizer,
+            max_to_keep=config.keep_checkpoint_max,
+        )
+        if self.checkpoints.restore():
+            if init_checkpoint:
+                logging.info(
+                    "--init_checkpoint=%s is left aside: %s goes before it.",
+                    init_checkpoint,
+                    self.checkpoints.latest,
+                )
+        elif init_checkpoint:
+            load_weights(self.model, init_checkpoint)
+        self.step = self.checkpoints.step
+        self.records = self.checkpoints.records
+        self.data_id = 0
+        self._refuse_other_steps()
+
+    def train(self, phases: Sequence[Phase]) -> None:
+        """Goes through the phases that are not done yet."""
+        config = self._config
+        # Whoever killed the run may have come between checkpoint and evaluation.
+        behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
+        if self._evaluates(behind):
+            self._evaluate(behind)
+        if self.step >= config.num_train_steps:
+            logging.info(
+                "Training is done: %s is at step %d of %d. Ask for more steps to go"
+                " on.",
+                self.checkpoints.latest,
+                self.step,
+                config.num_train_steps,
+            )
+            return
+        self._reporter = Reporter(self._folder, self.step)
+        # [SIGTERMs, SIGINTs, seconds a step]
+        self._agreement = Agreement(self._strategy, 3)
+        with (
+            Signals() as self._signals,
+            progress_bar(
+                config.num_train_steps,
+                done=self.step,
+                unit="step",
+                label=self._task.name,
+            ) as self._bar,
+        ):
+            for phase in phases:
+                if self.step < phase.end_step:
+                    self._train_phase(phase)
+        self._reporter.close()
+
+    def _train_phase(self, phase: Phase) -> None:
+        config = self._config
+        if phase.data_id != self.data_id and self.data_id:
+            logging.info(
+                "Step %d: on to %s, from its first record.",
+                self.step,
+                phase.name or "other records",
+            )
+            self.records = 0
+        self.data_id = phase.data_id
+        run_steps = training_steps(
+            self._task,
+            self.model,
+            self._optimizer,
+            self._strategy,
+            accumulation_steps=config.gradient_accumulation_steps,
+            jit_compile=config.jit_compile,
+            loss_scale=self._loss_scale,
+        )
+        position = self.records
+        iterator = iter(
+            distributed(self._strategy, lambda shard: phase.data(position, shard))
+        )
+        flops = peak = None
+        window = Window()
+        seconds_per_step = None
+        calls = 0
+        while self.step < phase.end_step:
+            count = self._steps_of_next_call(phase, seconds_per_step)
             began = time.monotonic()
-            sums = _run(run_steps, iterator, count)
+            results = _call(run_steps, iterator, count)
             elapsed = time.monotonic() - began
+            self._stop_unless_finite(results.losses, phase)
+            self.step += count
+            self.records += count * phase.batch_size
             # The first call compiles; the second one, of a single step again, tells
             # the pace.
-            if calls > 0:
-                seconds_per_step = elapsed / count
-            step += count
-            records += count * config.train_batch_size
-            window.add(sums, count, elapsed if calls > 0 else None)
+            window.add(
+                results.sums,
+                steps=count,
+                batch_size=phase.batch_size,
+                flops_per_step=flops,
+                seconds=elapsed if calls else None,
+                input_seconds=float(results.input_seconds),
+            )
+            terms, interrupts, seconds = self._agreement.sum(
+                [
+                    self._signals.received == signal.SIGTERM,
+                    self._signals.received == signal.SIGINT,
+                    elapsed / count,
+                ]
+            )
+            if calls:
+                seconds_per_step = seconds / num_workers(self._strategy)
             calls += 1
-            _stop_unless_finite(sums, step, checkpoints)
-            bar.set_postfix(
+            self._bar.set_postfix(
                 window.shown()
                 | {
-                    "learning_rate": f"{_learning_rate(optimizer, step - 1):.2e}",
-                    "sequences/s": f"{count * config.train_batch_size / elapsed:.0f}",
+                    "learning_rate": f"{self._learning_rate():.2e}",
+                    "sequences/s": f"{count * phase.batch_size / elapsed:.0f}",
                 },
                 refresh=False,
             )
-            bar.update(count)
-            if step % config.log_steps == 0 or step == config.num_train_steps:
-                metrics = window.close(config.train_batch_size)
-                # The rate of the step just made: schedules count from step 0.
-                metrics["learning_rate"] = _learning_rate(optimizer, step - 1)
-                reporter.report(step, metrics)
-            is_last = step == config.num_train_steps
-            if step % config.save_checkpoints_steps == 0 or is_last or signals.received:
-                _stop_unless_finite_weights(model, step, checkpoints)
-                checkpoints.save(step, records)
-            if signals.received:
-                reporter.close()
-                bar.close()
-                print(
-                    f"Stopped by {signal.Signals(signals.received).name} at step"
-                    f" {step}; saved {checkpoints.latest}. Start the same command"
-                    " again to go on.",
-                    file=sys.stderr,
-                )
-                sys.exit(128 + signals.received)
-    reporter.close()
-    return model, step
+            self._bar.update(count)
+            ends_phase = self.step == phase.end_step
+            if self.step % config.log_steps == 0 or ends_phase:
+                metrics = window.close(peak)
+                metrics["learning_rate"] = self._learning_rate()
+                self._reporter.report(self.step, metrics)
+            stops = bool(terms or interrupts)
+            evaluates = self._evaluates(phase)
+            if (
+                self.step % config.save_checkpoints_steps == 0
+                or ends_phase
+                or stops
+                or evaluates
+            ):
+                self._stop_unless_finite_weights()
+                self.checkpoints.save(self.step, self.records)
+            if evaluates:
+                self._evaluate(phase)
+            if stops:
+                self._stop(signal.SIGTERM if terms else signal.SIGINT)
+
+    def _steps_of_next_call(self, phase: Phase, seconds_per_step: float | None) -> int:
+        """How many steps to make before Python looks again."""
+        config = self._config
+        until = min(
+            _next_multiple(self.step, config.log_steps),
+            _next_multiple(self.step, config.save_checkpoints_steps),
+            _next_multiple(self.step, config.eval_steps or phase.end_step),
+            phase.end_step,
+            self.step + config.iterations_per_loop,
+        )
+        count = until - self.step
+        if seconds_per_step is None:
+            return 1
+        if is_tpu(self._strategy):
+            return count
+        return min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
+
+    def _evaluates(self, phase: Phase) -> bool:
+        """Whether the step just made is one to evaluate after."""
+        interval = self._config.eval_steps
+        if not interval or not self.step or phase.evaluate is None:
+            return False
+        return self.step % interval == 0 or self.step == self._config.num_train_steps
+
+    def _evaluate(self, phase: Phase) -> None:
+        """Evaluates, records it, and keeps the best checkpoint."""
+        assert phase.evaluate is not None
+        results = phase.evaluate(self.model)
+        reporter = Reporter(
+            self._folder,
+            self.step,
+            prefix="eval/",
+        )
+        reporter.report(self.step, results)
+        reporter.close()
+        name = self._config.best_metric
+        if name not in results:
+            raise InputError(
+                f"--best_metric={name} is none of the evaluation's metrics:"
+                f" {', '.join(results)}."
+            )
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Leaves, with everything saved."""
+        self._reporter.close()
+        self._bar.close()
+        print(
+            f"Stopped by {number.name} at step {self.step}; saved"
+            f" {self.checkpoints.latest}. Start the same command again to go on.",
+            file=sys.stderr,
+        )
+        sys.exit(128 + number)
+
+    def _learning_rate(self) -> float:
+        """The rate of the step just made: schedules count from step 0."""
+        schedule = self._optimizer._learning_rate
+        if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+            return float(schedule(self.step - 1))
+        return float(schedule)
+
+    def _refuse_other_steps(self) -> None:
+        """Raises InputError where workers have restored different checkpoints."""
+        count = num_workers(self._strategy)
+        total = Agreement(self._strategy, 1).sum([self.step])[0]
+        if total != count * self.step:
+            raise InputError(
+                f"The workers stand at different steps (this one at {self.step}):"
+                f" --output_dir={self._folder} must be one folder that all of them see."
+            )
+
+    def _stop_unless_finite(self, losses: np.ndarray, phase: Phase) -> None:
+        finite = np.isfinite(losses)
+        if finite.all():
+            return
+        failed = int(np.argmin(finite))
+        step = self.step + failed + 1
+        position = self.records + failed * phase.batch_size
+        raise InputError(
+            f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
+            f" the warmup. Last good checkpoint:"
+            f" {self.checkpoints.latest or 'none'}."
+        )
+
+    def _stop_unless_finite_weights(self) -> None:
+        """Keeps a checkpoint whose next loss would not be finite from being written."""
+        if all(
+            bool(tf.reduce_all(tf.math.is_finite(variable.value)))
+            for variable in self.model.trainable_variables
+        ):
+            return
+        raise InputError(
+            f"The weights are not finite after step {self.step}. Lower"
+            " --learning_rate, or lengthen the warmup. Last good checkpoint:"
+            f" {self.checkpoints.latest or 'none'}."
+        )
 
 
 def restore_or_initialize(
-    task: Task, folder: str, init_checkpoint: str | None
+    task: Task, folder: str, init_checkpoint: str | None, precision: str = "float32"
 ) -> tuple[keras.Model, int]:
     """A task's model for evaluation: the folder's checkpoint, or else the given one.
 
@@ -222,7 +356,8 @@ def restore_or_initialize(
         InputError: there is neither, or it does not fit the model, or it has no head
             for this task.
     """
-    model = task.build_model()
+    with computing_in(precision):
+        model = task.build_model()
     checkpoints = RunCheckpoints(folder, model)
     if checkpoints.restore():
         return model, checkpoints.step
@@ -240,108 +375,19 @@ def restore_or_initialize(
     return model, 0
 
 
-class _Window:
-    """Metrics summed up since the last report."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, np.ndarray] = {}
-        self._steps = 0
-        self._seconds = 0.0
-        self._last: dict[str, np.ndarray] = {}
-
-    def add(
-        self, sums: Mapping[str, np.ndarray], steps: int, seconds: float | None
-    ) -> None:
-        """Adds a call's sums; `seconds` is None for the call that compiled."""
-        for name, value in sums.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-        self._last = dict(sums)
-        if seconds is not None:
-            self._steps += steps
-            self._seconds += seconds
-
-    def shown(self) -> dict[str, str]:
-        """The last call's metrics, for the progress bar."""
-        return {name: f"{_divide(value):.3f}" for name, value in self._last.items()}
-
-    def close(self, batch_size: int) -> dict[str, float]:
-        """The window's metrics; the next window begins."""
-        metrics = {name: _divide(value) for name, value in self._sums.items()}
-        if self._seconds:
-            metrics["sequences_per_second"] = self._steps * batch_size / self._seconds
-        self.__init__()  # type: ignore[misc]
-        return metrics
-
-
-class _Signals:
-    """Hears SIGTERM and SIGINT while in use; the loop asks, saves and stops."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> "_Signals":
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                self._before[number] = signal.signal(number, self._hear)
-            except ValueError:  # not the main thread, as in some notebooks
-                break
-        return self
-
-    def _hear(self, number: int, frame: object) -> None:
-        if self.received == number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once
-        self.received = number
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-
-def _run(run_steps, iterator, count: int) -> dict[str, np.ndarray]:
+def _call(
+    run_steps: Callable[[Iterator, tf.Tensor], StepResults],
+    iterator: Iterator,
+    count: int,
+) -> StepResults:
+    """Makes steps; the results as numpy arrays in float64."""
     try:
-        sums = run_steps(iterator, tf.constant(count, tf.int32))
-        return {name: value.numpy().astype(np.float64) for name, value in sums.items()}
+        results = run_steps(iterator, tf.constant(count, tf.int32))
+        return tf.nest.map_structure(
+            lambda value: value.numpy().astype(np.float64), results
+        )
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         raise InputError(record_error(error)) from error
-
-
-def _stop_unless_finite(
-    sums: Mapping[str, np.ndarray], step: int, checkpoints: RunCheckpoints
-) -> None:
-    if np.isfinite(sums[TOTAL_LOSS]).all():
-        return
-    raise InputError(
-        f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen the"
-        f" warmup. Last good checkpoint: {checkpoints.latest or 'none'}."
-    )
-
-
-def _stop_unless_finite_weights(
-    model: keras.Model, step: int, checkpoints: RunCheckpoints
-) -> None:
-    """Keeps a checkpoint whose next loss would not be finite from being written."""
-    if all(
-        bool(tf.reduce_all(tf.math.is_finite(variable.value)))
-        for variable in model.trainable_variables
-    ):
-        return
-    raise InputError(
-        f"The weights are not finite after step {step}. Lower --learning_rate, or"
-        f" lengthen the warmup. Last good checkpoint: {checkpoints.latest or 'none'}."
-    )
-
-
-def _learning_rate(optimizer: keras.Optimizer, step: int) -> float:
-    schedule = optimizer._learning_rate
-    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
-        return float(schedule(step))
-    return float(schedule)
-
-
-def _divide(total_and_weight: np.ndarray) -> float:
-    total, weight = total_and_weight
-    return float(total / weight) if weight else 0.0
 
 
 def _next_multiple(step: int, interval: int) -> int:

@@ -1,29 +1,112 @@
 """One training step and one evaluation step, the same mathematics on any strategy.
 
-The loss is a sum of weighted means, each divided by the weight of the *global* batch.
-Gradients are summed over the replicas, then clipped once by their global norm, then
-applied once.
+With N replicas, each of whose part of the batch comes in k micro-batches b:
+
+    W_t = sum of the weights of loss t, over all replicas and micro-batches
+    g   = sum over replicas and micro-batches of the gradient of
+              sum_t total_t(b) / (W_t + epsilon_t)
+    g  <- g min(1, 1 / |g|)                       (one norm, over all variables)
+    optimizer: one update with g
+
+So a step is that of one large batch on one device, to rounding, whatever N and k. The
+weights W_t hang on the records alone, and are known before the first forward pass.
 """
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from bert_tf.compilation import pieces_left_alone
 from bert_tf.modeling.objectives import Mean, Records
-from bert_tf.optimization.gradients import clip_by_global_norm
+from bert_tf.optimization.gradients import clip_scale, dense_gradient
 from bert_tf.task import Task
+from bert_tf.training.precision import LossScale
+from bert_tf.training.strategy import is_tpu
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."
 GLOBAL_CLIP_NORM = 1.0
 
 Sums = dict[str, tf.Tensor]  # name -> [total, weight], float32
 TOTAL_LOSS = "loss"
+GRADIENT_NORM = "gradient_norm"
+TOKENS = "tokens"
+SKIPPED = "skipped_steps"
+LOSS_SCALE = "loss_scale"
 
 
-def names_of_sums(task: Task) -> list[str]:
-    """The names that a step reports."""
-    return [TOTAL_LOSS, *task.objective.losses, *task.objective.metrics]
+class StepResults(NamedTuple):
+    """What several steps report.
+
+    Attributes:
+        sums: name -> [total, weight], float32, summed over the steps. `loss` is the
+            sum of the steps' losses and their number; `tokens` counts what is not
+            padding.
+        losses: [steps] float32, each step's loss.
+        input_seconds: scalar float64: how long the steps waited for their batches.
+    """
+
+    sums: Sums
+    losses: tf.Tensor
+    input_seconds: tf.Tensor
+
+
+def names_of_sums(task: Task, loss_scale: LossScale | None = None) -> list[str]:
+    """The names that a training step reports."""
+    return [
+        TOTAL_LOSS,
+        *task.objective.losses,
+        *task.objective.metrics,
+        GRADIENT_NORM,
+        TOKENS,
+        *((SKIPPED, LOSS_SCALE) if loss_scale else ()),
+    ]
+
+
+def replica_gradients(
+    task: Task, model: keras.Model, *, jit_compile: bool = False
+) -> Callable[..., tuple[list[tf.Tensor], Sums]]:
+    """A micro-batch's part of the gradient: forward and backward, on one replica.
+
+    Args:
+        task: the losses and metrics.
+        model: the model.
+        jit_compile: whether XLA compiles it as a whole.
+
+    Returns:
+        (batch, weights of the losses, loss scale) -> the gradient of the loss times
+        the scale for each trainable variable, dense, and name -> [total, weight].
+    """
+    variables = [variable.value for variable in model.trainable_variables]
+    objective = task.objective
+
+    def gradients_and_sums(
+        batch: Records, weights: Mapping[str, tf.Tensor], scale: tf.Tensor
+    ) -> tuple[list[tf.Tensor], Sums]:
+        with tf.GradientTape() as tape:
+            outputs = model(batch, training=True)
+            means = objective.means(batch, outputs)
+            loss = _total(means, weights)
+            scaled_loss = loss * scale
+        gradients = [
+            tf.convert_to_tensor(dense_gradient(gradient))
+            for gradient in tape.gradient(scaled_loss, variables)
+        ]
+        sums = {name: _stack(mean) for name, mean in means.items()}
+        return gradients, {TOTAL_LOSS: tf.stack([loss, 0.0]), **sums}
+
+    if not jit_compile:
+        return gradients_and_sums
+
+    compiled = tf.function(gradients_and_sums, jit_compile=True, autograph=False)
+
+    def as_a_whole(*args):
+        with pieces_left_alone():
+            return compiled(*args)
+
+    return as_a_whole
 
 
 def training_steps(
@@ -31,7 +114,11 @@ def training_steps(
     model: keras.Model,
     optimizer: keras.Optimizer,
     strategy: tf.distribute.Strategy,
-) -> Callable[[Iterator[Records], tf.Tensor], Sums]:
+    *,
+    accumulation_steps: int = 1,
+    jit_compile: bool = False,
+    loss_scale: LossScale | None = None,
+) -> Callable[[Iterator[Records], tf.Tensor], StepResults]:
     """A compiled function that makes several training steps in one call.
 
     Args:
@@ -39,15 +126,21 @@ def training_steps(
         model: the model, built under the strategy's scope.
         optimizer: its optimizer, built under the strategy's scope.
         strategy: the devices.
+        accumulation_steps: micro-batches of each replica's part of a batch.
+        jit_compile: whether XLA compiles forward and backward as a whole. A TPU
+            compiles in any case.
+        loss_scale: of float16; None where gradients need no scaling.
 
     Returns:
-        (iterator of batches, int32 number of steps) -> the sums of the steps' metrics:
-        name -> [total, weight]. `loss` is the sum of the steps' losses and their
-        number.
+        (iterator of batches, int32 number of steps) -> their results.
     """
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
     objective = task.objective
+    gradients_of = replica_gradients(
+        task, model, jit_compile=jit_compile and not is_tpu(strategy)
+    )
+    names = names_of_sums(task, loss_scale)
 
     def replica_step(batch: Records) -> Sums:
         replica = tf.distribute.get_replica_context()
@@ -57,64 +150,167 @@ def training_steps(
                 return tensors
             return replica.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
-        with tf.GradientTape() as tape:
-            outputs = model(batch, training=True)
-            means = objective.means(batch, outputs)
-            terms = [means[name] for name in objective.losses]
-            weights = over_replicas([term.weight for term in terms])
-            loss = tf.add_n(
-                [
-                    term.value(weight)
-                    for term, weight in zip(terms, weights, strict=True)
-                ]
+        weights = over_replicas(objective.weights(batch))
+        scale = loss_scale.scale if loss_scale else tf.constant(1.0)
+        if accumulation_steps == 1:
+            gradients, sums = gradients_of(batch, weights, scale)
+        else:
+            gradients, sums = _accumulated(
+                lambda micro_batch: gradients_of(micro_batch, weights, scale),
+                batch,
+                accumulation_steps,
             )
-        gradients = [
-            tf.convert_to_tensor(gradient)
-            for gradient in tape.gradient(loss, [v.value for v in variables])
-        ]
         gradients = over_replicas(gradients)
-        gradients = clip_by_global_norm(gradients, GLOBAL_CLIP_NORM)
+        # As if the unscaled gradient were clipped.
+        clip, norm = clip_scale(gradients, GLOBAL_CLIP_NORM * scale)
         # Keras' optimizer sums over the replicas once more.
-        optimizer.apply([gradient / num_replicas for gradient in gradients], variables)
+        optimizer.apply(gradients, variables, scale=clip / (scale * num_replicas))
+        one = tf.constant(1.0 / num_replicas)
+        sums[TOTAL_LOSS] = tf.stack([sums[TOTAL_LOSS][0], one])
+        sums[GRADIENT_NORM] = tf.stack([norm / scale, 1.0]) * one
+        sums[TOKENS] = tf.stack([_num_tokens(batch), one])
+        if loss_scale:
+            skipped = tf.cast(tf.logical_not(tf.math.is_finite(norm)), tf.float32)
+            # A mean over the steps that were made.
+            sums[GRADIENT_NORM] = tf.where(skipped > 0, 0.0, sums[GRADIENT_NORM])
+            sums[SKIPPED] = tf.stack([skipped, 1.0]) * one
+            sums[LOSS_SCALE] = tf.stack([scale, 1.0]) * one
+        return sums
+
+    @tf.function(reduce_retracing=True)
+    def steps(iterator: Iterator[Records], num_steps: tf.Tensor) -> StepResults:
+        sums = {name: tf.zeros([2]) for name in names}
+        losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
+        input_seconds = tf.constant(0.0, tf.float64)
+        for number in tf.range(num_steps):
+            # The clock starts when the step before has its sums.
+            with tf.control_dependencies([sums[TOTAL_LOSS]]):
+                began = tf.timestamp()
+            with tf.control_dependencies([began]):
+                batch = next(iterator)
+            with tf.control_dependencies(tf.nest.flatten(batch, True)):
+                input_seconds += tf.timestamp() - began
+            per_replica = strategy.run(replica_step, args=(batch,))
+            step_sums = {
+                name: strategy.reduce(
+                    tf.distribute.ReduceOp.SUM, per_replica[name], axis=None
+                )
+                for name in names
+            }
+            if loss_scale:
+                loss_scale.update(step_sums[SKIPPED][0] < 0.5)
+            losses = losses.write(number, step_sums[TOTAL_LOSS][0])
+            sums = {name: sums[name] + step_sums[name] for name in names}
+        return StepResults(sums, losses.stack(), input_seconds)
+
+    if not is_tpu(strategy):
+        return steps
+
+    def steps_on_tpu(*args):
+        with pieces_left_alone():
+            return steps(*args)
+
+    return steps_on_tpu
+
+
+def evaluation_step(
+    task: Task,
+    model: keras.Model,
+    strategy: tf.distribute.Strategy | None = None,
+    *,
+    jit_compile: bool = False,
+) -> Callable[[Records], Sums]:
+    """A compiled function: batch -> the sums of its losses and metrics.
+
+    `loss` is the batch's total loss with weight 1: the original averages batch losses.
+
+    Args:
+        task: the losses and metrics.
+        model: the model.
+        strategy: the devices; the default one if None.
+        jit_compile: whether XLA compiles it as a whole.
+    """
+    strategy = strategy or tf.distribute.get_strategy()
+    num_replicas = strategy.num_replicas_in_sync
+    objective = task.objective
+
+    def forward(batch: Records, weights: Mapping[str, tf.Tensor]) -> Sums:
+        outputs = model(batch, training=False)
+        means = objective.means(batch, outputs)
+        loss = _total(means, weights)
         return {
             TOTAL_LOSS: tf.stack([loss, 1.0 / num_replicas]),
             **{name: _stack(mean) for name, mean in means.items()},
         }
 
-    @tf.function(reduce_retracing=True)
-    def steps(iterator: Iterator[Records], num_steps: tf.Tensor) -> Sums:
-        sums = {name: tf.zeros([2]) for name in names_of_sums(task)}
-        for _ in tf.range(num_steps):
-            per_replica = strategy.run(replica_step, args=(next(iterator),))
-            sums = {
-                name: total
-                + strategy.reduce(
-                    tf.distribute.ReduceOp.SUM, per_replica[name], axis=None
-                )
-                for name, total in sums.items()
-            }
-        return sums
+    as_a_whole = jit_compile and not is_tpu(strategy)
+    if as_a_whole:
+        forward = tf.function(forward, jit_compile=True, autograph=False)
 
-    return steps
-
-
-def evaluation_step(task: Task, model: keras.Model) -> Callable[[Records], Sums]:
-    """A compiled function: batch -> the sums of its losses and metrics.
-
-    `loss` is the batch's total loss with weight 1: the original averages batch losses.
-    """
+    def replica_step(batch: Records) -> Sums:
+        weights = objective.weights(batch)
+        if num_replicas > 1:
+            weights = tf.distribute.get_replica_context().all_reduce(
+                tf.distribute.ReduceOp.SUM, weights
+            )
+        return forward(batch, weights)
 
     @tf.function(reduce_retracing=True)
     def step(batch: Records) -> Sums:
-        outputs = model(batch, training=False)
-        means = task.objective.means(batch, outputs)
-        loss = tf.add_n([means[name].value() for name in task.objective.losses])
+        per_replica = strategy.run(replica_step, args=(batch,))
         return {
-            TOTAL_LOSS: tf.stack([loss, 1.0]),
-            **{name: _stack(mean) for name, mean in means.items()},
+            name: strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+            for name, value in per_replica.items()
         }
 
-    return step
+    def call(batch: Records) -> Sums:
+        with (
+            pieces_left_alone()
+            if as_a_whole or is_tpu(strategy)
+            else contextlib.nullcontext()
+        ):
+            return step(batch)
+
+    return call
+
+
+def _accumulated(
+    gradients_of: Callable[[Records], tuple[list[tf.Tensor], Sums]],
+    batch: Records,
+    num_micro_batches: int,
+) -> tuple[list[tf.Tensor], Sums]:
+    """The sums over micro-batches, one after the other: the memory is that of one."""
+    pieces = {
+        name: tf.reshape(value, (num_micro_batches, -1, *value.shape[1:]))
+        for name, value in batch.items()
+    }
+    totals = gradients_of({name: value[0] for name, value in pieces.items()})
+
+    def add(number, totals):
+        more = gradients_of({name: value[number] for name, value in pieces.items()})
+        return number + 1, tf.nest.map_structure(tf.add, totals, more)
+
+    _, totals = tf.while_loop(
+        lambda number, _: number < num_micro_batches,
+        add,
+        (tf.constant(1), totals),
+        parallel_iterations=1,
+        maximum_iterations=num_micro_batches - 1,
+    )
+    return totals
+
+
+def _total(means: Mapping[str, Mean], weights: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The sum of the losses, each divided by the weight of the whole batch."""
+    values = [means[name].value(weight) for name, weight in weights.items()]
+    return tf.reduce_sum(tf.stack(values))  # an order of its own, unlike add_n
+
+
+def _num_tokens(batch: Records) -> tf.Tensor:
+    """How many tokens of a batch are no padding; 0 where it has none."""
+    if "input_mask" not in batch:
+        return tf.constant(0.0)
+    return tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
 
 
 def _stack(mean: Mean) -> tf.Tensor:

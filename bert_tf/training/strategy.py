@@ -1,24 +1,41 @@
-"""Which devices to run on."""
+"""Which devices to run on: --distribution, and what a strategy asks of the input.
 
+    default       the machine's first GPU, or else its CPU
+    one_device    the same, under a strategy of its own: variables are placed by it
+    mirrored      all GPUs of the machine (all logical CPUs, where it has none)
+    multi_worker  several processes, on one machine or many, that TF_CONFIG names
+    tpu           a TPU, or a slice of one
+
+The mathematics is the same everywhere: see `bert_tf.training.step`.
+"""
+
+import json
+import os
+from collections.abc import Callable
+
+import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf.errors import InputError
+from bert_tf.records.pipeline import InputShard
+
+DISTRIBUTIONS = ("default", "one_device", "mirrored", "multi_worker", "tpu")
 
 
 def create_strategy(
+    distribution: str = "default",
     *,
-    use_tpu: bool = False,
     tpu_name: str | None = None,
     tpu_zone: str | None = None,
     gcp_project: str | None = None,
     master: str | None = None,
     num_tpu_cores: int | None = None,
 ) -> tf.distribute.Strategy:
-    """The machine's default device, or a TPU.
+    """The devices to run on. "multi_worker" must be the process's first use of them.
 
     Args:
-        use_tpu: run on a TPU.
+        distribution: one of DISTRIBUTIONS.
         tpu_name: the TPU's name, its grpc:// address, or "local".
         tpu_zone: its zone, if it is not in the metadata.
         gcp_project: its project, if it is not in the metadata.
@@ -26,12 +43,68 @@ def create_strategy(
         num_tpu_cores: the number of cores that the TPU must have.
 
     Raises:
-        InputError: no TPU answers under that name, or it has another number of cores.
+        InputError: no TPU answers under that name, or it has another number of cores;
+            TF_CONFIG is missing or no such thing.
+        ValueError: the distribution is unknown.
     """
-    if not use_tpu:
-        gpus = tf.config.list_logical_devices("GPU")
-        logging.info("Running on %s.", gpus[0].name if gpus else "the CPU")
-        return tf.distribute.get_strategy()
+    gpus = tf.config.list_physical_devices("GPU")
+    kind = "GPU" if gpus else "CPU"
+    strategy: tf.distribute.Strategy
+    if distribution == "default":
+        strategy = tf.distribute.get_strategy()
+    elif distribution == "one_device":
+        strategy = tf.distribute.OneDeviceStrategy(f"/{kind.lower()}:0")
+    elif distribution == "mirrored":
+        strategy = tf.distribute.MirroredStrategy(
+            [device.name for device in tf.config.list_logical_devices(kind)]
+        )
+    elif distribution == "multi_worker":
+        strategy = _multi_worker_strategy()
+    elif distribution == "tpu":
+        return _tpu_strategy(tpu_name, tpu_zone, gcp_project, master, num_tpu_cores)
+    else:
+        raise ValueError(
+            f"`distribution` must be one of {', '.join(DISTRIBUTIONS)}. "
+            f"Received: {distribution!r}"
+        )
+    replicas = strategy.num_replicas_in_sync
+    logging.info("Running on %d %s%s.", replicas, kind, "s" if replicas > 1 else "")
+    return strategy
+
+
+def strategy_from_flags(flag_values: flags.FlagValues) -> tf.distribute.Strategy:
+    """The strategy that a script's device flags ask for; see `create_strategy`.
+
+    Raises:
+        InputError: as `create_strategy`, and where --use_tpu and --distribution
+            contradict each other.
+    """
+    distribution = flag_values.distribution
+    if flag_values.use_tpu:
+        if distribution not in ("default", "tpu"):
+            raise InputError(
+                f"--use_tpu and --distribution={distribution} contradict each other:"
+                " give one of them."
+            )
+        distribution = "tpu"
+    cores = flag_values["num_tpu_cores"]
+    return create_strategy(
+        distribution,
+        tpu_name=flag_values.tpu_name,
+        tpu_zone=flag_values.tpu_zone,
+        gcp_project=flag_values.gcp_project,
+        master=flag_values.master,
+        num_tpu_cores=cores.value if cores.present else None,
+    )
+
+
+def _tpu_strategy(
+    tpu_name: str | None,
+    tpu_zone: str | None,
+    gcp_project: str | None,
+    master: str | None,
+    num_tpu_cores: int | None,
+) -> tf.distribute.Strategy:
     address = tpu_name or master
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
@@ -42,7 +115,7 @@ def create_strategy(
         strategy = tf.distribute.TPUStrategy(resolver)
     except (ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"--use_tpu: no TPU answers under --tpu_name={address}:"
+            f"--distribution=tpu: no TPU answers under --tpu_name={address}:"
             f" {str(error).splitlines()[0]}"
         ) from error
     if num_tpu_cores is not None and strategy.num_replicas_in_sync != num_tpu_cores:
@@ -54,14 +127,119 @@ def create_strategy(
     return strategy
 
 
-def strategy_from_flags(flag_values: flags.FlagValues) -> tf.distribute.Strategy:
-    """The strategy that a script's device flags ask for; see `create_strategy`."""
-    cores = flag_values["num_tpu_cores"]
-    return create_strategy(
-        use_tpu=flag_values.use_tpu,
-        tpu_name=flag_values.tpu_name,
-        tpu_zone=flag_values.tpu_zone,
-        gcp_project=flag_values.gcp_project,
-        master=flag_values.master,
-        num_tpu_cores=cores.value if cores.present else None,
+def _multi_worker_strategy() -> tf.distribute.Strategy:
+    wanted = (
+        'TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]},'
+        ' "task": {"type": "worker", "index": 0}}'
     )
+    text = os.environ.get("TF_CONFIG", "")
+    try:
+        config = json.loads(text) if text else {}
+        workers = config["cluster"]["worker"]
+        index = config["task"]["index"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"--distribution=multi_worker needs the environment variable {wanted}."
+            f" Found: {text or 'nothing'}."
+        ) from error
+    logging.info("Worker %d of %d.", index, len(workers))
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes checkpoints and metrics: the first worker."""
+    resolver = strategy.cluster_resolver
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+    chiefs = resolver.cluster_spec().as_dict().get("chief")
+    return resolver.task_type == "chief" or (not chiefs and resolver.task_id == 0)
+
+
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """The number of processes that train together."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 1
+    cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+    return len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
+
+
+def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the steps run on a TPU, which compiles them as a whole."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def check_batch_size(
+    strategy: tf.distribute.Strategy, batch_size: int, accumulation_steps: int = 1
+) -> None:
+    """Raises InputError if a batch cannot be dealt out evenly.
+
+    Args:
+        strategy: the devices.
+        batch_size: sequences a step, over all devices.
+        accumulation_steps: micro-batches of each device's part.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % (replicas * accumulation_steps):
+        raise InputError(
+            f"--train_batch_size={batch_size} cannot be dealt out to {replicas}"
+            f" device{'s' if replicas > 1 else ''} in {accumulation_steps} micro-batch"
+            f"{'es' if accumulation_steps > 1 else ''} each: give a multiple of"
+            f" {replicas * accumulation_steps}."
+        )
+
+
+def distributed(
+    strategy: tf.distribute.Strategy,
+    dataset: Callable[[InputShard], tf.data.Dataset],
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    """A data set of global batches, each dealt out over the replicas.
+
+    Args:
+        strategy: the devices.
+        dataset: a worker's rows -> its data set.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return dataset(InputShard())
+
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        num_workers = context.num_input_pipelines
+        return dataset(
+            InputShard(
+                context.input_pipeline_id,
+                num_workers,
+                context.num_replicas_in_sync // num_workers,
+            )
+        )
+
+    return strategy.distribute_datasets_from_function(of_worker)
+
+
+class Agreement:
+    """Numbers that all workers must see alike, lest they part ways.
+
+    Each worker says its own, and all hear the sum. With one worker it is the identity.
+
+    Args:
+        strategy: the devices.
+        size: how many numbers.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, size: int) -> None:
+        self._strategy = strategy
+        # Each replica brings its share of what its worker says.
+        self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
+        self._function = None
+        if num_workers(strategy) > 1:
+            self._function = tf.function(
+                self._sum, input_signature=[tf.TensorSpec([size], tf.float64)]
+            )
+
+    def sum(self, numbers: list[float]) -> np.ndarray:
+        """The sums over the workers. All of them must ask."""
+        if self._function is None:
+            return np.array(numbers, np.float64)
+        return self._function(tf.constant(numbers, tf.float64)).numpy()
+
+    def _sum(self, numbers: tf.Tensor) -> tf.Tensor:
+        per_replica = self._strategy.run(lambda x: x / self._replicas, args=(numbers,))
+        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)

@@ -1,5 +1,6 @@
 """A tiny BERT and its records, for tests of the engine."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -8,6 +9,8 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.records import pipeline
 from bert_tf.records.schema import pretraining_schema
+from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training.config import Phase
 
 L, P, V = 12, 2, 30
 SCHEMA = pretraining_schema(L, P)
@@ -20,6 +23,15 @@ CONFIG = BertConfig(
     max_position_embeddings=16,
     type_vocab_size=2,
 )
+
+
+def task(dropout=0.1):
+    """Pre-training of that BERT."""
+    return pretraining_task(
+        dataclasses.replace(
+            CONFIG, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+        )
+    )
 
 
 def write_records(path, count=20, seed=0, vocab_size=V):
@@ -49,10 +61,26 @@ def write_records(path, count=20, seed=0, vocab_size=V):
     return path
 
 
-def dataset(path, count=20, batch_size=4, seed=3):
-    """position -> batches, as the loop wants it."""
-    return lambda position: pipeline.training_dataset(
-        [path], [count], SCHEMA, batch_size=batch_size, seed=seed, start=position
+def data(path, count=20, batch_size=4, seed=3):
+    """(position, a worker's rows) -> batches, as a phase wants it."""
+    return lambda position, shard: pipeline.training_dataset(
+        [path],
+        [count],
+        SCHEMA,
+        batch_size=batch_size,
+        seed=seed,
+        start=position,
+        shard=shard,
+    )
+
+
+def phase(path, end_step, batch_size=4, **options):
+    """A phase of these records."""
+    return Phase(
+        end_step=end_step,
+        batch_size=batch_size,
+        data=data(path, batch_size=batch_size),
+        **options,
     )
 
 
