@@ -1,0 +1,102 @@
+"""A profile of some steps on demand: --profile_steps=FIRST,LAST.
+
+The steps after FIRST, up to LAST, are traced: 100,110 shows ten steps, the 101st to the
+110th. What the devices and the host did lies where TensorBoard looks for it:
+
+    OUTPUT_DIR/plugins/profile/TIME/HOST.xplane.pb
+
+TensorBoard's profile plugin shows it (`pip install xprof`, then `tensorboard
+--logdir=OUTPUT_DIR`). A traced step is slower than others, and the first steps compile:
+choose some after them, and few.
+"""
+
+import contextlib
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.errors import InputError
+
+
+def parse_steps(spec: str) -> tuple[int, int]:
+    """--profile_steps as (first, last).
+
+    Raises:
+        InputError: it is not two numbers, the second one larger.
+    """
+    numbers = [part.strip() for part in spec.split(",")]
+    if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
+        first, last = map(int, numbers)
+        if first < last:
+            return first, last
+    raise InputError(
+        f"--profile_steps={spec}: give two steps, the second one larger, such as"
+        " 100,110: the ten steps after step 100."
+    )
+
+
+class StepProfiler:
+    """Traces the steps that it is asked for; the loop tells it where it stands.
+
+    Args:
+        folder: the run's output_dir.
+        spec: "FIRST,LAST"; None or empty for no profile.
+
+    Raises:
+        InputError: the spec is no such thing.
+    """
+
+    def __init__(self, folder: str, spec: str | None) -> None:
+        self._folder = folder
+        self._steps = parse_steps(spec) if spec else None
+        self._is_tracing = False
+
+    def next_boundary(self, step: int) -> int | None:
+        """The step at which a call of the device must end; None where none is left.
+
+        Args:
+            step: the number of steps done.
+        """
+        for boundary in self._steps or ():
+            if step < boundary:
+                return boundary
+        return None
+
+    def at(self, step: int) -> None:
+        """Starts or stops the trace if it is time to.
+
+        Args:
+            step: the number of steps done. A run that goes on from between FIRST and
+                LAST traces what is left.
+        """
+        if self._steps is None:
+            return
+        first, last = self._steps
+        if first <= step < last and not self._is_tracing:
+            try:
+                tf.profiler.experimental.start(self._folder)
+            except tf.errors.AlreadyExistsError:
+                logging.warning("--profile_steps: another profile is being made.")
+                self._steps = None
+                return
+            self._is_tracing = True
+        elif step >= last:
+            self.close()
+
+    def call(self, step: int) -> contextlib.AbstractContextManager:
+        """Within it the loop calls the device, from this step on: named in the trace.
+
+        Args:
+            step: the number of steps done.
+        """
+        if not self._is_tracing:
+            return contextlib.nullcontext()
+        return tf.profiler.experimental.Trace("train", step_num=step, _r=1)
+
+    def close(self) -> None:
+        """Ends and writes a trace that is under way."""
+        if not self._is_tracing:
+            return
+        self._is_tracing = False
+        tf.profiler.experimental.stop()
+        logging.info("Wrote a profile to %s/plugins/profile.", self._folder)
