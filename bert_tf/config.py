@@ -66,6 +66,9 @@ class BertConfig:
         max_position_embeddings: the longest sequence the model can take.
         type_vocab_size: number of segment ids (2 in every release, 16 by default).
         initializer_range: standard deviation of the truncated normal initializer.
+        left_to_right: whether a token sees only itself and those before it, the
+            ablation "LTR" of section 5.1; not in the original's files, and in ours
+            only where it is true.
 
     Raises:
         ValueError: a value is out of its range.
@@ -82,6 +85,7 @@ class BertConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 16
     initializer_range: float = 0.02
+    left_to_right: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -92,6 +96,10 @@ class BertConfig:
                         f"`{field.name}` must be a positive integer."
                         f" Received: {value!r}"
                     )
+            elif field.type is bool and not isinstance(value, bool):
+                raise ValueError(
+                    f"`{field.name}` must be true or false. Received: {value!r}"
+                )
             elif field.type is float and (
                 isinstance(value, bool) or not isinstance(value, int | float)
             ):
@@ -224,7 +232,10 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, as they stand in bert_config.json."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        if not self.left_to_right:
+            del values["left_to_right"]
+        return values
 
     def to_json_string(self) -> str:
         """The text of bert_config.json, as the original writes it: sorted keys."""

@@ -121,9 +121,17 @@ class BertConfigTest(tf.test.TestCase):
             ({"vocab_size": 3.5}, "positive integer"),
             ({"vocab_size": True}, "positive integer"),
             ({"initializer_range": "0.02"}, "must be a number"),
+            ({"left_to_right": 1}, "must be true or false"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 BertConfig(**{"vocab_size": 9, **bad})
+
+    def test_left_to_right_is_written_where_it_is_true_alone(self):
+        self.assertNotIn("left_to_right", BertConfig(vocab_size=9).to_json_string())
+        config = BertConfig(vocab_size=9, left_to_right=True)
+        path = self.write(config.to_json_string())
+        self.assertEqual(BertConfig.from_json_file(path), config)
+        self.assertIn('"left_to_right": true', config.to_json_string())
 
     def test_activation_in_any_case_and_none(self):
         for given, meant in (("GELU", "gelu"), ("", "linear"), (None, "linear")):

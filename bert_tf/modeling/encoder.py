@@ -2,13 +2,17 @@
 
 Inputs, under the records' names, int32:
     input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and segment_ids
-    [B, S]; where asked for at construction, position_ids [B, S] (positions of packed
-    sequences) and attention_mask [B, S, S] (row: the token that looks; column: the
-    token seen).
+    [B, S]; where asked for at construction, position_ids [B, S] and attention_mask
+    [B, S, S] (row: the token that looks; column: the token seen). For packed rows
+    sequence_ids [B, S] and cls_positions [B, N]: positions and what a token sees follow
+    from them.
 Outputs:
-    sequence_output [B, S, H] and pooled_output [B, H]; where asked for, hidden_states,
-    the embeddings and every layer's output, each [B, S, H], and attention_probs, every
-    layer's [B, A, S, S] before dropout.
+    sequence_output [B, S, H] and pooled_output [B, H], of packed rows [B, N, H]; where
+    asked for, hidden_states, the embeddings and every layer's output, each [B, S, H],
+    and attention_probs, every layer's [B, A, S, S] before dropout.
+
+With `left_to_right` in its config a token sees only itself and those before it, and
+what is pooled is the last token (Devlin et al. 2018, section 5.1, "LTR").
 
 A call may pass a whole parsed record: what the model does not read is left aside.
 """
@@ -26,6 +30,7 @@ from bert_tf.modeling.layers import (
     Pooler,
     TransformerLayer,
 )
+from bert_tf.modeling.sequences import PackedPositions, PooledTokens
 
 
 def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:
@@ -69,7 +74,7 @@ class RecordModel(keras.Model):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertEncoder(RecordModel, keras_hub.models.Backbone):
-    """The bidirectional Transformer of Devlin et al. 2018.
+    """The Transformer encoder of Devlin et al. 2018.
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name ("base",
@@ -79,12 +84,17 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         use_position_ids: whether there is an input `position_ids`.
         use_attention_mask: whether there is an input `attention_mask`.
         use_pooler: whether there is a pooler, and the output `pooled_output`.
+        packed: whether a row holds several sequences, and there are the inputs
+            `sequence_ids` and `cls_positions`.
         dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.
         name: the model's name, and the first part of its variables' paths.
 
     Attributes:
         bert_config: the BertConfig.
         embeddings: the layer that owns the three tables.
+
+    Raises:
+        ValueError: both `packed` and `use_position_ids`.
     """
 
     def __init__(
@@ -96,19 +106,30 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         use_position_ids: bool = False,
         use_attention_mask: bool = False,
         use_pooler: bool = True,
+        packed: bool = False,
         dtype: Any = None,
         name: str = "bert",
         **kwargs: Any,
     ):
         config = as_config(config)
+        if packed and use_position_ids:
+            raise ValueError(
+                "`use_position_ids` must be False with `packed`: the positions of"
+                " packed sequences follow from `sequence_ids`."
+            )
 
         # === Layers ===
         embeddings = Embeddings(config, dtype=dtype)
-        attention_bias = AttentionBias(dtype=dtype, name="attention_bias")
+        attention_bias = AttentionBias(
+            config.left_to_right, dtype=dtype, name="attention_bias"
+        )
         transformer_layers = [
             TransformerLayer(config, dtype=dtype, name=f"layer_{i}")
             for i in range(config.num_hidden_layers)
         ]
+        pooled_tokens = PooledTokens(
+            config.left_to_right, dtype=dtype, name="pooled_tokens"
+        )
         pooler = Pooler(config, dtype=dtype) if use_pooler else None
 
         # === Functional Model ===
@@ -121,16 +142,26 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             shapes["position_ids"] = (None,)
         if use_attention_mask:
             shapes["attention_mask"] = (None, None)
+        if packed:
+            shapes["sequence_ids"] = (None,)
+            shapes["cls_positions"] = (None,)
         inputs = {
             key: keras.Input(shape, dtype="int32", name=key)
             for key, shape in shapes.items()
         }
+        sequence_ids = inputs.get("sequence_ids")
+        cls_positions = inputs.get("cls_positions")
+        position_ids = (
+            PackedPositions(name="packed_positions")(sequence_ids, cls_positions)
+            if packed
+            else inputs.get("position_ids")
+        )
         # The scopes give the variables the original's names.
         with keras.name_scope(name):
-            x = embeddings(
-                inputs["input_ids"], inputs["segment_ids"], inputs.get("position_ids")
+            x = embeddings(inputs["input_ids"], inputs["segment_ids"], position_ids)
+            bias = attention_bias(
+                inputs["input_mask"], inputs.get("attention_mask"), sequence_ids
             )
-            bias = attention_bias(inputs["input_mask"], inputs.get("attention_mask"))
             hidden_states, attention_probs = [x], []
             with keras.name_scope("encoder"):
                 for layer in transformer_layers:
@@ -139,7 +170,10 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                     attention_probs.append(probabilities)
             outputs = {"sequence_output": x}
             if pooler is not None:
-                outputs["pooled_output"] = pooler(x)
+                tokens = pooled_tokens(
+                    x, inputs["input_mask"], sequence_ids, cls_positions
+                )
+                outputs["pooled_output"] = pooler(tokens)
         if output_hidden_states:
             outputs["hidden_states"] = hidden_states
         if output_attentions:
@@ -157,6 +191,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             "use_position_ids": use_position_ids,
             "use_attention_mask": use_attention_mask,
             "use_pooler": use_pooler,
+            "packed": packed,
         }
 
     def get_config(self) -> dict[str, Any]:

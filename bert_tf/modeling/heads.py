@@ -134,12 +134,21 @@ class BertPretrainer(_HeadModel):
     masked_lm_logits [B, P, V] and next_sentence_logits [B, 2]. Labels in the records:
     masked_lm_ids, masked_lm_weights [B, P], next_sentence_labels [B, 1].
 
+    Packed, next_sentence_logits are [B, N, 2], of each of a row's sequences, labels
+    next_sentence_labels and next_sentence_weights [B, N]. The weights are the same, so
+    that a checkpoint is good for rows of both kinds.
+
+    With `left_to_right` in the config it is a language model: records made by
+    `bert_tf.records.next_tokens` ask for the next token at every position.
+
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
         next_sentence: whether to predict the next sentence. Without, the encoder has no
             pooler: nothing would train it.
         use_position_ids: whether there is an input `position_ids`.
         use_attention_mask: whether there is an input `attention_mask`.
+        packed: whether a row holds several sequences, and there are the inputs
+            `sequence_ids` and `cls_positions`.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
     """
@@ -151,6 +160,7 @@ class BertPretrainer(_HeadModel):
         next_sentence: bool = True,
         use_position_ids: bool = False,
         use_attention_mask: bool = False,
+        packed: bool = False,
         dtype: Any = None,
         name: str = "bert_pretrainer",
         **kwargs: Any,
@@ -163,6 +173,7 @@ class BertPretrainer(_HeadModel):
             use_position_ids=use_position_ids,
             use_attention_mask=use_attention_mask,
             use_pooler=next_sentence,
+            packed=packed,
             dtype=dtype,
         )
         gather = GatherPositions(dtype=dtype, name="gather_positions")
@@ -196,6 +207,7 @@ class BertPretrainer(_HeadModel):
                 "next_sentence": next_sentence,
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
+                "packed": packed,
             },
             objective=MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
             name=name,

@@ -155,15 +155,29 @@ class Embeddings(keras.layers.Layer):
 
 
 class AttentionBias(keras.layers.Layer):
-    """What to add to attention scores: 0 where a token may look, else the penalty."""
+    """What to add to attention scores: 0 where a token may look, else the penalty.
 
-    def call(self, input_mask: Any, attention_mask: Any = None) -> Any:
+    Args:
+        left_to_right: whether a token sees only itself and those before it.
+    """
+
+    def __init__(
+        self, left_to_right: bool = False, dtype: Any = None, name: str | None = None
+    ):
+        super().__init__(dtype=dtype, name=name)
+        self.left_to_right = left_to_right
+
+    def call(
+        self, input_mask: Any, attention_mask: Any = None, sequence_ids: Any = None
+    ) -> Any:
         """Turns masks of zeros and ones into a bias.
 
         Args:
             input_mask: [B, S], 0 for padding, which no token sees.
             attention_mask: [B, S (from), S (to)], 0 where the one token does not see
                 the other.
+            sequence_ids: [B, S], the number of each token's sequence in a packed row;
+                a token sees those of its own sequence alone.
 
         Returns:
             [B, 1, 1 or S, S].
@@ -171,6 +185,13 @@ class AttentionBias(keras.layers.Layer):
         visible = ops.cast(input_mask, self.compute_dtype)[:, None, None, :]
         if attention_mask is not None:
             visible *= ops.cast(attention_mask, self.compute_dtype)[:, None, :, :]
+        if sequence_ids is not None:
+            is_same = ops.equal(sequence_ids[:, :, None], sequence_ids[:, None, :])
+            visible *= ops.cast(is_same, self.compute_dtype)[:, None, :, :]
+        if self.left_to_right:
+            index = ops.arange(ops.shape(input_mask)[1], dtype="int32")
+            is_before = index[None, :] <= index[:, None]
+            visible *= ops.cast(is_before, self.compute_dtype)[None, None, :, :]
         return (1.0 - visible) * ATTENTION_MASK_PENALTY
 
 
@@ -296,7 +317,7 @@ class TransformerLayer(keras.layers.Layer):
 
 
 class Pooler(keras.layers.Layer):
-    """tanh of a dense layer on the first token, [CLS]."""
+    """tanh of a dense layer on the token that stands for a sequence, [CLS]."""
 
     def __init__(self, config: BertConfig, dtype: Any = None, name: str = "pooler"):
         super().__init__(dtype=dtype, name=name)
@@ -306,9 +327,9 @@ class Pooler(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         """Builds the dense layer."""
-        self.dense.build((input_shape[0], input_shape[-1]))
+        self.dense.build(input_shape)
         self.built = True
 
-    def call(self, sequence_output: Any) -> Any:
-        """[B, S, H] to [B, H]."""
-        return self.dense(sequence_output[:, 0, :])
+    def call(self, x: Any) -> Any:
+        """[..., H] to [..., H]."""
+        return self.dense(x)

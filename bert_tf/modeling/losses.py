@@ -31,14 +31,25 @@ def masked_lm_accuracy(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
     return _weighted(_is_likeliest(logits, ids), weights)
 
 
-def next_sentence_loss(logits: Any, labels: Any) -> tuple[Any, Any]:
-    """-log p(label) of logits [B, 2]; labels [B] or [B, 1], 1 for a random sentence."""
-    return classification_loss(logits, labels)
+def next_sentence_loss(
+    logits: Any, labels: Any, weights: Any = None
+) -> tuple[Any, Any]:
+    """-log p(label) where label 1 stands for a random sentence.
+
+    Args:
+        logits: [B, 2].
+        labels: B integers, of any shape.
+        weights: B floats, of any shape, 0 for what is no sequence; all 1 where they
+            are not given.
+    """
+    return classification_loss(logits, labels, weights)
 
 
-def next_sentence_accuracy(logits: Any, labels: Any) -> tuple[Any, Any]:
+def next_sentence_accuracy(
+    logits: Any, labels: Any, weights: Any = None
+) -> tuple[Any, Any]:
     """How often the likelier label is right; arguments as `next_sentence_loss`."""
-    return classification_accuracy(logits, labels)
+    return classification_accuracy(logits, labels, weights)
 
 
 def classification_loss(

@@ -135,10 +135,15 @@ def _masked_lm_weight(records: Records) -> Any:
 
 
 def _next_sentence(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    return outputs["next_sentence_logits"], records["next_sentence_labels"]
+    # One label for each row, or, where rows are packed, for each of its sequences.
+    logits = ops.reshape(outputs["next_sentence_logits"], (-1, 2))
+    labels = records["next_sentence_labels"]
+    return logits, labels, records.get("next_sentence_weights")
 
 
 def _next_sentence_weight(records: Records) -> Any:
+    if "next_sentence_weights" in records:
+        return _sum(records["next_sentence_weights"])
     return _sum(ops.ones_like(records["next_sentence_labels"]))
 
 

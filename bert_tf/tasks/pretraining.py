@@ -9,25 +9,30 @@ from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
 from bert_tf.task import Task
 
 
-def pretraining_task(config: BertConfig, next_sentence: bool = True) -> Task:
+def pretraining_task(
+    config: BertConfig, next_sentence: bool = True, packed: bool = False
+) -> Task:
     """The task of pre-training a model of that architecture.
 
     Args:
         config: the architecture.
         next_sentence: whether to predict the next sentence too. Without, the model has
             the same weights; the pooler and the head, which nothing trains, stay as
-            they are.
+            they are: "No NSP" of Devlin et al. 2018, section 5.1. With
+            `left_to_right` in the config and records of
+            `PretrainingRecords(..., left_to_right=True)`, "LTR & No NSP".
+        packed: whether a row of the records holds several sequences.
     """
     if next_sentence:
         return Task(
             name="pretraining",
-            build_model=lambda: BertPretrainer(config),
+            build_model=lambda: BertPretrainer(config, packed=packed),
             objective=MASKED_LM + NEXT_SENTENCE,
             training_flops=functools.partial(pretraining_flops, config),
         )
     return Task(
         name="pretraining",
-        build_model=lambda: _masked_lm_model(config),
+        build_model=lambda: _masked_lm_model(config, packed),
         objective=MASKED_LM,
         training_flops=functools.partial(
             pretraining_flops, config, next_sentence=False
@@ -35,12 +40,12 @@ def pretraining_task(config: BertConfig, next_sentence: bool = True) -> Task:
     )
 
 
-def _masked_lm_model(config: BertConfig) -> BertPretrainer:
+def _masked_lm_model(config: BertConfig, packed: bool) -> BertPretrainer:
     """The whole model, of which the optimizer sees what the masked LM depends on.
 
     A weight without a gradient would still decay.
     """
-    model = BertPretrainer(config)
+    model = BertPretrainer(config, packed=packed)
     model.encoder.get_layer("pooler").trainable = False
     model.get_layer("seq_relationship").trainable = False
     return model
