@@ -1,4 +1,8 @@
+import dataclasses
+import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -6,9 +10,10 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.objectives import Mean, Objective
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training.evaluation import evaluate, predict
+from bert_tf.training.evaluation import Evaluator, evaluate, predict
 from tests.training import toy
 
 TASK = pretraining_task(toy.CONFIG)
@@ -53,6 +58,54 @@ class EvaluationTest(tf.test.TestCase):
         batch, outputs = pairs[2]
         expected = self.model(batch, training=False)["next_sentence_logits"]
         self.assertAllClose(outputs["next_sentence_logits"], expected, atol=1e-6)
+
+    def test_an_evaluator_compiles_once_and_sees_the_weights_of_the_moment(self):
+        traces = []
+
+        def traced(records, outputs):
+            traces.append(outputs)
+            return Mean(tf.constant(6.0), tf.constant(3.0))
+
+        objective = TASK.objective + Objective({}, {"traced": traced})
+        evaluator = Evaluator(
+            dataclasses.replace(TASK, objective=objective), self.model
+        )
+        whole = self.batches.take(2)
+        before = evaluator.run(whole)
+        self.assertEqual(evaluator.run(whole), before)
+        for weight in self.model.trainable_variables:
+            weight.assign(tf.zeros(weight.shape))
+        results = evaluator.run(whole)
+        self.assertAllClose(results["masked_lm_loss"], np.log(toy.V))
+        self.assertEqual(results["traced"], 2.0)
+        self.assertLen(traces, 1)
+
+    def test_predict_names_a_record_that_does_not_fit(self):
+        path = os.path.join(self.get_temp_dir(), "broken")
+        with tf.io.TFRecordWriter(path) as writer:
+            writer.write(b"no example")
+        broken = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=1)
+        with self.assertRaisesRegex(InputError, "cannot be read"):
+            list(predict(TASK, self.model, broken, total_batches=1))
+
+
+class TwoDevicesTest(tf.test.TestCase):
+    def test_results_are_those_of_one_device(self):
+        path = toy.write_records(os.path.join(self.get_temp_dir(), "r"), count=9)
+        target = os.path.join(self.get_temp_dir(), "results.json")
+        child = "tests.training.evaluation_child"
+        subprocess.run([sys.executable, "-m", child, path, target], check=True)
+        with open(target, encoding="utf-8") as file:
+            results = json.load(file)
+        one, two = results["one"], results["two"]
+        for name in ("short", "whole", "compiled"):
+            self.assertAllClose(two[name], one[name], rtol=1e-6, atol=1e-6)
+        self.assertEqual(two["again"], two["short"])
+        self.assertAllClose(one["compiled"], one["whole"], rtol=1e-5)
+        self.assertEqual(two["sizes"], [4, 4, 1])
+        self.assertAllClose(two["logits"], one["logits"], rtol=1e-6, atol=1e-6)
+        self.assertEqual(one["refusal"], "")
+        self.assertRegex(two["refusal"], "^Batches of 3 cannot be dealt out to 2 dev")
 
 
 if __name__ == "__main__":

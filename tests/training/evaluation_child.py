@@ -1,0 +1,68 @@
+"""Evaluates and predicts on one device and on two; run by evaluation_test.py.
+
+Arguments: the record file (9 records), and where to put the results. A process of its
+own, since it splits the CPU in two before anything runs.
+"""
+
+import json
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.records import pipeline
+from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training.evaluation import Evaluator, predict
+from tests.training import toy
+
+TASK = pretraining_task(toy.CONFIG)
+
+
+def results_on(strategy, path, start):
+    """What each way of evaluating gives under a strategy, and the initial weights."""
+    with strategy.scope():
+        model = TASK.build_model()
+    if start:
+        model.set_weights(start)
+    evaluator = Evaluator(TASK, model, strategy)
+    compiled = Evaluator(TASK, model, strategy, jit_compile=True)
+    # 9 records in batches of 4: the last one has a single row for two devices.
+    short = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4)
+    whole = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4, repeat=True)
+    odd = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=3, repeat=True)
+    pairs = list(predict(TASK, model, short, total_batches=3, strategy=strategy))
+    batches, outputs = zip(*pairs, strict=True)
+    try:
+        evaluator.run(odd, num_batches=1)
+        refusal = ""
+    except InputError as error:
+        refusal = str(error)
+    results = {
+        "short": evaluator.run(short),
+        "again": evaluator.run(short),
+        "whole": evaluator.run(whole, num_batches=5),
+        "compiled": compiled.run(whole, num_batches=5),
+        "sizes": [len(batch["input_ids"]) for batch in batches],
+        "logits": np.concatenate([o["masked_lm_logits"] for o in outputs]).tolist(),
+        "refusal": refusal,
+    }
+    return results, model.get_weights()
+
+
+def main(path, target):
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * 2,
+    )
+    keras.utils.set_random_seed(1)
+    one, weights = results_on(tf.distribute.get_strategy(), path, None)
+    mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    two, _ = results_on(mirrored, path, weights)
+    with open(target, "w", encoding="utf-8") as file:
+        json.dump({"one": one, "two": two}, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
