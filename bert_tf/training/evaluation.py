@@ -162,6 +162,8 @@ def predict(
 def _prediction_step(
     model: keras.Model, strategy: tf.distribute.Strategy, jit_compile: bool
 ) -> Callable[[Batch], Mapping[str, Any]]:
+    """A compiled function: batch -> each replica's outputs; with workers, all rows."""
+
     def forward(batch: Batch) -> Mapping[str, Any]:
         return model(batch, training=False)
 
@@ -171,7 +173,12 @@ def _prediction_step(
 
     @tf.function(reduce_retracing=True)
     def step(batch: Batch) -> Mapping[str, Any]:
-        return strategy.run(forward, args=(batch,))
+        outputs = strategy.run(forward, args=(batch,))
+        if num_workers(strategy) > 1:
+            outputs = {
+                name: strategy.gather(value, axis=0) for name, value in outputs.items()
+            }
+        return outputs
 
     def call(batch: Batch) -> Mapping[str, Any]:
         with (
@@ -218,9 +225,7 @@ def _dealt_out(strategy: tf.distribute.Strategy, batch: Batch) -> Batch:
 
 
 def _rows(strategy: tf.distribute.Strategy, value: Any) -> np.ndarray:
-    """All replicas' rows of an output, in order."""
-    if num_workers(strategy) > 1:
-        return strategy.gather(value, axis=0).numpy()
+    """All rows of an output, in order."""
     return np.concatenate(
         [local.numpy() for local in strategy.experimental_local_results(value)]
     )

@@ -1,14 +1,33 @@
 """What a run shows and records: a progress bar, TensorBoard, metrics.jsonl.
 
-metrics.jsonl has one JSON object a line: `step`, `seconds` since the run began, and the
-metrics by name; evaluation results are prefixed with `eval/`. A run that continues from
-step N drops the lines after N, which it is about to write again.
+metrics.jsonl has one JSON object a line: `step`, `seconds` of all starts of the run
+together, and the metrics by name; an evaluation's names begin with `eval/`.
+TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are means
+over the steps since the line before:
+
+    loss, masked_lm_loss, ...   nats a prediction; `loss` is what is minimised
+    masked_lm_accuracy, ...     share of the predictions that are right, 0 to 1
+    learning_rate               of the last step
+    gradient_norm               over all weights, before clipping
+    steps_per_second, sequences_per_second
+    tokens_per_second           tokens that are no padding
+    model_flops_utilization     share of the devices' peak that the model's own matrix
+                                products take, 0 to 1: see `bert_tf.training.throughput`
+    input_wait_share            share of the time that steps waited for records, 0 to 1
+    loss_scale                  what float16's loss is multiplied by
+    skipped_steps               steps since the line before that changed no weight,
+                                float16's gradients having overflowed
+
+A run that goes on from step N drops the lines after N, which it is about to write
+again, and an evaluation replaces an earlier one of the same step: each line is there
+once, however often the run was killed. Of several workers the chief alone writes.
 """
 
 import json
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +37,10 @@ from absl import logging
 from bert_tf import files
 
 METRICS_NAME = "metrics.jsonl"
+EVALUATION = "eval/"
+_TRAINING_TAG = "train/"
+
+_Entry = dict[str, Any]
 
 
 def progress_bar(total: int, *, done: int = 0, unit: str, label: str) -> tqdm.tqdm:
@@ -40,59 +63,95 @@ class Reporter:
         folder: the run's output_dir.
         step: the step that the run stands at; later lines in metrics.jsonl are dropped,
             since the run is about to write them again.
-        prefix: goes before each metric's name: an evaluation. It drops nothing but
-            lines of that prefix at `step` itself.
+        prefix: `EVALUATION` where there is nothing but an evaluation of `step` to
+            report. It drops no line but that of an earlier one.
+        is_chief: whether this process writes. The others may ask what is there.
     """
 
-    def __init__(self, folder: str, step: int = 0, *, prefix: str = "") -> None:
+    def __init__(
+        self, folder: str, step: int = 0, *, prefix: str = "", is_chief: bool = True
+    ) -> None:
         self._path = os.path.join(folder, METRICS_NAME)
         self._prefix = prefix
+        self._is_chief = is_chief
         self._began = time.monotonic()
-        self._lines = []
-        if files.exists(self._path):
-            for line in files.read_text(self._path).splitlines():
-                entry = _entry(line)
-                if prefix:
-                    again = entry.get("step") == step and any(
-                        name.startswith(prefix) for name in entry
-                    )
-                else:
-                    again = entry.get("step", step) > step
-                if entry and not again:
-                    self._lines.append(line + "\n")
-        self._write_all()
-        self._summaries = tf.summary.create_file_writer(folder)
+        self._summaries: tf.summary.SummaryWriter | None = None
+        if prefix:
+            entries = self._keep(lambda entry: not _is_evaluation(entry, step))
+        else:
+            entries = self._keep(lambda entry: entry["step"] <= step)
+        self._evaluated = {e["step"] for e in entries if _is_evaluation(e, e["step"])}
+        self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
+        if is_chief:
+            self._summaries = tf.summary.create_file_writer(folder)
 
     def report(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Records the metrics of one step."""
-        named = {self._prefix + name: float(value) for name, value in metrics.items()}
-        seconds = round(time.monotonic() - self._began, 3)
-        line = json.dumps({"step": step, "seconds": seconds, **named}) + "\n"
-        if files.is_remote(self._path):
-            self._lines.append(line)  # object stores cannot append
-            self._write_all()
+        """Records the metrics of training at a step."""
+        self._record(step, metrics, self._prefix)
+
+    def report_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Records an evaluation at a step, in place of an earlier one there."""
+        if self.has_evaluation(step):
+            self._keep(lambda entry: not _is_evaluation(entry, step))
+        self._record(step, metrics, EVALUATION)
+        self._evaluated.add(step)
+
+    def has_evaluation(self, step: int) -> bool:
+        """Whether an evaluation at a step has been recorded; the same on all workers.
+
+        A run that goes on from a step at which it ought to evaluate asks: the kill may
+        have come between the checkpoint and the evaluation.
+        """
+        return step in self._evaluated
+
+    def close(self) -> None:
+        """Closes the TensorBoard file."""
+        if self._summaries is not None:
+            self._summaries.close()
+
+    def _record(self, step: int, metrics: Mapping[str, float], prefix: str) -> None:
+        if self._summaries is None:
+            return
+        named = {prefix + name: float(value) for name, value in metrics.items()}
+        seconds = self._seconds_before + time.monotonic() - self._began
+        line = json.dumps({"step": step, "seconds": round(seconds, 3), **named}) + "\n"
+        if files.is_remote(self._path):  # object stores cannot append
+            files.write_atomically(self._path, files.read_text(self._path) + line)
         else:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(line)
         with self._summaries.as_default(step=step):
-            for name, value in named.items():
-                tf.summary.scalar(name, value)
+            for name, value in metrics.items():
+                tf.summary.scalar((prefix or _TRAINING_TAG) + name, float(value))
         self._summaries.flush()
         shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
-        logging.info("step %d: %s", step, shown)
+        # Above the progress bar, where there is one, not through it.
+        with tqdm.tqdm.external_write_mode(file=sys.stderr):
+            logging.info("step %d: %s", step, shown)
 
-    def close(self) -> None:
-        """Closes the TensorBoard file."""
-        self._summaries.close()
+    def _keep(self, wanted: Callable[[_Entry], bool]) -> list[_Entry]:
+        """Drops the lines that are not wanted; those that stay."""
+        entries, lines = [], []
+        if files.exists(self._path):
+            for line in files.read_text(self._path).splitlines():
+                entry = _entry(line)
+                if entry and wanted(entry):
+                    entries.append(entry)
+                    lines.append(line + "\n")
+        if self._is_chief:
+            files.write_atomically(self._path, "".join(lines))
+        return entries
 
-    def _write_all(self) -> None:
-        files.write_atomically(self._path, "".join(self._lines))
 
-
-def _entry(line: str) -> dict[str, Any]:
+def _entry(line: str) -> _Entry:
     """A line's object; empty for a line that a kill cut short: it is dropped."""
     try:
         entry = json.loads(line)
     except json.JSONDecodeError:
         return {}
     return entry if isinstance(entry, dict) and "step" in entry else {}
+
+
+def _is_evaluation(entry: _Entry, step: int) -> bool:
+    """Whether a line is an evaluation at a step."""
+    return entry["step"] == step and any(name.startswith(EVALUATION) for name in entry)

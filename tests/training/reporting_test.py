@@ -17,6 +17,17 @@ class ReporterTest(tf.test.TestCase):
             reporter.report(number, {"loss": float(number)})
         reporter.close()
 
+    def tags(self):
+        """What TensorBoard shows of all files: (step, tag) of each point."""
+        folder = self.get_temp_dir()
+        return [
+            (event.step, value.tag)
+            for name in sorted(os.listdir(folder))
+            if "tfevents" in name
+            for event in tf.compat.v1.train.summary_iterator(os.path.join(folder, name))
+            for value in event.summary.value
+        ]
+
     def test_a_line_a_step_and_a_tensorboard_file(self):
         self.report(0, 10, 20)
         self.assertEqual(
@@ -30,7 +41,7 @@ class ReporterTest(tf.test.TestCase):
             for event in tf.compat.v1.train.summary_iterator(path)
             for value in event.summary.value
         }
-        self.assertEqual(values, {(10, "loss"): 10.0, (20, "loss"): 20.0})
+        self.assertEqual(values, {(10, "train/loss"): 10.0, (20, "train/loss"): 20.0})
 
     def test_a_run_that_goes_on_drops_what_it_will_write_again(self):
         self.report(0, 10, 20, 30)
@@ -61,6 +72,88 @@ class ReporterTest(tf.test.TestCase):
             file.write('{"step": 30, "lo')
         self.report(40)
         self.assertEqual([line["step"] for line in self.lines()], [10, 20])
+
+    def test_evaluations_in_between_are_there_once(self):
+        folder = self.get_temp_dir()
+        reporter = Reporter(folder)
+        reporter.report(10, {"loss": 1.0})
+        self.assertFalse(reporter.has_evaluation(10))
+        reporter.report_evaluation(10, {"loss": 2.0})
+        self.assertTrue(reporter.has_evaluation(10))
+        reporter.report(20, {"loss": 1.5})
+        reporter.report_evaluation(20, {"loss": 2.5})
+        reporter.close()
+        self.assertLen([n for n in os.listdir(folder) if "tfevents" in n], 1)
+        points = [(10, "train/loss"), (10, "eval/loss")]
+        points += [(20, "train/loss"), (20, "eval/loss")]
+        self.assertEqual(self.tags(), points)
+        # Killed; it goes on from 10, whose evaluation is there, and reaches 20 again.
+        reporter = Reporter(folder, 10)
+        self.assertTrue(reporter.has_evaluation(10))
+        self.assertFalse(reporter.has_evaluation(20))
+        reporter.report(20, {"loss": 1.5})
+        reporter.report_evaluation(20, {"loss": 2.5})
+        # And once more at the end of all.
+        reporter.report_evaluation(20, {"loss": 3.5})
+        reporter.close()
+        shown = [
+            (line["step"], line.get("loss"), line.get("eval/loss"))
+            for line in self.lines()
+        ]
+        self.assertEqual(
+            shown, [(10, 1, None), (10, None, 2), (20, 1.5, None), (20, None, 3.5)]
+        )
+
+    def test_seconds_go_on(self):
+        path = os.path.join(self.get_temp_dir(), "metrics.jsonl")
+        with open(path, "w") as file:
+            file.write('{"step": 10, "seconds": 100.0, "loss": 1.0}\n')
+            file.write('{"step": 20, "seconds": 200.0, "loss": 1.0}\n')
+        self.report(10, 20)
+        self.assertBetween(self.lines()[-1]["seconds"], 100, 160)
+
+    def test_only_the_chief_writes(self):
+        self.report(0, 10)
+        with open(os.path.join(self.get_temp_dir(), "metrics.jsonl"), "a") as file:
+            file.write('{"step": 10, "seconds": 1, "eval/loss": 2.0}\n')
+        before = {
+            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
+            for name in os.listdir(self.get_temp_dir())
+        }
+        worker = Reporter(self.get_temp_dir(), 10, is_chief=False)
+        self.assertTrue(worker.has_evaluation(10))
+        worker.report(20, {"loss": 1.0})
+        worker.report_evaluation(20, {"loss": 1.0})
+        worker.close()
+        after = {
+            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
+            for name in os.listdir(self.get_temp_dir())
+        }
+        self.assertEqual(before, after)
+        # It knows what the chief has written.
+        self.assertTrue(worker.has_evaluation(20))
+
+    def test_a_folder_that_is_not_on_a_disk(self):
+        folder = "ram://reporting_test"
+        for step in (0, 10):
+            reporter = Reporter(folder, step)
+            reporter.report(step + 10, {"loss": 1.0})
+            reporter.report_evaluation(step + 10, {"loss": 2.0})
+            # As a script does at the end, with a reporter of its own.
+            other = Reporter(folder, step + 10, prefix="eval/")
+            other.report(step + 10, {"loss": 3.0})
+            other.close()
+            reporter.report(step + 15, {"loss": 4.0})
+            reporter.close()
+        lines = tf.io.gfile.GFile(folder + "/metrics.jsonl").read().splitlines()
+        shown = [
+            (line["step"], line.get("loss"), line.get("eval/loss"))
+            for line in map(json.loads, lines)
+        ]
+        self.assertEqual(
+            shown,
+            [(10, 1, None), (10, None, 3), (20, 1, None), (20, None, 3), (25, 4, None)],
+        )
 
 
 if __name__ == "__main__":
