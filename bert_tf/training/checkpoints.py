@@ -5,34 +5,70 @@ Layout of a checkpoint (`model.ckpt-STEP`, a `tf.train.Checkpoint`):
     weights/NAME     the model's weights by the original's variable names
     optimizer/PATH   the optimizer's moments and its count of steps
     random/N         the states of the model's random generators (dropout), in order
+    extra/NAME       what else the engine goes on with, such as the scale of the loss
     progress/step    the number of training steps done
     progress/records the number of training records read: the input's position
+    progress/data    the fingerprint of the records that they were read of; 0: unknown
 
 Everything that decides the next step is in it, so a run that goes on is the same run.
+
+A checkpoint is written in the background and read back; only then is it named in the
+`checkpoint` file, and only after that are older ones removed. So a run that is killed
+at any moment finds one to go on from, and a damaged one is never the only one, but
+where `max_to_keep` is 1.
 """
+
+import concurrent.futures
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.modeling.names import weights_by_name
-
-CHECKPOINT_NAME = "model.ckpt"
+from bert_tf.training import best_checkpoint
+from bert_tf.training.checkpoint_files import (
+    candidates,
+    prefix_of,
+    read_state,
+    remove_checkpoint,
+    remove_leftovers,
+    write_state,
+)
+from bert_tf.training.checkpoint_reader import (
+    DamagedCheckpointError,
+    restore_parts,
+    tensor_key,
+)
+from bert_tf.training.checkpoint_writer import (
+    Snapshot,
+    take_snapshot,
+    write_checkpoint,
+)
 
 
 class RunCheckpoints:
-    """Saves and restores one run.
+    """Saves and restores one run; as a context manager, it ends with `wait`.
 
     Args:
         folder: the run's output_dir.
         model: the model that is trained.
         optimizer: its optimizer, built; None to restore the weights alone.
         max_to_keep: how many checkpoints to keep; 0 for all.
+        is_chief: whether this process is the one of several that writes.
+        extra: more variables to save. Those that a checkpoint lacks keep their values.
 
     Attributes:
         step: number of training steps done.
         records: number of training records read.
+        data: fingerprint of the record set that `records` counts, below 2**63; 0 where
+            it is not known.
+        latest: prefix of the newest checkpoint that is whole; on others than the chief,
+            of the newest that the chief was to write.
     """
 
     def __init__(
@@ -42,80 +78,189 @@ class RunCheckpoints:
         optimizer: keras.Optimizer | None = None,
         *,
         max_to_keep: int = 5,
+        is_chief: bool = True,
+        extra: Mapping[str, tf.Variable] = types.MappingProxyType({}),
     ) -> None:
-        self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._records = tf.Variable(0, dtype=tf.int64, trainable=False)
-        parts = {
+        self._folder = folder
+        self._max_to_keep = max_to_keep
+        self._writes = is_chief and optimizer is not None
+        self._progress = {
+            name: tf.Variable(0, dtype=tf.int64, trainable=False)
+            for name in ("step", "records", "data")
+        }
+        self._parts: dict[str, dict[str, tf.Variable]] = {
             "weights": {
                 name: variable.value
                 for name, variable in weights_by_name(model).items()
             },
-            "progress": {"step": self._step, "records": self._records},
+            "progress": self._progress,
         }
+        self._resumes = optimizer is not None
         if optimizer is not None:
-            parts["optimizer"] = {
+            self._parts["optimizer"] = {
                 variable.path: variable.value for variable in optimizer.variables
             }
-            parts["random"] = {
+            self._parts["random"] = {
                 f"{number:04d}": variable.value
                 for number, variable in enumerate(_random_states(model))
             }
-        self._resumes = optimizer is not None
-        self._checkpoint = tf.train.Checkpoint(**parts)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint,
-            folder,
-            max_to_keep=max_to_keep or None,
-            checkpoint_name=CHECKPOINT_NAME,
-        )
+            self._parts["extra"] = dict(extra)
+        self._named, self.latest = read_state(folder)
+        self._own: str | None = None  # the last one that was read or written here
+        self._damaged: list[str] = []
+        # One thread: one write at a time, and what follows a write comes after it.
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
+        self._pending: list[concurrent.futures.Future] = []
 
     @property
     def step(self) -> int:
         """The number of training steps done."""
-        return int(self._step.numpy())
+        return int(self._progress["step"].numpy())
 
     @property
     def records(self) -> int:
         """The number of training records read."""
-        return int(self._records.numpy())
+        return int(self._progress["records"].numpy())
 
     @property
-    def latest(self) -> str | None:
-        """The newest checkpoint's prefix, if there is one."""
-        return self._manager.latest_checkpoint
+    def data(self) -> int:
+        """The fingerprint of the record set that `records` counts."""
+        return int(self._progress["data"].numpy())
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint, if there is one, and says so.
+        """Restores the newest checkpoint that is whole, if there is one, and says so.
+
+        A damaged one is named in a warning, and the one before it is used. What killed
+        runs have left half written is removed.
 
         Raises:
-            InputError: it does not fit the model or the optimizer.
+            InputError: it does not fit the model or the optimizer, or all are damaged.
         """
-        if self.latest is None:
-            return False
-        try:
-            status = self._checkpoint.restore(self.latest)
-            status.assert_existing_objects_matched()
-        except (AssertionError, ValueError) as error:
+        if self._writes:
+            for folder in (self._folder, best_checkpoint.folder_of(self._folder)):
+                remove_leftovers(folder)
+        damage: list[str] = []
+        found = candidates(self._folder)
+        for prefix in found:
+            try:
+                self._read(prefix)
+            except DamagedCheckpointError as error:
+                damage.append(f"{prefix} is damaged: {error}")
+                logging.warning("%s. The one before it is used.", damage[-1])
+                self._damaged.append(prefix)
+                continue
+            self.latest = self._own = prefix
+            # Where nothing names them, all that are there are the run's.
+            named = self._named or found[::-1]
+            self._named = [one for one in named if one not in self._damaged]
+            if self._writes and read_state(self._folder) != (self._named, prefix):
+                self._name(prefix)
+            logging.info("Restored %s (step %d).", prefix, self.step)
+            return True
+        if damage:
             raise InputError(
-                f"{self.latest} is of another model or optimizer than this run's:"
-                f" {str(error).splitlines()[0]} Give another --output_dir."
-            ) from error
-        except (tf.errors.OpError, IndexError) as error:
-            raise InputError(
-                f"{self.latest} is damaged or missing: {str(error).splitlines()[0]}"
-                f" Name an older one in {self._manager.directory}/checkpoint, or give"
-                " another --output_dir."
-            ) from error
-        if not self._resumes:
-            status.expect_partial()
-        logging.info("Restored %s (step %d).", self.latest, self.step)
-        return True
+                f"{damage[0]}; and no other in {self._folder} is whole. Bring its files"
+                " back, or give another --output_dir."
+            )
+        return False
 
-    def save(self, step: int, records: int) -> str:
-        """Writes a checkpoint and returns its prefix."""
-        self._step.assign(step)
-        self._records.assign(records)
-        return self._manager.save(checkpoint_number=step)
+    def save(self, step: int, records: int, data: int = 0) -> None:
+        """Takes the values as they are now, and writes them while training goes on.
+
+        A write that is still under way is waited for. The newest checkpoint is not
+        written again.
+
+        Args:
+            step: the number of training steps done.
+            records: the number of training records read.
+            data: the fingerprint of their set.
+
+        Raises:
+            InputError: the write before this one failed.
+        """
+        self.wait()
+        prefix = prefix_of(self._folder, step)
+        for name, value in (("step", step), ("records", records), ("data", data)):
+            self._progress[name].assign(value)
+        if not self._writes:
+            self.latest = prefix
+        elif prefix != self._own:
+            self._in_background(self._write, prefix, take_snapshot(self._parts))
+
+    def keep_best(self, step: int, value: float, name: str) -> None:
+        """Keeps the checkpoint of a step in best/, if it is the best so far.
+
+        Once it is written; see `bert_tf.training.best_checkpoint`. No `max_to_keep`
+        removes it.
+
+        Args:
+            step: the evaluated step, the last one that was saved or restored.
+            value: the metric's value. Losses are better when lower, all others when
+                higher.
+            name: the metric.
+        """
+        if self._writes:
+            self._in_background(
+                best_checkpoint.keep_if_best, self._folder, step, value, name
+            )
+
+    def wait(self) -> None:
+        """Returns when all that was saved is written and read back.
+
+        Raises:
+            InputError: a write failed: no room, or what is read back differs. The
+                checkpoints before it are whole.
+        """
+        pending, self._pending = self._pending, []
+        for task in pending:
+            task.result()
+
+    def __enter__(self) -> "RunCheckpoints":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.wait()
+
+    def _read(self, prefix: str) -> None:
+        optional = [tensor_key("extra", name) for name in self._parts.get("extra", ())]
+        optional.append(tensor_key("progress", "data"))
+        self._progress["data"].assign(0)
+        restore_parts(prefix, self._parts, optional=optional, whole=self._resumes)
+
+    def _in_background(self, function: Callable[..., object], *arguments: Any) -> None:
+        def work() -> None:
+            try:
+                function(*arguments)
+            except (OSError, tf.errors.OpError) as error:
+                reason = str(error).splitlines()[0]
+                raise InputError(
+                    f"{self._folder} cannot be written to: {reason}. Its checkpoints"
+                    " are whole: mend that and start the same command again."
+                ) from error
+
+        self._pending.append(self._thread.submit(work))
+
+    def _write(self, prefix: str, snapshot: Snapshot) -> None:
+        """Writes and names a checkpoint, then removes what is too old."""
+        write_checkpoint(prefix, snapshot)
+        self._name(prefix)
+        self.latest = self._own = prefix
+        old = self._named[: -self._max_to_keep] if self._max_to_keep else []
+        outdated = [*old, *[one for one in self._damaged if one != prefix]]
+        for one in outdated:
+            remove_checkpoint(one)
+        self._damaged = []
+        if old:
+            self._named = self._named[len(old) :]
+            write_state(self._folder, self._named)
+
+    def _name(self, prefix: str) -> None:
+        """Names a checkpoint as the newest one."""
+        self._named = [
+            one for one in self._named if one != prefix and files.exists(one + ".index")
+        ]
+        self._named.append(prefix)
+        write_state(self._folder, self._named)
 
 
 def _random_states(model: keras.Model) -> list[keras.Variable]:

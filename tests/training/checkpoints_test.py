@@ -1,15 +1,24 @@
 import dataclasses
 import os
+import tempfile
+import threading
+from unittest import mock
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from bert_tf.conversion.checkpoint import CheckpointWeights, find_checkpoint
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.records.pipeline import InputShard
+from bert_tf.training import checkpoint_writer
 from bert_tf.training.checkpoints import RunCheckpoints
 from tests.training import toy
+
+SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def make_run(folder, config=toy.CONFIG, **options):
@@ -19,26 +28,72 @@ def make_run(folder, config=toy.CONFIG, **options):
     return model, optimizer, RunCheckpoints(folder, model, optimizer, **options)
 
 
+def flip_byte(path, position):
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
 def random_states(model):
     return [
         v.numpy().tolist() for v in model.non_trainable_variables if "seed" in v.path
     ]
 
 
-class RunCheckpointsTest(tf.test.TestCase):
+def kernel(model):
+    return weights_by_name(model)["bert/pooler/dense/kernel"]
+
+
+class CheckpointsTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def checkpoint_files(self):
+        return sorted(name for name in os.listdir(self.folder) if "model.ckpt" in name)
+
+    def save_steps(self, *steps, **options):
+        """Saves a checkpoint for each step; the pooler's kernel is full of the step."""
+        model, _, checkpoints = make_run(self.folder, **options)
+        for step in steps:
+            kernel(model).assign(np.full((8, 8), step))
+            checkpoints.save(step, 4 * step)
+        checkpoints.wait()
+        return checkpoints
+
+    def check_restores(self, step):
+        """A new start finds this step, and goes on from it."""
+        model, _, checkpoints = make_run(self.folder)
+        self.assertTrue(checkpoints.restore())
+        self.assertEqual((checkpoints.step, checkpoints.records), (step, 4 * step))
+        self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), step))
+        self.assertEqual(checkpoints.latest, self.path(f"model.ckpt-{step}"))
+        self.assertEqual(tf.train.latest_checkpoint(self.folder), checkpoints.latest)
+        return checkpoints
+
+
+class RunCheckpointsTest(CheckpointsTestCase):
     def test_all_that_decides_the_next_step_comes_back(self):
-        model, optimizer, checkpoints = make_run(self.get_temp_dir())
-        path = toy.write_records(os.path.join(self.get_temp_dir(), "r"))
-        batch = next(iter(toy.dataset(path)(0)))
+        model, optimizer, checkpoints = make_run(self.folder)
+        path = toy.write_records(self.path("r"))
+        batch = next(iter(toy.data(path)(0, InputShard())))
         model.compile(optimizer)
         model.train_on_batch(batch)
-        checkpoints.save(5, 20)
+        checkpoints.save(5, 20, 2**63 - 1)
+        checkpoints.wait()
 
         keras.utils.set_random_seed(99)
-        other, other_optimizer, other_checkpoints = make_run(self.get_temp_dir())
+        other, other_optimizer, restored = make_run(self.folder)
         self.assertNotEqual(random_states(model), random_states(other))
-        self.assertTrue(other_checkpoints.restore())
-        self.assertEqual((other_checkpoints.step, other_checkpoints.records), (5, 20))
+        self.assertTrue(restored.restore())
+        self.assertEqual(
+            (restored.step, restored.records, restored.data), (5, 20, 2**63 - 1)
+        )
         self.assertEqual(random_states(model), random_states(other))
         theirs = weights_by_name(other)
         for name, weight in weights_by_name(model).items():
@@ -51,35 +106,380 @@ class RunCheckpointsTest(tf.test.TestCase):
         self.assertEqual(int(other_optimizer.iterations.numpy()), 1)
 
     def test_the_layout_is_the_one_that_is_written_down(self):
-        _, _, checkpoints = make_run(self.get_temp_dir())
-        keys = dict(tf.train.list_variables(checkpoints.save(5, 20)))
-        suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
-        self.assertIn("weights/bert.Sembeddings.Sword_embeddings" + suffix, keys)
-        for key in ("progress/step", "progress/records", "random/0000"):
-            self.assertIn(key + suffix, keys)
+        scale = tf.Variable(8.0)
+        model, _, checkpoints = make_run(self.folder, extra={"loss_scale": scale})
+        checkpoints.save(5, 20)
+        checkpoints.wait()
+        keys = dict(tf.train.list_variables(self.path("model.ckpt-5")))
+        self.assertIn("weights/bert.Sembeddings.Sword_embeddings" + SUFFIX, keys)
+        for key in (
+            "progress/step",
+            "progress/data",
+            "random/0000",
+            "extra/loss_scale",
+        ):
+            self.assertIn(key + SUFFIX, keys)
+        self.assertEqual(find_checkpoint(self.folder), self.path("model.ckpt-5"))
+        weights = CheckpointWeights(self.folder)
+        self.assertAllEqual(weights["bert/pooler/dense/kernel"], kernel(model).numpy())
+
+    def test_tensorflows_own_checkpoint_object_reads_it(self):
+        self.save_steps(7)
+        variable = tf.Variable(tf.zeros([8, 8]))
+        step = tf.Variable(0, dtype=tf.int64)
+        tf.train.Checkpoint(
+            weights={"bert/pooler/dense/kernel": variable}, progress={"step": step}
+        ).restore(self.path("model.ckpt-7")).assert_existing_objects_matched()
+        self.assertAllEqual(variable.numpy(), np.full((8, 8), 7))
+        self.assertEqual(step.numpy(), 7)
+
+    def test_a_checkpoint_of_an_earlier_version_comes_back(self):
+        # As written by tf.train.CheckpointManager, without progress/data and extra.
+        model, optimizer, _ = make_run(self.folder)
+        old = tf.train.Checkpoint(
+            weights={n: v.value for n, v in weights_by_name(model).items()},
+            progress={
+                "step": tf.Variable(3, dtype=tf.int64),
+                "records": tf.Variable(12, dtype=tf.int64),
+            },
+            optimizer={v.path: v.value for v in optimizer.variables},
+            random={
+                f"{n:04d}": v.value
+                for n, v in enumerate(
+                    v for v in model.non_trainable_variables if "seed" in v.path
+                )
+            },
+        )
+        kernel(model).assign(np.full((8, 8), 3))
+        tf.train.CheckpointManager(
+            old, self.folder, max_to_keep=5, checkpoint_name="model.ckpt"
+        ).save(checkpoint_number=3)
+        checkpoints = self.check_restores(3)
+        self.assertEqual(checkpoints.data, 0)
+        scale = tf.Variable(8.0)
+        _, _, checkpoints = make_run(self.folder, extra={"loss_scale": scale})
+        self.assertTrue(checkpoints.restore())
+        self.assertEqual(scale.numpy(), 8.0)
 
     def test_nothing_to_restore(self):
-        _, _, checkpoints = make_run(self.get_temp_dir())
+        _, _, checkpoints = make_run(self.folder)
         self.assertFalse(checkpoints.restore())
         self.assertEqual(checkpoints.step, 0)
+        self.assertIsNone(checkpoints.latest)
 
-    def test_a_damaged_or_missing_checkpoint_is_one_line(self):
-        path = make_run(self.get_temp_dir())[2].save(1, 1) + ".data-00000-of-00001"
-        with open(path, "rb") as file:
-            content = file.read()
-        with open(path, "wb") as file:
-            file.write(content[: len(content) // 2])
-        with self.assertRaisesRegex(InputError, "model.ckpt-1 is damaged or missing"):
-            make_run(self.get_temp_dir())[2].restore()
-        os.remove(path)
-        with self.assertRaisesRegex(InputError, "model.ckpt-1 is damaged or missing"):
-            make_run(self.get_temp_dir())[2].restore()
+    def test_another_models_checkpoint_is_refused_and_not_taken_for_damaged(self):
+        self.save_steps(1, 2)
+        for change, what in (
+            ({"num_hidden_layers": 2}, "layer_1.* is not in it"),
+            ({"hidden_size": 16}, r"is float32\[.*\] there, float32\[.*\] here"),
+        ):
+            config = dataclasses.replace(toy.CONFIG, **change)
+            with self.assertRaisesRegex(
+                InputError, "model.ckpt-2 is of another model or optimizer.*" + what
+            ):
+                make_run(self.folder, config)[2].restore()
+        deeper = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        _, _, checkpoints = make_run(folder, deeper)
+        checkpoints.save(1, 1)
+        checkpoints.wait()
+        with self.assertRaisesRegex(InputError, "layer_1.* is left over"):
+            make_run(folder)[2].restore()
 
-    def test_another_models_checkpoint_is_refused(self):
-        make_run(self.get_temp_dir())[2].save(1, 1)
-        config = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
-        with self.assertRaisesRegex(InputError, "another model or optimizer"):
-            make_run(self.get_temp_dir(), config)[2].restore()
+    def test_the_last_few_are_kept(self):
+        self.save_steps(1, 2, 3, 4, max_to_keep=2)
+        self.assertEqual(
+            self.checkpoint_files(),
+            [
+                f"model.ckpt-{step}.{ending}"
+                for step in (3, 4)
+                for ending in ("data-00000-of-00001", "index")
+            ],
+        )
+        state = tf.train.get_checkpoint_state(self.folder)
+        self.assertEqual(
+            list(state.all_model_checkpoint_paths),
+            [self.path("model.ckpt-3"), self.path("model.ckpt-4")],
+        )
+        self.check_restores(4)
+
+    def test_zero_keeps_all(self):
+        self.save_steps(1, 2, 3, 4, 5, 6, 7, max_to_keep=0)
+        self.assertLen(self.checkpoint_files(), 14)
+
+    def test_kept_ones_of_earlier_starts_count(self):
+        self.save_steps(1, 2)
+        _, _, checkpoints = make_run(self.folder, max_to_keep=2)
+        checkpoints.restore()
+        checkpoints.save(3, 3)
+        checkpoints.wait()
+        self.assertLen(self.checkpoint_files(), 4)
+        self.assertFalse(os.path.exists(self.path("model.ckpt-1.index")))
+
+    def test_a_finished_runs_checkpoint_is_not_written_again(self):
+        self.save_steps(1)
+        before = os.stat(self.path("model.ckpt-1.index"))
+        checkpoints = self.check_restores(1)
+        checkpoints.save(1, 4)
+        checkpoints.wait()
+        after = os.stat(self.path("model.ckpt-1.index"))
+        self.assertEqual(
+            (before.st_ino, before.st_mtime_ns), (after.st_ino, after.st_mtime_ns)
+        )
+
+    def test_only_the_chief_writes_and_all_restore(self):
+        model, _, other = make_run(self.folder, is_chief=False)
+        other.save(1, 4)
+        other.keep_best(1, 1.0, "loss")
+        other.wait()
+        self.assertEqual(os.listdir(self.folder), [])
+        self.save_steps(1, 2)
+        self.assertTrue(other.restore())
+        self.assertEqual(other.step, 2)
+        self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 2))
+
+    def test_under_mirrored_strategy(self):
+        strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+        with strategy.scope():
+            model, _, checkpoints = make_run(self.folder)
+        kernel(model).assign(np.full((8, 8), 6))
+        checkpoints.save(6, 24)
+        checkpoints.wait()
+        self.check_restores(6)
+        kernel(model).assign(np.zeros((8, 8)))
+        self.assertTrue(checkpoints.restore())
+        self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 6))
+
+
+class InTheBackgroundTest(CheckpointsTestCase):
+    def setUp(self):
+        super().setUp()
+        self.go_on = threading.Event()
+        write = checkpoint_writer.write_checkpoint
+
+        def when_told(prefix, snapshot):
+            self.go_on.wait(60)
+            write(prefix, snapshot)
+
+        self.enter_context(
+            mock.patch("bert_tf.training.checkpoints.write_checkpoint", when_told)
+        )
+
+    def test_what_is_saved_are_the_values_at_the_call(self):
+        model, _, checkpoints = make_run(self.folder)
+        kernel(model).assign(np.full((8, 8), 1))
+        checkpoints.save(1, 4)
+        # Training goes on, in place, while the write has not begun.
+        add = tf.function(lambda v: v.assign_add(tf.ones([8, 8])), jit_compile=True)
+        add(kernel(model).value)
+        kernel(model).value.assign_add(tf.ones([8, 8]))
+        self.assertEqual(os.listdir(self.folder), [])
+        self.assertIsNone(checkpoints.latest)
+        self.go_on.set()
+        checkpoints.wait()
+        self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 3))
+        self.check_restores(1)
+
+    def test_leaving_the_context_waits(self):
+        threading.Timer(0.2, self.go_on.set).start()
+        model, _, checkpoints = make_run(self.folder)
+        kernel(model).assign(np.full((8, 8), 5))
+        with checkpoints:
+            checkpoints.save(5, 20)
+        self.assertEqual(checkpoints.latest, self.path("model.ckpt-5"))
+        self.check_restores(5)
+
+
+class FailedWriteTest(CheckpointsTestCase):
+    def test_a_full_disk_is_one_line_and_loses_nothing(self):
+        checkpoints = self.save_steps(1)
+
+        def full(path):
+            raise OSError(28, "No space left on device")
+
+        with mock.patch.object(checkpoint_writer, "_flush", full):
+            checkpoints.save(2, 8)
+            message = "model.ckpt-2 could not be written: .*No space left"
+            with self.assertRaisesRegex(InputError, message) as caught:
+                checkpoints.save(3, 12)
+        self.assertNotIn("\n", str(caught.exception))
+        self.assertLen(self.checkpoint_files(), 2)
+        self.assertEqual(checkpoints.latest, self.path("model.ckpt-1"))
+        self.check_restores(1)
+
+    def test_a_folder_that_cannot_be_written_to_is_one_line(self):
+        with open(self.path("file"), "w"):
+            pass
+        _, _, checkpoints = make_run(self.path("file"))
+        checkpoints.save(1, 4)
+        with self.assertRaisesRegex(InputError, "model.ckpt-1 could not be written"):
+            checkpoints.wait()
+
+    def test_what_reads_back_differently_is_not_named(self):
+        checkpoints = self.save_steps(1, max_to_keep=1)
+        flush = checkpoint_writer._flush
+
+        def flip(path):
+            flush(path)
+            if "data" in path:
+                flip_byte(path, os.path.getsize(path) // 2)
+
+        with mock.patch.object(checkpoint_writer, "_flush", flip):
+            checkpoints.save(2, 8)
+            with self.assertRaisesRegex(
+                InputError, "model.ckpt-2 could not be written"
+            ):
+                checkpoints.wait()
+        self.check_restores(1)
+
+
+class DamageTest(CheckpointsTestCase):
+    """The newest checkpoint is damaged in some way; the one before it is used."""
+
+    def check_falls_back(self, what):
+        with self.assertLogs(level="WARNING") as logs:
+            checkpoints = self.check_restores(2)
+        self.assertRegex("\n".join(logs.output), r"model\.ckpt-3 is damaged: " + what)
+        # The run goes on and gets past the damage.
+        checkpoints.save(3, 12)
+        checkpoints.wait()
+        with self.assertNoLogs(level="WARNING"):
+            self.assertTrue(make_run(self.folder)[2].restore())
+
+    def setUp(self):
+        super().setUp()
+        self.save_steps(1, 2, 3)
+        self.data = self.path("model.ckpt-3.data-00000-of-00001")
+        self.index = self.path("model.ckpt-3.index")
+
+    def test_truncated_data(self):
+        os.truncate(self.data, os.path.getsize(self.data) // 2)
+        self.check_falls_back(".* cannot be read: Read less bytes")
+
+    def test_missing_data(self):
+        os.remove(self.data)
+        self.check_falls_back(".* cannot be read")
+
+    def test_a_flipped_byte(self):
+        with open(self.data, "rb") as file:
+            position = file.read().index(np.full(64, 3, np.float32).tobytes())
+        flip_byte(self.data, position + 17)
+        self.check_falls_back(
+            "weights/bert/pooler/dense/kernel cannot be read: its bytes do not match"
+        )
+
+    def test_a_flipped_byte_in_what_only_others_use(self):
+        for step in (1, 2, 3):
+            path = self.path(f"model.ckpt-{step}.data-00000-of-00001")
+            flip_byte(path, os.path.getsize(path) - 100)
+        with self.assertRaisesRegex(InputError, "_CHECKPOINTABLE_OBJECT_GRAPH"):
+            make_run(self.folder)[2].restore()
+
+    def test_missing_index(self):
+        os.remove(self.index)
+        self.check_falls_back("model.ckpt-3.index is missing")
+
+    def test_truncated_index(self):
+        for size in (os.path.getsize(self.index) // 2, 10, 0):
+            os.truncate(self.index, size)
+            with self.assertLogs(level="WARNING") as logs:
+                self.assertTrue(make_run(self.folder, is_chief=False)[2].restore())
+            self.assertRegex("".join(logs.output), "3.index cannot be read")
+        self.check_falls_back("model.ckpt-3.index cannot be read")
+
+    def test_a_flipped_byte_in_the_index(self):
+        flip_byte(self.index, os.path.getsize(self.index) // 2)
+        self.check_falls_back(".* cannot be read")
+
+    def test_an_empty_or_broken_state_file(self):
+        for content in (b"", b"\0" * 100, b'model_checkpoint_path: "mod', b"\xff\xfe"):
+            with open(self.path("checkpoint"), "wb") as file:
+                file.write(content)
+            with self.assertLogs(level="WARNING") as logs:
+                self.check_restores(3)
+            self.assertRegex("".join(logs.output), "checkpoint is damaged")
+            kept = tf.train.get_checkpoint_state(self.folder).all_model_checkpoint_paths
+            self.assertLen(kept, 3)
+
+    def test_a_missing_state_file(self):
+        os.remove(self.path("checkpoint"))
+        self.check_restores(3)
+
+    def test_a_state_file_that_names_what_is_gone(self):
+        for step in (3, 2):
+            os.remove(self.path(f"model.ckpt-{step}.index"))
+            os.remove(self.path(f"model.ckpt-{step}.data-00000-of-00001"))
+        with self.assertLogs(level="WARNING") as logs:
+            self.check_restores(1)
+        self.assertRegex("".join(logs.output), "model.ckpt-3.index is missing")
+
+    def test_none_is_left(self):
+        for name in self.checkpoint_files():
+            os.truncate(self.path(name), 1)
+        with self.assertRaisesRegex(
+            InputError, "model.ckpt-3 is damaged: .* no other in .* is whole"
+        ):
+            make_run(self.folder)[2].restore()
+
+    def test_a_damaged_one_that_is_never_reached_again_goes_when_a_newer_is_whole(self):
+        os.truncate(self.data, 100)
+        checkpoints = self.check_restores(2)
+        checkpoints.save(4, 16)
+        checkpoints.wait()
+        self.assertFalse(os.path.exists(self.index))
+        with self.assertNoLogs(level="WARNING"):
+            make_run(self.folder)[2].restore()
+
+    def test_evaluation_reads_past_the_damage_too_and_changes_nothing(self):
+        os.truncate(self.data, 10)
+        with open(self.path("checkpoint"), "rb") as file:
+            state = file.read()
+        model = BertPretrainer(toy.CONFIG)
+        checkpoints = RunCheckpoints(self.folder, model)
+        self.assertTrue(checkpoints.restore())
+        self.assertEqual(checkpoints.step, 2)
+        with open(self.path("checkpoint"), "rb") as file:
+            self.assertEqual(file.read(), state)
+
+    def test_a_whole_one_that_was_not_named_yet_is_used(self):
+        # Killed between the last byte and the name.
+        with open(self.path("checkpoint"), "w") as file:
+            file.write(
+                'model_checkpoint_path: "model.ckpt-2"\n'
+                'all_model_checkpoint_paths: "model.ckpt-1"\n'
+                'all_model_checkpoint_paths: "model.ckpt-2"\n'
+            )
+        self.check_restores(3)
+
+    def test_an_older_one_that_the_user_names_is_used(self):
+        with open(self.path("checkpoint")) as file:
+            state = file.read()
+        with open(self.path("checkpoint"), "w") as file:
+            file.write(
+                state.replace('model_checkpoint_path: "model.ckpt-3', "", 1).replace(
+                    '"\n', 'model_checkpoint_path: "model.ckpt-2"\n', 1
+                )
+            )
+        self.check_restores(2)
+
+    def test_what_killed_writes_have_left_is_removed(self):
+        left = [
+            "model.ckpt-4.tmp-123.data-00000-of-00001",
+            "model.ckpt-4.data-00000-of-00001",
+            "checkpoint.tmp-77",
+        ]
+        for name in left:
+            with open(self.path(name), "wb") as file:
+                file.write(b"half")
+        os.makedirs(self.path("model.ckpt-4.tmp-123_temp/part"))
+        with open(self.path("model.ckpt-notes.txt"), "w") as file:
+            file.write("the user's own")
+        before = set(os.listdir(self.folder))
+        self.check_restores(3)
+        self.assertEqual(
+            before - set(os.listdir(self.folder)),
+            {*left, "model.ckpt-4.tmp-123_temp"},
+        )
 
 
 if __name__ == "__main__":

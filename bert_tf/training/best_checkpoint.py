@@ -1,0 +1,119 @@
+"""The best checkpoint of a run, by a metric of its evaluations, kept in best/.
+
+    model.ckpt-STEP...   the files of that checkpoint: hard links, or copies
+    checkpoint           names it
+    best.json            {"metric": "loss", "step": 3000, "value": 2.25}
+    bert_config.json, vocab.txt, ...    those of the run
+
+so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
+"""
+
+import json
+import math
+import os
+import shutil
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import files
+from bert_tf.conversion.checkpoint import (
+    CONFIG_NAME,
+    TOKENIZER_CONFIG_NAME,
+    VOCAB_NAME,
+)
+from bert_tf.errors import InputError
+from bert_tf.training.checkpoint_files import (
+    candidates,
+    prefix_of,
+    remove_checkpoint,
+    write_state,
+)
+from bert_tf.training.run_folder import LABELS_NAME
+
+FOLDER_NAME = "best"
+BEST_NAME = "best.json"
+
+_COMPANIONS = (CONFIG_NAME, VOCAB_NAME, TOKENIZER_CONFIG_NAME, LABELS_NAME)
+_LOWER_IS_BETTER = ("loss", "perplexity")
+
+
+def is_better(value: float, than: float, name: str) -> bool:
+    """Whether a metric's value is better: lower for losses, higher for all others."""
+    if math.isnan(value) or math.isnan(than):
+        return not math.isnan(value)
+    return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
+
+
+def read_best(folder: str) -> tuple[int, float, str] | None:
+    """The best evaluation so far: step, value, metric; None where there is none."""
+    path = os.path.join(folder, FOLDER_NAME, BEST_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        best = files.read_json(path)
+        return int(best["step"]), float(best["value"]), str(best["metric"])
+    except (InputError, KeyError, TypeError, ValueError):
+        logging.warning("%s is damaged; the next evaluation counts as the best.", path)
+        return None
+
+
+def keep_if_best(folder: str, step: int, value: float, name: str) -> bool:
+    """Keeps a step's checkpoint in best/ if its value is better than those before.
+
+    An evaluation that a killed run makes again changes nothing, or ends what it had
+    begun. Another metric than the one before begins anew.
+
+    Args:
+        folder: the run's output_dir.
+        step: the evaluated step, whose checkpoint lies in the folder.
+        value: the metric's value.
+        name: the metric.
+
+    Returns:
+        Whether it is the best one.
+    """
+    best = read_best(folder)
+    if best is not None and best[2] == name:
+        if step != best[0] and not is_better(value, best[1], name):
+            return False
+    elif math.isnan(value):
+        return False
+    source, target = prefix_of(folder, step), prefix_of(folder_of(folder), step)
+    files.make_folder(folder_of(folder))
+    for companion in _COMPANIONS:
+        path = os.path.join(folder, companion)
+        if files.exists(path):
+            files.write_atomically(
+                os.path.join(folder_of(folder), companion), files.read_bytes(path)
+            )
+    temporary = files.temporary_name(target)
+    for ending in (".data-00000-of-00001", ".index"):
+        _link(source + ending, temporary + ending)
+        files.replace(temporary + ending, target + ending)
+    write_state(folder_of(folder), [target])
+    files.write_atomically(
+        os.path.join(folder_of(folder), BEST_NAME),
+        json.dumps({"metric": name, "step": step, "value": value}) + "\n",
+    )
+    for other in candidates(folder_of(folder)):
+        if other != target:
+            remove_checkpoint(other)
+    logging.info("Step %d is the best so far: %s %.6g.", step, name, value)
+    return True
+
+
+def folder_of(folder: str) -> str:
+    """Where a run keeps its best checkpoint."""
+    return os.path.join(folder, FOLDER_NAME)
+
+
+def _link(source: str, target: str) -> None:
+    """Another name for a file, or a copy where the disk has no such thing."""
+    if files.is_remote(source):
+        tf.io.gfile.copy(source, target, overwrite=True)
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
