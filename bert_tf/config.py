@@ -48,6 +48,7 @@ _NAMED_SIZES = {
         for hidden in (128, 256, 512, 768)
     },
 }
+SIZE_NAMES = tuple(_NAMED_SIZES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -283,6 +283,34 @@ def require_one_of(flag_values: flags.FlagValues, *names: str) -> None:
     )
 
 
+def require_exactly_one(flag_values: flags.FlagValues, *names: str) -> None:
+    """Makes it a usage error to give none or several of these flags."""
+
+    def one_is_given(values: dict[str, Any]) -> bool:
+        if sum(value is not None for value in values.values()) == 1:
+            return True
+        wanted = " or ".join(f"--{name}" for name in names)
+        raise flags.ValidationError(f"Give {wanted}, one of them.")
+
+    flags.register_multi_flags_validator(
+        list(names), one_is_given, flag_values=flag_values
+    )
+
+
+def refuse_together(flag_values: flags.FlagValues, *names: str) -> None:
+    """Makes it a usage error to give all of these flags, defaults aside."""
+
+    def not_all_are_given(_: dict[str, Any]) -> bool:
+        if not all(flag_values[name].present for name in names):
+            return True
+        both = " and ".join(f"--{name}" for name in names)
+        raise flags.ValidationError(f"{both} say the same: give one of them.")
+
+    flags.register_multi_flags_validator(
+        list(names), not_all_are_given, flag_values=flag_values
+    )
+
+
 def given(flag_values: flags.FlagValues, name: str) -> Any:
     """A flag's value if the user gave it; None where it only has its default."""
     flag = flag_values[name]

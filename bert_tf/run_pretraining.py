@@ -7,17 +7,24 @@ where the records have no sentence pairs), evaluates, or both:
         --bert_config_file=bert_config.json --output_dir=/tmp/pretraining_output \
         --do_train=True --do_eval=True --num_train_steps=20 --num_warmup_steps=10
 
-Started again with the same --output_dir it goes on from the last checkpoint.
+Started again with the same --output_dir it goes on from the last checkpoint. The
+paper's two phases are one command with
+
+    --input_file=records/128/*,records/512/* --phases=128:900000:256,512:100000:256
 """
 
 import dataclasses
-import functools
+import os
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from bert_tf import cli
 from bert_tf import flags as shared_flags
-from bert_tf.config import BertConfig
+from bert_tf.config import SIZE_NAMES, BertConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -28,9 +35,29 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "max_predictions_per_seq",
         "vocab_file",
         "do_lower_case",
-        required=("bert_config_file", "output_dir"),
+        "bert_config_file",
+        "num_schedule_steps",
+        "eval_steps",
+        "best_metric",
+        required=("output_dir",),
     )
     shared_flags.define_training(flag_values)
+    flags.DEFINE_enum(
+        "bert_size",
+        None,
+        SIZE_NAMES,
+        "Ours. A released size instead of --bert_config_file; its vocabulary is that of"
+        " the records.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "phases",
+        None,
+        "Ours. LENGTH:STEPS:BATCH, several with commas between, one after the other;"
+        " each reads the records of its length among those of --input_file. Instead of"
+        " --num_train_steps and --train_batch_size.",
+        flag_values=flag_values,
+    )
     flags.DEFINE_string(
         "input_file",
         None,
@@ -62,8 +89,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "Batches to evaluate; the records are repeated if they are fewer.",
         flag_values=flag_values,
     )
+    _define_ablations(flag_values)
     _define_masking(flag_values)
     flags.mark_flag_as_required("input_file", flag_values)
+    shared_flags.require_exactly_one(flag_values, "bert_config_file", "bert_size")
+    shared_flags.refuse_together(flag_values, "phases", "num_train_steps")
+    shared_flags.refuse_together(flag_values, "phases", "train_batch_size")
+    shared_flags.refuse_together(flag_values, "phases", "max_seq_length")
     shared_flags.require_one_of(flag_values, "do_train", "do_eval")
     shared_flags.require_at_least(
         flag_values,
@@ -72,8 +104,29 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "max_eval_steps",
         "max_seq_length",
         "max_predictions_per_seq",
+        "num_schedule_steps",
     )
-    shared_flags.require_at_least(flag_values, 0, "num_warmup_steps")
+    shared_flags.require_at_least(flag_values, 0, "num_warmup_steps", "eval_steps")
+
+
+def _define_ablations(flag_values: flags.FlagValues) -> None:
+    """Of the paper's section 5.1."""
+    flags.DEFINE_bool(
+        "next_sentence",
+        True,
+        "Ours. Predict the next sentence, where the records have pairs; false is the"
+        ' ablation "No NSP".',
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "left_to_right",
+        False,
+        "Ours. A left-to-right language model: a token sees itself and those before,"
+        ' and predicts the next one; with --next_sentence=False the ablation "LTR & No'
+        ' NSP". Needs records without masks (--masking=dynamic). Fine-tuning from its'
+        " bert_config.json is left-to-right too.",
+        flag_values=flag_values,
+    )
 
 
 def _define_masking(flag_values: flags.FlagValues) -> None:
@@ -130,39 +183,54 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.records.masking_options import MaskingOptions
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.training import evaluation, run_folder
-    from bert_tf.training.loop import TrainingConfig, restore_or_initialize, train
+    from bert_tf.training import run_folder
+    from bert_tf.training.config import TrainingConfig, parse_phases
+    from bert_tf.training.loop import restore_or_initialize, train
+    from bert_tf.training.pretraining import PretrainingData, evaluation_of
     from bert_tf.training.strategy import strategy_from_flags
 
-    config = BertConfig.from_json_file(flag_values.bert_config_file)
+    specs = parse_phases(flag_values.phases) if flag_values.phases else None
+    strategy = strategy_from_flags(flag_values)
     masking = MaskingOptions(
         **{
             field.name: shared_flags.given(flag_values, field.name)
             for field in dataclasses.fields(MaskingOptions)
         }
     )
-    open_records = functools.partial(
-        PretrainingRecords,
-        max_seq_length=shared_flags.given(flag_values, "max_seq_length"),
-        max_predictions_per_seq=shared_flags.given(
-            flag_values, "max_predictions_per_seq"
-        ),
-        vocab_file=flag_values.vocab_file,
-        masking=masking,
+    config = model_config(flag_values)
+
+    def open_records(paths: "Sequence[str]", flag: str) -> PretrainingRecords:
+        return PretrainingRecords(
+            paths,
+            flag=flag,
+            max_seq_length=shared_flags.given(flag_values, "max_seq_length"),
+            max_predictions_per_seq=shared_flags.given(
+                flag_values, "max_predictions_per_seq"
+            ),
+            vocab_file=flag_values.vocab_file,
+            masking=masking,
+            left_to_right=config.left_to_right,
+            counts_cache=os.path.join(flag_values.output_dir, "record_counts.json"),
+        )
+
+    data = PretrainingData.open(
+        open_records,
+        specs,
+        input_file=flag_values.input_file,
+        eval_input_file=flag_values.eval_input_file,
+        num_train_steps=flag_values.num_train_steps,
+        train_batch_size=flag_values.train_batch_size,
     )
-    train_records = open_records(flag_values.input_file)
-    train_records.check_model(config)
-    eval_records = train_records
-    if flag_values.eval_input_file:
-        eval_records = open_records(flag_values.eval_input_file, flag="eval_input_file")
-        eval_records.check_model(config)
-        train_records.refuse_other_vocabulary(eval_records)
-        train_records.refuse_other_pairs(eval_records)
-    if not train_records.is_dynamic and not eval_records.is_dynamic:
-        masking.refuse_where_unused(train_records.paths[0])
-    vocabulary, do_lower_case = train_records.vocabulary(
+    every = [*[records for _, records in data.phases], *data.held_out]
+    vocabulary, do_lower_case = data.records.vocabulary(
         shared_flags.given(flag_values, "do_lower_case")
     )
+    if flag_values.bert_size and vocabulary is not None:
+        config = dataclasses.replace(config, vocab_size=len(vocabulary))
+    for records in every:
+        records.check_model(config)
+    if not any(records.is_dynamic for records in every):
+        masking.refuse_where_unused(data.records.paths[0])
     if vocabulary is not None:
         config.check_vocabulary(len(vocabulary), "The vocabulary")
         do_lower_case = checked_casing(
@@ -173,54 +241,83 @@ def run(flag_values: flags.FlagValues) -> None:
     run_folder.prepare(
         flag_values.output_dir, config, vocabulary, do_lower_case, flag_values
     )
-    strategy = strategy_from_flags(flag_values)
-    task = pretraining_task(config, next_sentence=train_records.has_pairs)
-    if not train_records.has_pairs:
+    next_sentence = data.records.has_pairs and flag_values.next_sentence
+    task = pretraining_task(
+        config,
+        next_sentence=next_sentence,
+        packed=data.records.is_packed,
+        recompute=flag_values.recompute,
+    )
+    if not next_sentence:
         logging.info(
-            "The records have no sentence pairs: the masked LM is alone; the pooler and"
-            " the next sentence head stay as they are."
+            "%s: the language model is alone; the pooler and the next sentence head"
+            " stay as they are.",
+            "--next_sentence=False"
+            if data.records.has_pairs
+            else "The records have no sentence pairs",
         )
-
     if flag_values.do_train:
         training = TrainingConfig.from_flags(
             flag_values,
-            num_train_steps=flag_values.num_train_steps,
+            num_train_steps=data.num_train_steps,
             num_warmup_steps=flag_values.num_warmup_steps,
         )
         logging.info("***** Running training *****")
-        logging.info("  Batch size = %d", training.train_batch_size)
+        for spec, _ in data.phases:
+            logging.info(
+                "  %d steps of %d sequences of length %d",
+                spec.num_steps,
+                spec.batch_size,
+                spec.max_seq_length,
+            )
         model, step = train(
             task,
             training,
             folder=flag_values.output_dir,
-            dataset=lambda position: train_records.training_dataset(
-                training.train_batch_size,
-                seed=training.random_seed,
-                start=position,
+            phases=data.training_phases(
+                task,
+                training,
+                strategy,
                 vocab_size=config.vocab_size,
+                eval_batch_size=flag_values.eval_batch_size,
+                max_eval_steps=flag_values.max_eval_steps,
             ),
             init_checkpoint=flag_values.init_checkpoint,
             strategy=strategy,
         )
     else:
         model, step = restore_or_initialize(
-            task, flag_values.output_dir, flag_values.init_checkpoint
+            task,
+            flag_values.output_dir,
+            flag_values.init_checkpoint,
+            flag_values.precision,
+            strategy,
         )
 
     if flag_values.do_eval:
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", flag_values.eval_batch_size)
-        results = evaluation.evaluate(
+        evaluate = evaluation_of(
             task,
-            model,
-            eval_records.evaluation_dataset(
-                flag_values.eval_batch_size,
-                repeat=True,
-                vocab_size=config.vocab_size,
-            ),
+            data.held_out[-1],
+            strategy,
+            vocab_size=config.vocab_size,
+            batch_size=flag_values.eval_batch_size,
             num_batches=flag_values.max_eval_steps,
         )
-        run_folder.report_evaluation(flag_values.output_dir, step, results)
+        run_folder.report_evaluation(flag_values.output_dir, step, evaluate(model))
+
+
+def model_config(flag_values: flags.FlagValues) -> BertConfig:
+    """The architecture that the flags name."""
+    config = (
+        BertConfig.from_size(flag_values.bert_size)
+        if flag_values.bert_size
+        else BertConfig.from_json_file(flag_values.bert_config_file)
+    )
+    if flag_values.left_to_right:
+        config = dataclasses.replace(config, left_to_right=True)
+    return config
 
 
 def main() -> None:

@@ -14,11 +14,13 @@ from bert_tf import files
 from bert_tf.conversion.checkpoint import load_weights
 from bert_tf.errors import InputError
 from bert_tf.optimization.adamw import create_optimizer
-from bert_tf.records.pipeline import record_error
+from bert_tf.records.pipeline import InputShard, record_error
 from bert_tf.task import Task
+from bert_tf.training import diagnosis
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase, TrainingConfig
 from bert_tf.training.precision import LossScale, computing_in
+from bert_tf.training.profiling import StepProfiler
 from bert_tf.training.reporting import Reporter, progress_bar
 from bert_tf.training.signals import Signals
 from bert_tf.training.step import StepResults, training_steps
@@ -26,9 +28,11 @@ from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
     distributed,
+    is_chief,
     is_tpu,
     num_workers,
 )
+from bert_tf.training.throughput import model_flops_per_step, peak_flops
 from bert_tf.training.window import Window
 
 # On the CPU one call of the compiled steps should take about this long: the bar moves
@@ -69,7 +73,8 @@ def train(
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
     run = _Run(task, config, folder, strategy, init_checkpoint)
-    run.train(phases)
+    with run.checkpoints:
+        run.train(phases)
     return run.model, run.step
 
 
@@ -105,6 +110,7 @@ class _Run:
                 config.num_schedule_steps or config.num_train_steps,
                 config.num_warmup_steps,
                 bias_correction=config.bias_correction,
+                skip_nonfinite=config.precision == "float16",
                 global_clipnorm=None,  # the step clips, once, after the reduction
             )
             # Built before the first trace: tf.function may not create variables later.
@@ -115,6 +121,8 @@ class _Run:
             self.model,
             self._optimizer,
             max_to_keep=config.keep_checkpoint_max,
+            is_chief=is_chief(strategy),
+            extra=self._loss_scale.variables if self._loss_scale else {},
         )
         if self.checkpoints.restore():
             if init_checkpoint:
@@ -127,7 +135,7 @@ class _Run:
             load_weights(self.model, init_checkpoint)
         self.step = self.checkpoints.step
         self.records = self.checkpoints.records
-        self.data_id = 0
+        self.data_id = self.checkpoints.data
         self._refuse_other_steps()
 
     def train(self, phases: Sequence[Phase]) -> None:
@@ -147,6 +155,7 @@ class _Run:
             )
             return
         self._reporter = Reporter(self._folder, self.step)
+        self._profiler = StepProfiler(self._folder, config.profile_steps)
         # [SIGTERMs, SIGINTs, seconds a step]
         self._agreement = Agreement(self._strategy, 3)
         with (
@@ -161,6 +170,7 @@ class _Run:
             for phase in phases:
                 if self.step < phase.end_step:
                     self._train_phase(phase)
+        self._profiler.close()
         self._reporter.close()
 
     def _train_phase(self, phase: Phase) -> None:
@@ -186,14 +196,19 @@ class _Run:
         iterator = iter(
             distributed(self._strategy, lambda shard: phase.data(position, shard))
         )
-        flops = peak = None
+        flops = model_flops_per_step(
+            self._task, phase.data(position, InputShard()).element_spec
+        )
+        peak = peak_flops(self._strategy, config.precision) if flops else None
         window = Window()
         seconds_per_step = None
         calls = 0
         while self.step < phase.end_step:
             count = self._steps_of_next_call(phase, seconds_per_step)
+            self._profiler.at(self.step)
             began = time.monotonic()
-            results = _call(run_steps, iterator, count)
+            with self._profiler.call(self.step):
+                results = _call(run_steps, iterator, count)
             elapsed = time.monotonic() - began
             self._stop_unless_finite(results.losses, phase)
             self.step += count
@@ -241,7 +256,7 @@ class _Run:
                 or evaluates
             ):
                 self._stop_unless_finite_weights()
-                self.checkpoints.save(self.step, self.records)
+                self.checkpoints.save(self.step, self.records, self.data_id)
             if evaluates:
                 self._evaluate(phase)
             if stops:
@@ -254,6 +269,7 @@ class _Run:
             _next_multiple(self.step, config.log_steps),
             _next_multiple(self.step, config.save_checkpoints_steps),
             _next_multiple(self.step, config.eval_steps or phase.end_step),
+            self._profiler.next_boundary(self.step) or phase.end_step,
             phase.end_step,
             self.step + config.iterations_per_loop,
         )
@@ -288,9 +304,12 @@ class _Run:
                 f"--best_metric={name} is none of the evaluation's metrics:"
                 f" {', '.join(results)}."
             )
+        self.checkpoints.keep_best(self.step, results[name], name)
 
     def _stop(self, number: signal.Signals) -> None:
         """Leaves, with everything saved."""
+        self.checkpoints.wait()
+        self._profiler.close()
         self._reporter.close()
         self._bar.close()
         print(
@@ -324,9 +343,12 @@ class _Run:
         failed = int(np.argmin(finite))
         step = self.step + failed + 1
         position = self.records + failed * phase.batch_size
+        batch = next(iter(phase.data(position, InputShard())))
+        path = diagnosis.save_batch(self._folder, step, batch, self._task.name)
+        self.checkpoints.wait()
         raise InputError(
             f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
-            f" the warmup. Last good checkpoint:"
+            f" the warmup. The step's batch is in {path}. Last good checkpoint:"
             f" {self.checkpoints.latest or 'none'}."
         )
 
@@ -337,6 +359,7 @@ class _Run:
             for variable in self.model.trainable_variables
         ):
             return
+        self.checkpoints.wait()
         raise InputError(
             f"The weights are not finite after step {self.step}. Lower"
             " --learning_rate, or lengthen the warmup. Last good checkpoint:"
@@ -345,9 +368,20 @@ class _Run:
 
 
 def restore_or_initialize(
-    task: Task, folder: str, init_checkpoint: str | None, precision: str = "float32"
+    task: Task,
+    folder: str,
+    init_checkpoint: str | None,
+    precision: str = "float32",
+    strategy: tf.distribute.Strategy | None = None,
 ) -> tuple[keras.Model, int]:
     """A task's model for evaluation: the folder's checkpoint, or else the given one.
+
+    Args:
+        task: the task.
+        folder: the run's output_dir.
+        init_checkpoint: what to take where it has no checkpoint.
+        precision: the numbers to compute in.
+        strategy: the devices; the default one if None.
 
     Returns:
         The model, and the number of steps that it was trained for in this folder.
@@ -356,7 +390,8 @@ def restore_or_initialize(
         InputError: there is neither, or it does not fit the model, or it has no head
             for this task.
     """
-    with computing_in(precision):
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope(), computing_in(precision):
         model = task.build_model()
     checkpoints = RunCheckpoints(folder, model)
     if checkpoints.restore():

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
+from bert_tf.optimization.loss_scaling import INITIAL_LOSS_SCALE, next_loss_scale
+
 _POLICIES = {
     "float32": "float32",
     "bfloat16": "mixed_bfloat16",
@@ -44,8 +46,6 @@ class LossScale:
     """
 
     def __init__(self) -> None:
-        from bert_tf.optimization.loss_scaling import INITIAL_LOSS_SCALE
-
         # Updated between the replicas' steps, never within.
         self.scale = tf.Variable(INITIAL_LOSS_SCALE, trainable=False, dtype=tf.float32)
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int32)
@@ -57,8 +57,6 @@ class LossScale:
 
     def update(self, is_finite: tf.Tensor) -> None:
         """Moves on after a step whose gradient was finite, or was not."""
-        from bert_tf.optimization.loss_scaling import next_loss_scale
-
         scale, good_steps = next_loss_scale(self.scale, self.good_steps, is_finite)
         self.scale.assign(scale)
         self.good_steps.assign(good_steps)

@@ -11,7 +11,9 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import loop, reporting
-from bert_tf.training.loop import TrainingConfig, restore_or_initialize, train
+from bert_tf.training.config import TrainingConfig
+from bert_tf.training.loop import restore_or_initialize, train
+from bert_tf.training.window import Window
 from tests.training import toy
 
 TASK = pretraining_task(toy.CONFIG)
@@ -26,6 +28,7 @@ class LoopTestCase(tf.test.TestCase):
 
     def train(self, name, **options):
         init_checkpoint = options.pop("init_checkpoint", None)
+        phases = options.pop("phases", None)
         options = {
             "num_train_steps": 9,
             "num_warmup_steps": 2,
@@ -39,7 +42,7 @@ class LoopTestCase(tf.test.TestCase):
             TASK,
             TrainingConfig(**options),
             folder=self.folder(name),
-            dataset=toy.dataset(self.records),
+            phases=phases or [toy.phase(self.records, options["num_train_steps"])],
             init_checkpoint=init_checkpoint,
         )
 
@@ -94,14 +97,14 @@ class ResumeTest(LoopTestCase):
 
     def test_sigterm_saves_and_exits_with_143(self):
         whole, _ = self.train("whole")
-        add = loop._Window.add
+        add = Window.add
 
-        def add_and_stop(self, sums, steps, seconds):
-            add(self, sums, steps, seconds)
+        def add_and_stop(self, sums, **numbers):
+            add(self, sums, **numbers)
             signal.raise_signal(signal.SIGTERM)
 
         with (
-            mock.patch.object(loop._Window, "add", add_and_stop),
+            mock.patch.object(Window, "add", add_and_stop),
             self.assertRaises(SystemExit) as caught,
         ):
             self.train("stopped")
@@ -113,28 +116,28 @@ class ResumeTest(LoopTestCase):
 
     def test_calls_keep_the_pace_of_the_steps(self):
         counts = []
-        run = loop._run
+        run = loop._call
 
         def slow_run(run_steps, iterator, count):
             counts.append(count)
             time.sleep(0.2 * count)
             return run(run_steps, iterator, count)
 
-        with mock.patch.object(loop, "_run", slow_run):
+        with mock.patch.object(loop, "_call", slow_run):
             self.train("slow", save_checkpoints_steps=100, log_steps=100)
         # At 0.2 s a step and half a second a call: never more than two at a time.
         self.assertEqual(counts[:2], [1, 1])
         self.assertLessEqual(max(counts), 2)
 
     def test_a_signal_in_the_last_step_is_heard(self):
-        add = loop._Window.add
+        add = Window.add
 
-        def add_and_stop(self, sums, steps, seconds):
-            add(self, sums, steps, seconds)
+        def add_and_stop(self, sums, **numbers):
+            add(self, sums, **numbers)
             signal.raise_signal(signal.SIGTERM)
 
         with (
-            mock.patch.object(loop._Window, "add", add_and_stop),
+            mock.patch.object(Window, "add", add_and_stop),
             self.assertRaises(SystemExit) as caught,
         ):
             self.train("stopped", num_train_steps=1)

@@ -65,7 +65,9 @@ class NumpyRun:
     def __init__(self):
         self.w = np.zeros(4)  # kernel and bias
         self.m, self.v = np.zeros(4), np.zeros(4)
-        self.sums = {name: np.zeros(2) for name in ("loss", "error", "size", "count")}
+        names = ("loss", "error", "size", "count", "gradient_norm")
+        self.sums = {name: np.zeros(2) for name in names}
+        self.losses = []
 
     def step(self, number, batch, rate, num_steps, warmup):
         x = np.concatenate([batch["x"], np.ones((4, 1))], axis=1).astype("float64")
@@ -92,8 +94,10 @@ class NumpyRun:
             ("error", (error_sum, weight)),
             ("size", ((predicted**2).sum(), 4)),
             ("count", (weight, 1)),
+            ("gradient_norm", (norm, 1)),
         ):
             self.sums[name] += value
+        self.losses.append(loss)
 
 
 class TrainingStepsTest(tf.test.TestCase):
@@ -109,8 +113,11 @@ class TrainingStepsTest(tf.test.TestCase):
             by_hand.sums = {name: np.zeros(2) for name in by_hand.sums}
             for number in range(first, first + count):
                 by_hand.step(number, data[number], 0.05, 8, 3)
-            sums = steps(iterator, tf.constant(count))
-            self.assertAllClose(sums, by_hand.sums, rtol=1e-5)
+            results = steps(iterator, tf.constant(count))
+            for name, sums in by_hand.sums.items():
+                self.assertAllClose(results.sums[name], sums, rtol=1e-5)
+            self.assertAllClose(results.losses, by_hand.losses[-count:], rtol=1e-5)
+            self.assertBetween(results.input_seconds.numpy(), 0, 10)
             kernel, bias = model.get_weights()
             self.assertAllClose(
                 np.append(kernel[:, 0], bias), by_hand.w, rtol=1e-5, atol=1e-7
@@ -160,7 +167,9 @@ class RepeatableTest(tf.test.TestCase):
         ]
         task = pretraining_task(config)
         model = task.build_model()
-        optimizer = create_optimizer(1e-3, num_train_steps=100, num_warmup_steps=2)
+        optimizer = create_optimizer(
+            1e-3, num_train_steps=100, num_warmup_steps=2, global_clipnorm=None
+        )
         optimizer.build(model.trainable_variables)
         steps = training_steps(task, model, optimizer, tf.distribute.get_strategy())
         variables = [*model.trainable_variables, *optimizer.variables]

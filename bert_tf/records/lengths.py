@@ -1,0 +1,57 @@
+"""Record files by the length of their sequences."""
+
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+from google.protobuf import message
+
+from bert_tf.errors import InputError
+from bert_tf.records.manifest import find_manifests
+from bert_tf.records.pipeline import first_record
+
+
+def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
+    """The record files of each max_seq_length.
+
+    A file's manifest tells its length, or else its first record.
+
+    Args:
+        paths: record files.
+
+    Returns:
+        max_seq_length -> the files, in the order given. Files without a record are of
+        no length, and left out.
+
+    Raises:
+        InputError: a file is not one of pre-training records.
+    """
+    known: dict[str, int] = {}
+    for manifest in find_manifests(paths):
+        for path in manifest.records_by_path():
+            known[os.path.normpath(path)] = manifest.max_seq_length
+    lengths: dict[int, list[str]] = {}
+    for path in paths:
+        length = known.get(os.path.normpath(path)) or _length_of_first_record(path)
+        if length:
+            lengths.setdefault(length, []).append(path)
+    return lengths
+
+
+def _length_of_first_record(path: str) -> int:
+    """0 for a file without records."""
+    found = first_record([path])
+    if found is None:
+        return 0
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(found[1])
+    except message.DecodeError as error:
+        raise InputError(
+            f"{path}: the records must be tf.train.Example messages; the first one"
+            " cannot be decoded."
+        ) from error
+    length = len(example.features.feature["input_ids"].int64_list.value)
+    if not length:
+        raise InputError(f"{path}: the records must have `input_ids`.")
+    return length

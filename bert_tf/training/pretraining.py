@@ -1,0 +1,226 @@
+"""Pre-training from records: the phases of a run, and its evaluation.
+
+One phase, or several (--phases): each reads the records of its length.
+"""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import keras
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.records.lengths import files_by_length
+from bert_tf.records.pretraining_input import PretrainingRecords
+from bert_tf.records.shards import record_files
+from bert_tf.task import Task
+from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig
+from bert_tf.training.evaluation import Evaluator
+
+# Record files, the flag that names them -> the records.
+OpenRecords = Callable[[Sequence[str], str], PretrainingRecords]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingData:
+    """What a run trains and evaluates on.
+
+    Attributes:
+        phases: what is asked for, each with its records.
+        held_out: the records to evaluate a phase on.
+    """
+
+    phases: Sequence[tuple[PhaseSpec, PretrainingRecords]]
+    held_out: Sequence[PretrainingRecords]
+
+    @classmethod
+    def open(
+        cls,
+        open_records: OpenRecords,
+        specs: Sequence[PhaseSpec] | None,
+        *,
+        input_file: str,
+        eval_input_file: str | None,
+        num_train_steps: int,
+        train_batch_size: int,
+    ) -> "PretrainingData":
+        """Finds the records of each phase, and checks that they go together.
+
+        Args:
+            open_records: opens some record files.
+            specs: the phases; None for one of all records.
+            input_file: globs of the records to train on.
+            eval_input_file: globs of the records to evaluate on; None for the same.
+            num_train_steps: of a run of one phase.
+            train_batch_size: of a run of one phase.
+
+        Raises:
+            InputError: a phase has no records; records of two vocabularies, with
+                sentence pairs and without, packed and not.
+        """
+        phases: list[tuple[PhaseSpec, PretrainingRecords]]
+        if specs is None:
+            records = open_records(record_files(input_file, "input_file"), "input_file")
+            phases = [
+                (
+                    PhaseSpec(
+                        records.max_seq_length, num_train_steps, train_batch_size
+                    ),
+                    records,
+                )
+            ]
+        else:
+            opened = _open_by_length(open_records, specs, input_file, "input_file")
+            phases = [(spec, opened[spec.max_seq_length]) for spec in specs]
+        held_out = [records for _, records in phases]
+        if eval_input_file:
+            if specs is None:
+                paths = record_files(eval_input_file, "eval_input_file")
+                held_out = [open_records(paths, "eval_input_file")]
+            else:
+                opened = _open_by_length(
+                    open_records, specs, eval_input_file, "eval_input_file"
+                )
+                held_out = [opened[spec.max_seq_length] for spec in specs]
+        first = phases[0][1]
+        for other in (*[records for _, records in phases[1:]], *held_out):
+            first.refuse_other_vocabulary(other)
+            first.refuse_other_pairs(other)
+            if first.is_packed != other.is_packed:
+                raise InputError(
+                    f"{first.paths[0]} and {other.paths[0]} cannot be used together:"
+                    " only one of them is packed. Pack both, or give them to two runs"
+                    " with the same --output_dir."
+                )
+        return cls(phases=phases, held_out=held_out)
+
+    @property
+    def records(self) -> PretrainingRecords:
+        """The first phase's records: what they have in common with all others."""
+        return self.phases[0][1]
+
+    @property
+    def num_train_steps(self) -> int:
+        """The steps of all phases."""
+        return sum(spec.num_steps for spec, _ in self.phases)
+
+    def training_phases(
+        self,
+        task: Task,
+        config: TrainingConfig,
+        strategy: tf.distribute.Strategy,
+        *,
+        vocab_size: int,
+        eval_batch_size: int,
+        max_eval_steps: int,
+    ) -> list[Phase]:
+        """The phases as the engine takes them.
+
+        Args:
+            task: the task, for the evaluation between steps.
+            config: how to train.
+            strategy: the devices.
+            vocab_size: of the model; an id at or above it stops the run.
+            eval_batch_size: sequences an evaluation step.
+            max_eval_steps: evaluation steps.
+        """
+        phases = []
+        end_step = 0
+        for (spec, records), held_out in zip(self.phases, self.held_out, strict=True):
+            end_step += spec.num_steps
+            phases.append(
+                Phase(
+                    end_step=end_step,
+                    batch_size=spec.batch_size,
+                    data=_training_data(records, spec, config.random_seed, vocab_size),
+                    data_id=fingerprint(records.paths, records.counts),
+                    evaluate=evaluation_of(
+                        task,
+                        held_out,
+                        strategy,
+                        vocab_size=vocab_size,
+                        batch_size=eval_batch_size,
+                        num_batches=max_eval_steps,
+                    ),
+                    name=f"the records of length {spec.max_seq_length}",
+                )
+            )
+        return phases
+
+
+def _open_by_length(
+    open_records: OpenRecords, specs: Sequence[PhaseSpec], patterns: str, flag: str
+) -> dict[int, PretrainingRecords]:
+    """The records of each phase's length, opened once."""
+    lengths = files_by_length(record_files(patterns, flag))
+    opened = {}
+    for spec in specs:
+        length = spec.max_seq_length
+        if length not in lengths:
+            raise InputError(
+                f"--phases asks for records of length {length}; those of --{flag} have"
+                f" {', '.join(map(str, sorted(lengths))) or 'no records'}."
+            )
+        if length not in opened:
+            opened[length] = open_records(lengths[length], flag)
+    return opened
+
+
+def _training_data(
+    records: PretrainingRecords, spec: PhaseSpec, seed: int, vocab_size: int
+):
+    return lambda position, shard: records.training_dataset(
+        spec.batch_size, seed=seed, start=position, shard=shard, vocab_size=vocab_size
+    )
+
+
+def evaluation_of(
+    task: Task,
+    records: PretrainingRecords,
+    strategy: tf.distribute.Strategy,
+    *,
+    vocab_size: int,
+    batch_size: int,
+    num_batches: int,
+) -> Callable[[keras.Model], Mapping[str, float]]:
+    """An evaluation of a model on the first batches of some records, repeated if few.
+
+    Args:
+        task: the losses and metrics.
+        records: the records.
+        strategy: the devices.
+        vocab_size: of the model; an id at or above it is an error.
+        batch_size: sequences a batch.
+        num_batches: batches.
+    """
+    evaluators: dict[int, Evaluator] = {}
+
+    def evaluate(model: keras.Model) -> Mapping[str, float]:
+        if id(model) not in evaluators:
+            evaluators[id(model)] = Evaluator(task, model, strategy)
+        return evaluators[id(model)].run(
+            records.evaluation_dataset(batch_size, repeat=True, vocab_size=vocab_size),
+            num_batches=num_batches,
+        )
+
+    return evaluate
+
+
+def fingerprint(paths: Sequence[str], counts: Sequence[int]) -> int:
+    """Tells sets of records apart: their files' names and numbers of records.
+
+    Args:
+        paths: the record files; folders do not count, so that a set may move.
+        counts: the number of records of each.
+
+    Returns:
+        A number above 0 and below 2**63.
+    """
+    lines = "".join(
+        f"{os.path.basename(path)} {count}\n"
+        for path, count in zip(paths, counts, strict=True)
+    )
+    digest = hashlib.sha256(lines.encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1 or 1
