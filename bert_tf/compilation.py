@@ -29,10 +29,8 @@ def compiled(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        import keras
-
         nonlocal compiled_function
-        if not _enabled or keras.backend.backend() != "tensorflow":
+        if not _is_on():
             return function(*args)
         if compiled_function is None:
             import tensorflow as tf
@@ -43,6 +41,25 @@ def compiled(function: Function) -> Function:
         return compiled_function(*args)
 
     return call  # type: ignore[return-value]
+
+
+@functools.cache
+def xla_compiles_for_the_cpu() -> bool:
+    """Whether it does here: the builds of TensorFlow for TPUs lack that compiler."""
+    import tensorflow as tf
+
+    # Those builds list a TPU's controller among the devices, be there a TPU or not.
+    return not tf.config.list_physical_devices("TPU_SYSTEM")
+
+
+def _is_on() -> bool:
+    import keras
+
+    return (
+        _enabled
+        and keras.backend.backend() == "tensorflow"
+        and xla_compiles_for_the_cpu()
+    )
 
 
 @contextlib.contextmanager
