@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 BEAM_VENV ?= $(VENV)/beam
+TPU_VENV ?= $(VENV)/tpu
+# For `make test-tpu-build`: the builds of TensorFlow for TPUs to run the tests on.
+TPU_BUILDS ?= 2.19.1 2.20.0
+TPU_TESTS := $(TPU_BUILDS:%=test-tpu-build-%)
 OUTPUT_DIR ?= quickstart_output
 # For `make benchmark`: a folder of data sets, and a checkout of google-research/bert.
 DATA_DIR ?=
@@ -11,7 +15,8 @@ ORIGINAL_DIR ?=
 # Fast tests only; `make test-slow` runs the others.
 PYTEST_ARGS ?=
 
-.PHONY: venv quickstart test test-slow test-beam check format benchmark clean
+.PHONY: venv quickstart test test-slow test-beam test-tpu-build $(TPU_TESTS)
+.PHONY: check format benchmark clean
 
 venv: $(VENV)/.installed
 
@@ -42,6 +47,30 @@ $(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-be
 	$(BEAM_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(BEAM_VENV)/bin/python -m pip install --quiet \
 	  --constraint $(BEAM_VENV)/constraints.txt --editable '.[beam,test]'
+	touch $@
+
+# These builds run on the CPU where there is no TPU. They take the place of the package
+# tensorflow, so each has an environment of its own, made as on a TPU: see README.md.
+test-tpu-build: $(TPU_TESTS)
+
+# Without TPU_SKIP_MDS_QUERY they ask Google Cloud's metadata server which TPU there is,
+# and wait minutes for an answer.
+$(TPU_TESTS): test-tpu-build-%: $(TPU_VENV)-%/.installed
+	TPU_SKIP_MDS_QUERY=1 $(TPU_VENV)-$*/bin/python -m pytest -n auto --dist loadfile \
+	  -m 'not slow' $(PYTEST_ARGS)
+
+$(TPU_VENV)-%/.installed: setup.cfg pyproject.toml requirements-tpu.txt constraints.txt \
+		constraints-tpu-%.txt
+	test -x $(TPU_VENV)-$*/bin/python || $(PYTHON) -m venv $(TPU_VENV)-$*
+	awk -F== 'NR == FNR { other[$$1]; print; next } !($$1 in other)' \
+	  constraints-tpu-$*.txt constraints.txt > $(TPU_VENV)-$*/constraints.txt
+	$(TPU_VENV)-$*/bin/python -m pip install --quiet --upgrade pip
+	$(TPU_VENV)-$*/bin/python -m pip install --quiet \
+	  --constraint $(TPU_VENV)-$*/constraints.txt \
+	  --requirement requirements-tpu.txt tensorflow-tpu==$* pytest pytest-xdist
+	$(TPU_VENV)-$*/bin/python -m pip install --quiet --no-deps \
+	  --constraint $(TPU_VENV)-$*/constraints.txt \
+	  tensorflow-text keras-hub keras-nlp --editable .
 	touch $@
 
 check: venv
