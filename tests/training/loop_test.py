@@ -1,14 +1,17 @@
 import dataclasses
+import itertools
 import json
 import os
 import signal
 import time
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.names import weights_by_name
+from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import loop, reporting
 from bert_tf.training.config import TrainingConfig
@@ -165,6 +168,154 @@ class ResumeTest(LoopTestCase):
         self.assertCountEqual(names, ["model.ckpt-6.index", "model.ckpt-9.index"])
 
 
+class PhasesTest(LoopTestCase):
+    def setUp(self):
+        super().setUp()
+        self.longer = toy.write_records(
+            os.path.join(self.get_temp_dir(), "longer.tfrecord"), max_seq_length=16
+        )
+        self.first = toy.phase(self.records, 5, data_id=1)
+        self.second = toy.phase(
+            self.longer, 9, batch_size=2, max_seq_length=16, data_id=2
+        )
+
+    def test_two_commands_are_one_with_two_phases(self):
+        one, _ = self.train("one", phases=[self.first, self.second])
+        self.train("two", num_train_steps=5, num_schedule_steps=9, phases=[self.first])
+        two, step = self.train("two", phases=[self.second])
+        self.assertEqual(step, 9)
+        self.assert_same_weights(one, two)
+        self.assertEqual([line["step"] for line in self.metrics("one")],
+                         [2, 4, 5, 6, 8, 9])  # fmt: skip
+
+    def test_a_run_that_was_stopped_goes_on_in_its_phase(self):
+        one, _ = self.train("one", phases=[self.first, self.second])
+        call = loop._call
+        for stop in (3, 4):
+
+            def call_and_die(run_steps, iterator, count):
+                if self.calls == 0:
+                    raise SystemExit("killed")
+                self.calls -= 1
+                return call(run_steps, iterator, count)
+
+            self.calls = stop
+            with (
+                mock.patch.object(loop, "_call", call_and_die),
+                self.assertRaisesRegex(SystemExit, "killed"),
+            ):
+                self.train(
+                    "stopped",
+                    phases=[self.first, self.second],
+                    iterations_per_loop=1,
+                    save_checkpoints_steps=1,
+                )
+        stopped, _ = self.train("stopped", phases=[self.first, self.second])
+        self.assert_same_weights(one, stopped)
+
+    def test_each_phase_begins_with_its_first_record(self):
+        positions = []
+
+        def noted(phase):
+            def data(position, shard):
+                positions.append((phase.data_id, position))
+                return phase.data(position, shard)
+
+            return dataclasses.replace(phase, data=data)
+
+        phases = [noted(self.first), noted(self.second)]
+        self.train("run", phases=phases)
+        self.train(
+            "run",
+            num_train_steps=12,
+            phases=[noted(dataclasses.replace(self.second, end_step=12))],
+        )
+        # Nothing is read over where the records are the same: 4 steps of 2.
+        self.assertEqual(list(dict.fromkeys(positions)), [(1, 0), (2, 0), (2, 8)])
+
+
+class EvaluationTest(LoopTestCase):
+    def evaluation(self, losses):
+        """A phase whose evaluations give these losses in turn."""
+        self.evaluated = []
+
+        def evaluate(model):
+            del model
+            self.evaluated.append(True)
+            return {"loss": losses[len(self.evaluated) - 1]}
+
+        return [toy.phase(self.records, 9, evaluate=evaluate)]
+
+    def test_the_best_checkpoint_is_kept(self):
+        self.train(
+            "run",
+            phases=self.evaluation([3.0, 2.0, 2.5]),
+            eval_steps=4,
+            keep_checkpoint_max=1,
+        )
+        lines = [line for line in self.metrics("run") if "eval/loss" in line]
+        self.assertEqual(
+            [(line["step"], line["eval/loss"]) for line in lines],
+            [(4, 3.0), (8, 2.0), (9, 2.5)],
+        )
+        best = tf.train.latest_checkpoint(os.path.join(self.folder("run"), "best"))
+        self.assertEndsWith(best, "model.ckpt-8")
+        self.assertEndsWith(
+            tf.train.latest_checkpoint(self.folder("run")), "model.ckpt-9"
+        )
+
+    def test_a_kill_during_an_evaluation_loses_none(self):
+        with self.assertRaises(IndexError):  # the second one breaks off
+            self.train("run", phases=self.evaluation([3.0]), eval_steps=4)
+        self.train("run", phases=self.evaluation([2.0, 2.5]), eval_steps=4)
+        lines = [line for line in self.metrics("run") if "eval/loss" in line]
+        self.assertEqual(
+            [(line["step"], line["eval/loss"]) for line in lines],
+            [(4, 3.0), (8, 2.0), (9, 2.5)],
+        )
+        best = tf.train.latest_checkpoint(os.path.join(self.folder("run"), "best"))
+        self.assertEndsWith(best, "model.ckpt-8")
+
+    def test_a_metric_that_is_not_there_is_one_line(self):
+        with self.assertRaisesRegex(InputError, "--best_metric=f1 is none"):
+            self.train(
+                "run", phases=self.evaluation([1.0]), eval_steps=4, best_metric="f1"
+            )
+
+
+class PrecisionTest(LoopTestCase):
+    def test_half_precision_learns_about_the_same(self):
+        whole, _ = self.train("whole")
+        names = list(weights_by_name(whole))
+        flat = lambda model: np.concatenate(  # noqa: E731
+            [weights_by_name(model)[name].numpy().ravel() for name in names]
+        )
+        start, _ = self.train(
+            "start", num_train_steps=1, num_warmup_steps=2, learning_rate=0.01
+        )
+        moved = flat(whole) - flat(start)
+        for precision in ("bfloat16", "float16"):
+            model, _ = self.train(precision, precision=precision)
+            self.assertEqual(model.trainable_variables[0].dtype, "float32")
+            there = flat(model) - flat(start)
+            cosine = moved @ there / np.linalg.norm(moved) / np.linalg.norm(there)
+            self.assertGreater(cosine, 0.9, precision)
+
+    def test_an_overflow_skips_a_step_and_halves_the_scale(self):
+        with mock.patch("bert_tf.training.precision.INITIAL_LOSS_SCALE", 2.0**40):
+            self.train("run", precision="float16", num_train_steps=40, log_steps=1)
+        lines = self.metrics("run")
+        skipped = [line["skipped_steps"] for line in lines]
+        self.assertGreater(sum(skipped), 3)
+        self.assertEqual(sum(skipped[-5:]), 0)
+        for line, after in itertools.pairwise(lines):
+            factor = 0.5 if line["skipped_steps"] else 1.0
+            self.assertEqual(after["loss_scale"], line["loss_scale"] * factor)
+        # It goes on with the scale that it had.
+        self.train("run", precision="float16", num_train_steps=42, log_steps=1)
+        self.assertEqual(self.metrics("run")[40]["loss_scale"], lines[-1]["loss_scale"])
+
+
 class MetricsTest(LoopTestCase):
     def test_what_is_reported(self):
         self.train("run")
@@ -188,6 +339,11 @@ class MetricsTest(LoopTestCase):
     def test_a_loss_that_is_not_finite_stops_with_one_line(self):
         with self.assertRaisesRegex(InputError, "not finite at step 3.*: none"):
             self.train("run", learning_rate=1e38, num_warmup_steps=4)
+        batch = os.path.join(self.folder("run"), "nonfinite-step-3.tfrecord")
+        kept = tf.data.TFRecordDataset(batch).map(toy.SCHEMA.parse)
+        read = toy.data(self.records, seed=3)(8, InputShard())
+        for value, expected in zip(kept.batch(4).take(1), read.take(1), strict=True):
+            self.assertAllEqual(value["input_ids"], expected["input_ids"])
 
 
 class InitializationTest(LoopTestCase):

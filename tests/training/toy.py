@@ -34,16 +34,17 @@ def task(dropout=0.1):
     )
 
 
-def write_records(path, count=20, seed=0, vocab_size=V):
+def write_records(path, count=20, seed=0, vocab_size=V, max_seq_length=L):
+    schema = pretraining_schema(max_seq_length, P)
     rng = np.random.default_rng(seed)
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(count):
-            length = rng.integers(6, L + 1)
-            padding = [0] * (L - length)
+            length = rng.integers(6, max_seq_length + 1)
+            padding = [0] * (max_seq_length - length)
             num_masks = 1 + number % P
             empty = [0] * (P - num_masks)
             writer.write(
-                SCHEMA.serialize(
+                schema.serialize(
                     {
                         "input_ids": [*rng.integers(5, vocab_size, length), *padding],
                         "input_mask": [1] * length + padding,
@@ -61,12 +62,12 @@ def write_records(path, count=20, seed=0, vocab_size=V):
     return path
 
 
-def data(path, count=20, batch_size=4, seed=3):
+def data(path, count=20, batch_size=4, seed=3, max_seq_length=L):
     """(position, a worker's rows) -> batches, as a phase wants it."""
     return lambda position, shard: pipeline.training_dataset(
         [path],
         [count],
-        SCHEMA,
+        pretraining_schema(max_seq_length, P),
         batch_size=batch_size,
         seed=seed,
         start=position,
@@ -74,12 +75,12 @@ def data(path, count=20, batch_size=4, seed=3):
     )
 
 
-def phase(path, end_step, batch_size=4, **options):
+def phase(path, end_step, batch_size=4, max_seq_length=L, **options):
     """A phase of these records."""
     return Phase(
         end_step=end_step,
         batch_size=batch_size,
-        data=data(path, batch_size=batch_size),
+        data=data(path, batch_size=batch_size, max_seq_length=max_seq_length),
         **options,
     )
 
