@@ -109,6 +109,18 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         "inverse_sqrt",
         "constant",
     ),
+    "end_learning_rate": _float(
+        "Ours. The learning rate that the schedule ends with.", 0.0
+    ),
+    "learning_rate_power": _float(
+        "Ours. Power of --learning_rate_schedule=polynomial.", 1.0
+    ),
+    "decay_from": _choice(
+        "Ours. Where the decay of the learning rate counts from: step 0, as the"
+        " original's, which falls a little at the warmup's end, or that end.",
+        "start",
+        "warmup",
+    ),
     "num_schedule_steps": _integer(
         "Ours. Steps of the learning-rate schedule, where it goes on beyond"
         " --num_train_steps: the first of two phases ends before the rate is 0."
@@ -220,6 +232,9 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
         "optimizer",
         "bias_correction",
         "learning_rate_schedule",
+        "end_learning_rate",
+        "learning_rate_power",
+        "decay_from",
         "layerwise_learning_rate_decay",
         "frozen_layers",
         "gradient_accumulation_steps",
@@ -249,7 +264,9 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
         "num_tpu_cores",
     )
     require_at_least(flag_values, 0, "keep_checkpoint_max", "random_seed")
-    require_at_least(flag_values, 0.0, "learning_rate")
+    require_at_least(
+        flag_values, 0.0, "learning_rate", "end_learning_rate", "learning_rate_power"
+    )
     flags.register_validator(
         "layerwise_learning_rate_decay",
         lambda factor: 0.0 < factor <= 1.0,

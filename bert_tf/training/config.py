@@ -30,6 +30,10 @@ class TrainingConfig:
         num_schedule_steps: steps of the learning-rate schedule; None for
             `num_train_steps`.
         learning_rate_schedule: its shape: see `bert_tf.optimization.schedules`.
+        end_learning_rate: the rate that it ends with.
+        learning_rate_power: of the shape "polynomial".
+        decay_from: "start": the decay counts from step 0, as the original's; "warmup":
+            from the warmup's end.
         optimizer: "adamw" or "lamb".
         bias_correction: Adam's, which the original leaves out; LAMB has it always.
         layerwise_learning_rate_decay: factor of the learning rate from layer to layer
@@ -54,6 +58,9 @@ class TrainingConfig:
     train_batch_size: int
     num_schedule_steps: int | None = None
     learning_rate_schedule: str = "linear"
+    end_learning_rate: float = 0.0
+    learning_rate_power: float = 1.0
+    decay_from: str = "start"
     optimizer: str = "adamw"
     bias_correction: bool = False
     layerwise_learning_rate_decay: float = 1.0

@@ -13,7 +13,7 @@ from absl import logging
 from bert_tf import files
 from bert_tf.conversion.checkpoint import load_weights
 from bert_tf.errors import InputError
-from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.records.pipeline import InputShard, record_error
 from bert_tf.task import Task
 from bert_tf.training import diagnosis
@@ -109,7 +109,13 @@ class _Run:
                 config.learning_rate,
                 config.num_schedule_steps or config.num_train_steps,
                 config.num_warmup_steps,
+                optimizer=config.optimizer,
+                learning_rate_schedule=config.learning_rate_schedule,
+                end_learning_rate=config.end_learning_rate,
+                power=config.learning_rate_power,
+                decay_from=config.decay_from,
                 bias_correction=config.bias_correction,
+                layerwise_decay=config.layerwise_learning_rate_decay,
                 skip_nonfinite=config.precision == "float16",
                 global_clipnorm=None,  # the step clips, once, after the reduction
             )
@@ -143,9 +149,8 @@ class _Run:
         config = self._config
         # Whoever killed the run may have come between checkpoint and evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
-        if self._evaluates(behind):
-            self._evaluate(behind)
-        if self.step >= config.num_train_steps:
+        is_done = self.step >= config.num_train_steps
+        if is_done:
             logging.info(
                 "Training is done: %s is at step %d of %d. Ask for more steps to go"
                 " on.",
@@ -153,8 +158,16 @@ class _Run:
                 self.step,
                 config.num_train_steps,
             )
+            if not self._evaluates(behind):
+                return
+        self._reporter = Reporter(
+            self._folder, self.step, is_chief=is_chief(self._strategy)
+        )
+        if self._evaluates(behind) and not self._reporter.has_evaluation(self.step):
+            self._evaluate(behind)
+        if is_done:
+            self._reporter.close()
             return
-        self._reporter = Reporter(self._folder, self.step)
         self._profiler = StepProfiler(self._folder, config.profile_steps)
         # [SIGTERMs, SIGINTs, seconds a step]
         self._agreement = Agreement(self._strategy, 3)
@@ -291,13 +304,7 @@ class _Run:
         """Evaluates, records it, and keeps the best checkpoint."""
         assert phase.evaluate is not None
         results = phase.evaluate(self.model)
-        reporter = Reporter(
-            self._folder,
-            self.step,
-            prefix="eval/",
-        )
-        reporter.report(self.step, results)
-        reporter.close()
+        self._reporter.report_evaluation(self.step, results)
         name = self._config.best_metric
         if name not in results:
             raise InputError(
