@@ -1,10 +1,12 @@
 """Evaluates and predicts on one device and on two; run by evaluation_test.py.
 
 Arguments: the record file (9 records), and where to put the results. A process of its
-own, since it splits the CPU in two before anything runs.
+own, since it splits the CPU in two before anything runs. With TF_CONFIG in the
+environment it is one of several workers, and has the results of all of them.
 """
 
 import json
+import os
 import sys
 
 import keras
@@ -52,16 +54,21 @@ def results_on(strategy, path, start):
 
 
 def main(path, target):
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * 2,
-    )
     keras.utils.set_random_seed(1)
-    one, weights = results_on(tf.distribute.get_strategy(), path, None)
-    mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    two, _ = results_on(mirrored, path, weights)
+    if "TF_CONFIG" in os.environ:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        results, _ = results_on(strategy, path, None)
+    else:
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0],
+            [tf.config.LogicalDeviceConfiguration()] * 2,
+        )
+        one, weights = results_on(tf.distribute.get_strategy(), path, None)
+        mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        two, _ = results_on(mirrored, path, weights)
+        results = {"one": one, "two": two}
     with open(target, "w", encoding="utf-8") as file:
-        json.dump({"one": one, "two": two}, file)
+        json.dump(results, file)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
+import contextlib
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.errors import InputError
@@ -89,23 +92,59 @@ class EvaluationTest(tf.test.TestCase):
             list(predict(TASK, self.model, broken, total_batches=1))
 
 
-class TwoDevicesTest(tf.test.TestCase):
-    def test_results_are_those_of_one_device(self):
+class SeveralDevicesTest(tf.test.TestCase):
+    def start(self, target, **environment):
         path = toy.write_records(os.path.join(self.get_temp_dir(), "r"), count=9)
-        target = os.path.join(self.get_temp_dir(), "results.json")
         child = "tests.training.evaluation_child"
-        subprocess.run([sys.executable, "-m", child, path, target], check=True)
-        with open(target, encoding="utf-8") as file:
-            results = json.load(file)
-        one, two = results["one"], results["two"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", child, path, self.path(target)],
+            env={**os.environ, **environment},
+        )
+        self.addCleanup(process.kill)
+        return process
+
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def results(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return json.load(file)
+
+    def compare(self, several, one):
         for name in ("short", "whole", "compiled"):
-            self.assertAllClose(two[name], one[name], rtol=1e-6, atol=1e-6)
-        self.assertEqual(two["again"], two["short"])
-        self.assertAllClose(one["compiled"], one["whole"], rtol=1e-5)
-        self.assertEqual(two["sizes"], [4, 4, 1])
-        self.assertAllClose(two["logits"], one["logits"], rtol=1e-6, atol=1e-6)
+            self.assertAllClose(several[name], one[name], rtol=1e-6, atol=1e-6)
+        self.assertEqual(several["again"], several["short"])
+        self.assertEqual(several["sizes"], [4, 4, 1])
+        self.assertAllClose(several["logits"], one["logits"], rtol=1e-6, atol=1e-6)
+        self.assertRegex(
+            several["refusal"], "^Batches of 3 cannot be dealt out to 2 devices: "
+        )
+
+    def test_two_devices_give_the_results_of_one(self):
+        self.assertEqual(self.start("both").wait(120), 0)
+        results = self.results("both")
+        one = results["one"]
         self.assertEqual(one["refusal"], "")
-        self.assertRegex(two["refusal"], "^Batches of 3 cannot be dealt out to 2 dev")
+        self.assertAllClose(one["compiled"], one["whole"], rtol=1e-5)
+        self.compare(results["two"], one)
+
+    @pytest.mark.slow
+    def test_each_of_two_workers_has_the_results_of_one_device(self):
+        self.assertEqual(self.start("both").wait(120), 0)
+        with contextlib.ExitStack() as stack:
+            ports = []
+            for _ in range(2):
+                free = stack.enter_context(socket.socket())
+                free.bind(("localhost", 0))
+                ports.append(free.getsockname()[1])
+        cluster = {"worker": [f"localhost:{port}" for port in ports]}
+        workers = []
+        for index in range(2):
+            config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            workers.append(self.start(str(index), TF_CONFIG=json.dumps(config)))
+        for index, worker in enumerate(workers):
+            self.assertEqual(worker.wait(120), 0)
+            self.compare(self.results(str(index)), self.results("both")["one"])
 
 
 if __name__ == "__main__":
