@@ -91,7 +91,11 @@ def _print_text(records: "InspectedRecords", flag_values: flags.FlagValues) -> N
     width = shutil.get_terminal_size().columns
     color = wants_color(flag_values.color)
     for shown in show_records(records, flag_values.start, flag_values.num_examples):
-        title = f"record {shown.number} (record {shown.number_in_file} of {shown.path})"
+        sequence = f", sequence {shown.sequence}" if shown.sequence else ""
+        title = (
+            f"record {shown.number}{sequence}"
+            f" (record {shown.number_in_file} of {shown.path})"
+        )
         print(
             *render(shown.example, title, shown.remarks, width=width, color=color),
             sep="\n",
@@ -113,6 +117,7 @@ def _print_json(records: "InspectedRecords", flag_values: flags.FlagValues) -> N
                 "record": shown.number,
                 "file": shown.path,
                 "record_in_file": shown.number_in_file,
+                **({"sequence": shown.sequence} if shown.sequence else {}),
                 **shown.example.to_values(),
                 "violations": shown.remarks,
             }

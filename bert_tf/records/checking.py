@@ -1,7 +1,8 @@
 """Do records make sense? The rules that every record keeps, and who breaks them.
 
 The rules are those of `bert_tf.records.schema`'s table, and of how a record is built:
-[CLS] A [SEP] B [SEP], where B may be empty. Masking touches neither [CLS] nor [SEP].
+[CLS] A [SEP] B [SEP], where B may be empty; in a packed row, several of these. Masking
+touches neither [CLS] nor [SEP].
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.records.packed_rows import unpacked_columns
 from bert_tf.text.vocabulary import CLS, MASK, SEP, Vocabulary
 
 MISFIT = "layout"
@@ -23,6 +25,8 @@ RULES = {
     "vocabulary": "an id is outside the vocabulary",
     "cls": "the first token is not [CLS]",
     "sep": "a segment does not end with [SEP]",
+    "rows": "sequence_ids are not 1, 2, ... then 0 in the padding, or cls_positions and"
+    " next_sentence_weights do not fit them",
     "weights": "masked_lm_weights are not ones, then zeros",
     "positions": "masked_lm_positions do not ascend, or lie outside the tokens",
     "unused_slots": "masked_lm_positions or _ids are not 0 after the predictions",
@@ -88,7 +92,10 @@ class RecordChecks:
     def find(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Which records of a block break which rule: a boolean array for each."""
         lengths = columns["input_mask"].sum(axis=1)
-        broken = self._check_sequences(columns, lengths)
+        if "sequence_ids" in columns:
+            broken = self._check_rows(columns, lengths)
+        else:
+            broken = self._check_sequences(columns, lengths)
         if "masked_lm_positions" in columns:
             broken |= self._check_predictions(columns, lengths)
         if "next_sentence_labels" in columns:
@@ -121,6 +128,40 @@ class RecordChecks:
             broken["sep"] = (_last(ids, lengths) != self._sep) | (
                 (b_lengths > 0) & (_last(ids, a_lengths) != self._sep)
             )
+        return broken
+
+    def _check_rows(
+        self, columns: Mapping[str, np.ndarray], lengths: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """The rules of each of the row's sequences, and of how they make up a row."""
+        num_rows = len(lengths)
+        sequences, rows, _ = unpacked_columns(columns)
+        of_sequences = self._check_sequences(
+            sequences, sequences["input_mask"].sum(axis=1)
+        )
+        broken = {
+            rule: np.bincount(rows[is_broken], minlength=num_rows) > 0
+            for rule, is_broken in of_sequences.items()
+        }
+        is_token = columns["input_mask"] > 0
+        in_front = np.arange(is_token.shape[1]) < lengths[:, None]
+        broken["input_mask"] |= (columns["input_mask"] != in_front).any(axis=1)
+        for rule, name in (("padding", "input_ids"), ("segments", "segment_ids")):
+            broken[rule] |= ((columns[name] != 0) & ~is_token).any(axis=1)
+        ids = columns["sequence_ids"]
+        steps = np.diff(ids, axis=1, prepend=0)
+        is_first = is_token & (steps == 1)
+        is_kept = np.where(is_token, (steps == 0) | is_first, ids == 0)
+        is_kept[:, 0] = ids[:, 0] == is_token[:, 0]
+        slots = np.arange(1, columns["cls_positions"].shape[1] + 1)
+        is_used = slots <= ids.max(axis=1, keepdims=True)
+        begins = (is_first[:, :, None] & (ids[:, :, None] == slots)).argmax(axis=1)
+        broken["rows"] = (
+            ~is_kept.all(axis=1)
+            | (columns["next_sentence_weights"] != is_used).any(axis=1)
+            | (columns["cls_positions"] != np.where(is_used, begins, 0)).any(axis=1)
+            | ((columns["next_sentence_labels"] != 0) & ~is_used).any(axis=1)
+        )
         return broken
 
     def _check_predictions(

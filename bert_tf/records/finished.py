@@ -18,15 +18,17 @@ from bert_tf.records.manifest import (
 )
 
 # Which flag sets which field, in the order in which differences are reported.
-_FIELDS_OF_FLAGS = {
-    "vocab_file": "vocab_sha256",
-    "input_file": "source_files",
-    **{
-        name: name
+_FIELDS_OF_FLAGS = (
+    ("vocab_file", "vocab_sha256"),
+    ("input_file", "record_files"),
+    ("input_file", "source_files"),
+    *(
+        (name, name)
         for name in (
             "do_lower_case",
             "max_seq_length",
             "max_predictions_per_seq",
+            "max_sequences_per_row",
             "masking",
             "do_whole_word_mask",
             "masked_lm_prob",
@@ -40,9 +42,10 @@ _FIELDS_OF_FLAGS = {
             "deduplicate",
             "min_document_tokens",
         )
-    },
-    "output_file": "shards",
-}
+    ),
+    ("random_seed", "packing_seed"),
+    ("output_file", "shards"),
+)
 
 
 def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
@@ -89,9 +92,9 @@ def first_difference(
     Returns:
         The flag's name, the existing set's value and the wanted one.
     """
-    for flag, field in _FIELDS_OF_FLAGS.items():
+    for flag, field in _FIELDS_OF_FLAGS:
         theirs, ours = getattr(existing, field), getattr(wanted, field)
-        if field == "source_files":
+        if field in ("source_files", "record_files"):
             if _contents(theirs) != _contents(ours):
                 return flag, _describe(theirs, ours), _describe(ours, theirs)
         elif field == "shards":

@@ -40,9 +40,9 @@ class ShardResult:
 
     num_records: list[int]
     num_bytes: list[int]
-    num_documents: int
-    num_left_out: int
-    num_short_of_predictions: int
+    num_documents: int = 0
+    num_left_out: int = 0
+    num_short_of_predictions: int = 0
     statistics: dict[str, Any]
 
 
@@ -120,20 +120,34 @@ def write_group(
     instances = create_instances(documents, ids, settings)
     with ShardWriter([path], is_alone=is_alone) as writer:
         result = write_instances(instances, writer, ids, settings)
-        if is_alone and files.exists(path):
-            # One that is replaced: it must not be taken for that of the result.
-            files.remove(path)
-        # Before the file has its name: a file without its result is made again.
-        files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
+        keep_result(result, path, result_path, is_alone=is_alone)
     return result
+
+
+def keep_result(
+    result: ShardResult, path: str, result_path: str, *, is_alone: bool = True
+) -> None:
+    """Writes what is known of a record file, before that gets its name.
+
+    So a file without its result is made again.
+    """
+    if is_alone and files.exists(path):
+        # One that is replaced: it must not be taken for that of the result.
+        files.remove(path)
+    files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
 
 
 def finished_shard(job: ShardJob) -> ShardResult | None:
     """What is known of the job's record file, if it is finished."""
-    if not files.exists(job.result_path) or not files.exists(job.path):
+    return kept_result(job.path, job.result_path)
+
+
+def kept_result(path: str, result_path: str) -> ShardResult | None:
+    """What `keep_result` wrote, if the record file has its name."""
+    if not files.exists(result_path) or not files.exists(path):
         return None
-    result = ShardResult(**files.read_json(job.result_path, "result of a shard"))
-    return result if files.size(job.path) == result.num_bytes[0] else None
+    result = ShardResult(**files.read_json(result_path, "result of a shard"))
+    return result if files.size(path) == result.num_bytes[0] else None
 
 
 def require_documents(

@@ -3,6 +3,7 @@
 pre-training      input_ids, input_mask, segment_ids, masked_lm_positions,
                   masked_lm_ids, masked_lm_weights, next_sentence_labels
 unmasked          the same without masked_lm_*, to be masked as they are read
+packed            one of both, with sequence_ids, cls_positions, next_sentence_weights
 classification    input_ids, input_mask, segment_ids, label_ids, is_real_example
 """
 
@@ -18,7 +19,9 @@ from bert_tf.errors import InputError
 from bert_tf.records.schema import (
     RecordSchema,
     classifier_schema,
+    packed_schema,
     pretraining_schema,
+    unmasked_packed_schema,
     unmasked_schema,
 )
 
@@ -45,17 +48,26 @@ class RecordLayout:
         kind: PRETRAINING, UNMASKED or CLASSIFICATION.
         max_seq_length: tokens, padding included.
         max_predictions_per_seq: masked-LM slots; 0 where the kind has none.
+        max_sequences_per_row: slots for sequences; 0 where a record is one.
         regression: whether a label is a score.
     """
 
     kind: str
     max_seq_length: int
     max_predictions_per_seq: int = 0
+    max_sequences_per_row: int = 0
     regression: bool = False
 
     @functools.cached_property
     def schema(self) -> RecordSchema:
         """The features of such records."""
+        num_slots = self.max_sequences_per_row
+        if num_slots and self.kind == PRETRAINING:
+            return packed_schema(
+                self.max_seq_length, self.max_predictions_per_seq, num_slots
+            )
+        if num_slots:
+            return unmasked_packed_schema(self.max_seq_length, num_slots)
         if self.kind == PRETRAINING:
             return pretraining_schema(self.max_seq_length, self.max_predictions_per_seq)
         if self.kind == UNMASKED:
@@ -67,6 +79,9 @@ class RecordLayout:
         if self.max_predictions_per_seq:
             lengths += f" and {self.max_predictions_per_seq} predictions"
         kind = "regression" if self.regression else self.kind
+        if self.max_sequences_per_row:
+            kind = f"packed {kind}"
+            lengths += f", up to {self.max_sequences_per_row} sequences"
         return f"{kind} records of {lengths}"
 
     def parse(
@@ -134,7 +149,7 @@ def find_layout(record: bytes, source: str) -> RecordLayout:
     )
     lengths = {
         name: len(table[name].int64_list.value) if name in table else 0
-        for name in ("input_ids", "masked_lm_positions")
+        for name in ("input_ids", "masked_lm_positions", "cls_positions")
     }
     if not kind or not lengths["input_ids"]:
         found = ", ".join(_described(name, table[name]) for name in sorted(table))
@@ -148,6 +163,9 @@ def find_layout(record: bytes, source: str) -> RecordLayout:
         # No slot at all is a length that the schema's check complains of.
         max_predictions_per_seq=max(1, lengths["masked_lm_positions"])
         if kind == PRETRAINING
+        else 0,
+        max_sequences_per_row=max(1, lengths["cls_positions"])
+        if "sequence_ids" in table
         else 0,
         regression=kind == CLASSIFICATION and bool(table["label_ids"].float_list.value),
     )

@@ -37,6 +37,15 @@ FORMAT_VERSION = 1
 MANIFEST_SUFFIX = ".manifest.json"
 VOCABULARY_SUFFIX = ".vocab.txt"
 
+_FIELDS_OF_PACKED_SETS = (
+    "packed",
+    "max_sequences_per_row",
+    "max_sequence_length",
+    "max_predictions_per_sequence",
+    "packing_seed",
+    "record_files",
+)
+
 _TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
 _SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
 
@@ -123,6 +132,14 @@ class Manifest:
         shards: the record files, in the order in which records were dealt to them.
         complete: whether all shards have their final names.
         report: what was read, dropped and written, for people.
+        packed: whether a record is a row of several sequences. If so,
+            `max_seq_length` and `max_predictions_per_seq` are those of a row, and the
+            following fields are written too.
+        max_sequences_per_row: slots for sequences per row.
+        max_sequence_length: tokens per sequence.
+        max_predictions_per_sequence: masked-LM slots per sequence.
+        packing_seed: of the rows' order.
+        record_files: the record files that were packed, in their order.
         format_version: of this file.
         path: where the manifest lies; not a part of it.
     """
@@ -148,6 +165,12 @@ class Manifest:
     deduplicate: str = "none"
     min_document_tokens: int = 0
     report: dict = dataclasses.field(default_factory=dict)
+    packed: bool = False
+    max_sequences_per_row: int = 0
+    max_sequence_length: int = 0
+    max_predictions_per_sequence: int = 0
+    packing_seed: int = 0
+    record_files: tuple[SourceFile, ...] = ()
     format_version: int = FORMAT_VERSION
     path: str = dataclasses.field(default="", compare=False)
 
@@ -172,6 +195,9 @@ class Manifest:
         """The text of NAME.manifest.json."""
         values = dataclasses.asdict(self)
         del values["path"]
+        if not self.packed:
+            for name in _FIELDS_OF_PACKED_SETS:
+                del values[name]
         return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
     @classmethod

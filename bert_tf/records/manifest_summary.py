@@ -35,6 +35,13 @@ def manifest_lines(manifest: Manifest) -> list[str]:
         f"  source files: {len(manifest.source_files):,} of {num_bytes:,} bytes in all"
         f" ({manifest.input_format}): {', '.join(names)}",
     ]
+    if manifest.packed:
+        lines.append(
+            f"  packed: up to {manifest.max_sequences_per_row} sequences a record,"
+            f" of up to {manifest.max_sequence_length} tokens and"
+            f" {manifest.max_predictions_per_sequence} predictions, from"
+            f" {len(manifest.record_files):,} record files"
+        )
     preparation = []
     if manifest.split_sentences:
         preparation.append(

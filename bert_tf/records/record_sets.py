@@ -143,11 +143,7 @@ class RecordSet:
             results: what is known of the record files, if all are there.
         """
         manifest = with_counts(self.manifest, results) if results else self.manifest
-        replaced = _replaced_files(manifest)
-        files.write_atomically(manifest.path, manifest.to_json_string())
-        self.vocabulary.save(manifest.vocab_path)
-        for path in replaced:
-            files.remove(path)
+        announce(manifest, self.vocabulary)
 
     def complete(
         self,
@@ -183,6 +179,15 @@ class RecordSet:
             time.monotonic() - self.started,
         )
         return manifest
+
+
+def announce(manifest: Manifest, vocabulary: Vocabulary) -> None:
+    """As `RecordSet.announce`, for a manifest that is not complete."""
+    replaced = _replaced_files(manifest)
+    files.write_atomically(manifest.path, manifest.to_json_string())
+    vocabulary.save(manifest.vocab_path)
+    for path in replaced:
+        files.remove(path)
 
 
 def with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:

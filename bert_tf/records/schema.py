@@ -19,6 +19,20 @@ Pre-training, masked as the records are read (`unmasked_schema`):
     input_ids, input_mask, segment_ids  int64[L]    as above, nothing masked
     next_sentence_labels                int64[1]    as above
 
+Packed pre-training (`packed_schema`): several of the sequences above in a row of L, one
+after another; P is of the row, N is max_sequences_per_row:
+    input_ids, input_mask, segment_ids  int64[L]    as above; all padding at the end
+    sequence_ids           int64[L]    the number of a token's sequence, from 1; 0 for
+                                       padding
+    cls_positions          int64[N]    where each sequence begins, padded with 0
+    masked_lm_positions, masked_lm_ids, masked_lm_weights  [P]    as above, counted from
+                                       the row's beginning
+    next_sentence_labels   int64[N]    of each sequence, padded with 0
+    next_sentence_weights  float32[N]  1.0 for a sequence, 0.0 for padding
+Positions restart with each sequence; the model counts them from the two new features.
+
+Packed, masked as the rows are read (`unmasked_packed_schema`): without masked_lm_*
+
 Classification and regression (`classifier_schema`):
     input_ids, input_mask, segment_ids  int64[L]
     label_ids                           int64[1], float32[1] for regression
@@ -216,6 +230,17 @@ def _sequence_features(max_seq_length: int) -> list[Feature]:
     ]
 
 
+def _prediction_features(max_predictions_per_seq: int) -> list[Feature]:
+    return [
+        Feature(name, dtype, (max_predictions_per_seq,), "max_predictions_per_seq")
+        for name, dtype in (
+            ("masked_lm_positions", INT64),
+            ("masked_lm_ids", INT64),
+            ("masked_lm_weights", FLOAT32),
+        )
+    ]
+
+
 def pretraining_schema(
     max_seq_length: int, max_predictions_per_seq: int
 ) -> RecordSchema:
@@ -228,16 +253,7 @@ def pretraining_schema(
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
-            *(
-                Feature(
-                    name, dtype, (max_predictions_per_seq,), "max_predictions_per_seq"
-                )
-                for name, dtype in (
-                    ("masked_lm_positions", INT64),
-                    ("masked_lm_ids", INT64),
-                    ("masked_lm_weights", FLOAT32),
-                )
-            ),
+            *_prediction_features(max_predictions_per_seq),
             Feature("next_sentence_labels", INT64, (1,)),
         ]
     )
@@ -253,6 +269,49 @@ def unmasked_schema(max_seq_length: int) -> RecordSchema:
         [
             *_sequence_features(max_seq_length),
             Feature("next_sentence_labels", INT64, (1,)),
+        ]
+    )
+
+
+def packed_schema(
+    max_seq_length: int, max_predictions_per_seq: int, max_sequences_per_row: int
+) -> RecordSchema:
+    """The rows of pack_pretraining_data.
+
+    Args:
+        max_seq_length: L, tokens per row with padding.
+        max_predictions_per_seq: P, slots for masked tokens per row.
+        max_sequences_per_row: N, slots for sequences per row.
+    """
+    return RecordSchema(
+        [
+            *unmasked_packed_schema(max_seq_length, max_sequences_per_row).features,
+            *_prediction_features(max_predictions_per_seq),
+        ]
+    )
+
+
+def unmasked_packed_schema(
+    max_seq_length: int, max_sequences_per_row: int
+) -> RecordSchema:
+    """The rows of pack_pretraining_data for dynamic masking.
+
+    Args:
+        max_seq_length: L, tokens per row with padding.
+        max_sequences_per_row: N, slots for sequences per row.
+    """
+    return RecordSchema(
+        [
+            *_sequence_features(max_seq_length),
+            Feature("sequence_ids", INT64, (max_seq_length,), "max_seq_length"),
+            *(
+                Feature(name, dtype, (max_sequences_per_row,), "max_sequences_per_row")
+                for name, dtype in (
+                    ("cls_positions", INT64),
+                    ("next_sentence_labels", INT64),
+                    ("next_sentence_weights", FLOAT32),
+                )
+            ),
         ]
     )
 

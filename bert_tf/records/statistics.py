@@ -253,6 +253,25 @@ _COUNTS = (
 )
 
 
+def row_figures(
+    statistics: RecordStatistics, num_rows: int, *, max_seq_length: int
+) -> dict[str, Any]:
+    """How full packed rows are, for programs.
+
+    Args:
+        statistics: of their sequences.
+        num_rows: how many rows there are.
+        max_seq_length: tokens of a row.
+    """
+    num_places = num_rows * max_seq_length
+    return {
+        "rows": num_rows,
+        "sequences": statistics.lengths.count,
+        "sequences_per_row": share(statistics.lengths.count, num_rows),
+        "padding_share": share(num_places - statistics.lengths.total, num_places),
+    }
+
+
 def share(part: int, whole: int) -> float:
     """A part of the whole; 0 of nothing."""
     return part / whole if whole else 0.0

@@ -1,6 +1,6 @@
 """What there is to know of record files: some records as text, figures of all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,8 @@ from bert_tf.records.checking import MISFIT, RULES, RecordChecks
 from bert_tf.records.examples import Example, read_example
 from bert_tf.records.inspection import InspectedRecords, RecordBlock
 from bert_tf.records.layouts import CLASSIFICATION
-from bert_tf.records.statistics import RecordStatistics
+from bert_tf.records.packed_rows import unpacked_columns
+from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.text.vocabulary import MASK
 
 
@@ -22,6 +23,7 @@ class ShownRecord(NamedTuple):
         number_in_file: from 0.
         example: the record in readable form.
         remarks: the rules that it breaks.
+        sequence: which of a packed row's sequences, from 1; 0 where a record is one.
     """
 
     number: int
@@ -29,6 +31,7 @@ class ShownRecord(NamedTuple):
     number_in_file: int
     example: Example
     remarks: list[str]
+    sequence: int = 0
 
 
 def show_records(
@@ -50,25 +53,37 @@ def show_records(
         number = block.first + block.num_records
         if number > start:
             broken = checks.find(block.columns)
-            for row, row_in_block in enumerate(block.rows):
+            columns, rows, sequences = _readable(block.columns)
+            for index, row in enumerate(rows.tolist()):
+                row_in_block = block.rows[row]
                 if start <= block.first + row_in_block < end:
                     yield ShownRecord(
                         block.first + row_in_block,
                         block.path,
                         block.first_in_file + row_in_block,
-                        read_example(
-                            block.columns, row, records.vocabulary, records.pairs
-                        ),
+                        read_example(columns, index, records.vocabulary, records.pairs),
                         [
                             RULES[rule]
                             for rule in RULES
                             if rule in broken and broken[rule][row]
                         ],
+                        int(sequences[index]),
                     )
             if number >= end:
                 return
     if start >= number:
         records.warn(f"--start={start}, but there are {number} records.")
+
+
+def _readable(
+    columns: Mapping[str, np.ndarray],
+) -> tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]:
+    """A block's sequences; each one's row, and its number in a packed row, from 1."""
+    if "sequence_ids" in columns:
+        unpacked, rows, numbers = unpacked_columns(columns)
+        return unpacked, rows, numbers + 1
+    rows = np.arange(len(columns["input_ids"]))
+    return columns, rows, np.zeros_like(rows)
 
 
 class Survey:
@@ -92,7 +107,9 @@ class Survey:
         )
         self.checks = RecordChecks(vocabulary)
         self.num_padding_examples = 0
+        self._num_rows = 0
         self.labels: dict[int, int] = {}
+        self._max_sequences_per_row = records.layout.max_sequences_per_row
         self._counts_labels = (
             records.layout.kind == CLASSIFICATION and not records.layout.regression
         )
@@ -105,7 +122,8 @@ class Survey:
             self.num_padding_examples += int(np.count_nonzero(~is_real))
             columns = {name: values[is_real] for name, values in columns.items()}
             rows = rows[is_real]
-        self.statistics.add(columns)
+        self._num_rows += len(rows)
+        self.statistics.add(_readable(columns)[0])
         self.checks.add(columns, block.path, (block.first_in_file + rows).tolist())
         misfits = sorted(set(range(block.num_records)) - set(block.rows))
         if misfits:
@@ -119,6 +137,16 @@ class Survey:
     def lines(self) -> list[str]:
         """What was found, for people."""
         lines = self.statistics.lines()
+        if self._max_sequences_per_row:
+            figures = self._row_figures()
+            lines = [
+                f"rows               {figures['rows']:,} of"
+                f" {self.statistics.max_seq_length} tokens,"
+                f" {figures['sequences_per_row']:.2f} sequences in each;"
+                f" {figures['padding_share']:.2%} of all places are padding",
+                "the sequences, as if unpacked into as many records:",
+                *lines,
+            ]
         if self.labels:
             labels = sorted(self.labels.items())
             lines.append(
@@ -136,7 +164,15 @@ class Survey:
         """What was found, for programs."""
         return {
             "statistics": self.statistics.figures(),
+            **({"rows": self._row_figures()} if self._max_sequences_per_row else {}),
             "labels": {str(label): self.labels[label] for label in sorted(self.labels)},
             "padding_examples": self.num_padding_examples,
             "violations": self.checks.to_values(),
         }
+
+    def _row_figures(self) -> dict[str, Any]:
+        return row_figures(
+            self.statistics,
+            self._num_rows,
+            max_seq_length=self.statistics.max_seq_length,
+        )

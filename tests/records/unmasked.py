@@ -36,6 +36,12 @@ def write_set(path, count=20, seed=0, vocabulary=VOCABULARY, **fields):
                     }
                 )
             )
+    write_manifest(path, count, vocabulary, **fields)
+    return path
+
+
+def write_manifest(path, count, vocabulary=VOCABULARY, **fields):
+    """What stands beside a file of `count` records."""
     manifest = Manifest(
         **{
             "path": manifest_path([path]),
@@ -65,4 +71,3 @@ def write_set(path, count=20, seed=0, vocabulary=VOCABULARY, **fields):
     with open(manifest.path, "w") as file:
         file.write(manifest.to_json_string())
     vocabulary.save(manifest.vocab_path)
-    return path

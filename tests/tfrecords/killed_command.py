@@ -1,23 +1,28 @@
-"""create_pretraining_data, killed just before the n-th file or folder gets its name.
+"""A command, killed just before the n-th file or folder gets its name.
 
-python -m tests.tfrecords.killed_command N CHUNK_BYTES FLAGS
+python -m tests.tfrecords.killed_command SCRIPT N CHUNK_BYTES FLAGS
 """
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 
 from bert_tf import cli, text_flags
-from tfrecords import create_pretraining_data
 
 CHUNK_BYTES = 4 << 20
 
 
-def was_killed(moment, arguments, chunk_bytes=CHUNK_BYTES):
+def was_killed(
+    moment, arguments, chunk_bytes=CHUNK_BYTES, script="create_pretraining_data"
+):
     """Runs the command; False where it has ended before that many names were given."""
     done = subprocess.run(
-        [sys.executable, "-m", __name__, str(moment), str(chunk_bytes), *arguments],
+        [
+            *(sys.executable, "-m", __name__, script),
+            *(str(moment), str(chunk_bytes), *arguments),
+        ],
         capture_output=True,
     )
     if done.returncode == 0:
@@ -27,7 +32,8 @@ def was_killed(moment, arguments, chunk_bytes=CHUNK_BYTES):
 
 
 def main():
-    left, text_flags._CHUNK_BYTES = int(sys.argv[1]), int(sys.argv[2])
+    script = importlib.import_module(f"tfrecords.{sys.argv[1]}")
+    left, text_flags._CHUNK_BYTES = int(sys.argv[2]), int(sys.argv[3])
     replace = os.replace
 
     def replace_or_die(source, target):
@@ -38,9 +44,7 @@ def main():
         replace(source, target)
 
     os.replace = replace_or_die
-    create_pretraining_data.run(
-        cli.parse(create_pretraining_data.define_flags, sys.argv[3:])
-    )
+    script.run(cli.parse(script.define_flags, sys.argv[4:]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from bert_tf.instances.random_stream import random_stream
+from bert_tf.records.packing import pack_rows
+
+
+def pack(lengths, predictions=None, *, tokens=10, slots=99, sequences=99, seed=1):
+    lengths = np.array(lengths, np.int64)
+    if predictions is None:
+        predictions = np.zeros_like(lengths)
+    order, starts = pack_rows(
+        lengths,
+        np.array(predictions, np.int64),
+        random_stream(seed),
+        max_seq_length=tokens,
+        max_predictions_per_seq=slots,
+        max_sequences_per_row=sequences,
+    )
+    return [order[a:b].tolist() for a, b in itertools.pairwise(starts)]
+
+
+def as_lengths(rows, lengths):
+    return sorted(sorted(lengths[sequence] for sequence in row) for row in rows)
+
+
+class PackRowsTest(tf.test.TestCase, parameterized.TestCase):
+    def test_best_fit_by_hand(self):
+        # Of four classes (to 2, 4, 7 and 10 tokens) the longest first: 9 and 8 open
+        # rows, 7 and 5 others; 3 fits best beside the 7, 2 beside the 8, 1 beside the
+        # 9.
+        lengths = [1, 8, 5, 2, 3, 9, 7]
+        self.assertEqual(
+            as_lengths(pack(lengths), lengths), [[1, 9], [2, 8], [3, 7], [5]]
+        )
+
+    def test_room_for_predictions_and_sequences(self):
+        lengths = [3, 3, 3]
+        self.assertLen(pack(lengths, [2, 2, 2], slots=6), 1)
+        rows = pack(lengths, [2, 2, 2], slots=5)
+        self.assertEqual(as_lengths(rows, lengths), [[3], [3, 3]])
+        self.assertLen(pack(lengths, sequences=3), 1)
+        self.assertEqual(as_lengths(pack(lengths, sequences=2), lengths), [[3], [3, 3]])
+        self.assertLen(pack(lengths, sequences=1), 3)
+
+    def test_a_row_behind_one_without_room_for_predictions_is_found(self):
+        # Rows of [8] with 0, 3 and 0 predictions left: the 2 goes to the second one.
+        lengths, predictions = [8, 8, 8, 2], [3, 0, 3, 1]
+        rows = pack(lengths, predictions, slots=3)
+        self.assertIn([1, 3], [sorted(row) for row in rows])
+
+    @parameterized.parameters(range(6))
+    def test_each_sequence_lands_once_and_nothing_overflows(self, seed):
+        rng = np.random.default_rng(seed)
+        count, tokens = int(rng.integers(1, 3000)), int(rng.integers(5, 600))
+        lengths = rng.integers(1, tokens + 1, count)
+        if seed % 2:
+            lengths = np.minimum(lengths, rng.integers(1, tokens + 1, count) // 3 + 1)
+        predictions = np.maximum(1, lengths * 15 // 100)
+        slots, sequences = int(predictions.max() + 2), int(rng.integers(1, 20))
+        rows = pack(
+            lengths, predictions, tokens=tokens, slots=slots, sequences=sequences
+        )
+        self.assertEqual(sorted(itertools.chain(*rows)), list(range(count)))
+        for row in rows:
+            self.assertBetween(len(row), 1, sequences)
+            self.assertLessEqual(lengths[row].sum(), tokens)
+            self.assertLessEqual(predictions[row].sum(), slots)
+
+    def test_many_short_sequences_fill_their_rows(self):
+        lengths = np.random.default_rng(3).integers(5, 129, 5000)
+        num_rows = len(pack(lengths, tokens=512))
+        self.assertLessEqual(num_rows, -(-lengths.sum() // 512) * 1.01)
+
+    def test_rows_are_in_no_order_of_length_and_hang_on_the_seed(self):
+        lengths = np.random.default_rng(3).integers(5, 129, 2000)
+        rows = pack(lengths, tokens=512)
+        first = [lengths[row[0]] for row in rows]
+        half = len(first) // 2
+        self.assertLess(abs(np.mean(first[:half]) - np.mean(first[half:])), 8.0)
+        steps = [np.diff(lengths[row[:2]]) for row in rows if len(row) > 1]
+        num_up, num_down = np.sum(np.array(steps) > 0), np.sum(np.array(steps) < 0)
+        self.assertBetween(num_up / (num_up + num_down), 0.4, 0.6)
+        self.assertEqual(rows, pack(lengths, tokens=512))
+        self.assertNotEqual(rows, pack(lengths, tokens=512, seed=2))
+
+    def test_nothing_gives_no_row(self):
+        self.assertEqual(pack([]), [])
+
+    def test_a_sequence_too_long_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "`lengths` must be at most 10"):
+            pack([11])
+        with self.assertRaisesRegex(ValueError, "`num_predictions` must be at most 2"):
+            pack([3], [3], slots=2)
+        with self.assertRaisesRegex(ValueError, "must be positive"):
+            pack([3, 0])
+
+
+if __name__ == "__main__":
+    tf.test.main()
