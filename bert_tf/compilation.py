@@ -2,7 +2,9 @@
 
 On a CPU, TensorFlow runs a chain such as bias, GELU, product as one pass over memory an
 operation. XLA makes one pass of it. Compiling a whole training step loses there (its
-matrix products are slower than TensorFlow's), compiling such chains wins.
+matrix products are slower than TensorFlow's), compiling such chains wins. A kernel is
+compiled once for each set of shapes, so a piece is for tensors that are large and keep
+their shape.
 """
 
 import contextlib
@@ -35,12 +37,72 @@ def compiled(function: Function) -> Function:
         if compiled_function is None:
             import tensorflow as tf
 
-            compiled_function = tf.function(
-                function, jit_compile=True, autograph=False
-            )
+            compiled_function = tf.function(function, jit_compile=True, autograph=False)
         return compiled_function(*args)
 
     return call  # type: ignore[return-value]
+
+
+def compiled_with_gradient(function: Function) -> Function:
+    """`compiled`, and the gradient is one kernel too, that starts from the arguments.
+
+    Nothing but the arguments is kept for the backward pass: what the function computes
+    on the way is computed again, in the same pass over memory.
+
+    Args:
+        function: a pure function in `keras.ops` of tensors and, as static arguments,
+            other Python values; returns one tensor. Tensors of integers have no
+            gradient.
+    """
+    forward: Any = None
+    backward: Any = None
+
+    def gradients(args: tuple, upstream: Any) -> list[Any]:
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            inputs = [arg for arg in args if _has_gradient(arg)]
+            tape.watch(inputs)
+            output = function(*args)
+        return tape.gradient(output, inputs, upstream, unconnected_gradients="zero")
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        nonlocal forward, backward
+        if not _is_on():
+            return function(*args)
+        import tensorflow as tf
+
+        if forward is None:
+            forward = tf.function(function, jit_compile=True, autograph=False)
+            backward = tf.function(gradients, jit_compile=True, autograph=False)
+        is_tensor = [tf.is_tensor(arg) for arg in args]
+
+        @tf.custom_gradient
+        def with_gradient(*tensors: Any) -> Any:
+            remaining = iter(tensors)
+            own_args = tuple(
+                next(remaining) if given else arg
+                for arg, given in zip(args, is_tensor, strict=True)
+            )
+
+            def gradient(upstream: Any) -> list[Any]:
+                values = iter(backward(own_args, upstream))
+                return [next(values) if _has_gradient(x) else None for x in tensors]
+
+            return forward(*own_args), gradient
+
+        return with_gradient(
+            *(arg for arg, given in zip(args, is_tensor, strict=True) if given)
+        )
+
+    return call  # type: ignore[return-value]
+
+
+def _has_gradient(arg: Any) -> bool:
+    import tensorflow as tf
+
+    return bool(tf.is_tensor(arg) and arg.dtype.is_floating)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling import fused
 from bert_tf.modeling.layers import (
     Embeddings,
     dense,
@@ -71,10 +72,15 @@ class MaskedLMHead(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: Any, training: bool | None = None) -> Any:
         """[B, P, H] to logits [B, P, V] in float32."""
         x = self.layer_norm(self.activation(self.dense(x)))
-        return _project(x, self.embeddings.word_embeddings, self.output_bias)
+        table = ops.cast(self.embeddings.word_embeddings, x.dtype)
+        if not training:
+            return _project(x, table, self.output_bias)
+        rows = ops.reshape(x, (-1, x.shape[-1]))
+        logits = fused.add_bias(fused.scores_of_rows(rows, table), self.output_bias)
+        return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
 
 
 class OutputProjection(keras.layers.Layer):

@@ -4,6 +4,9 @@ Post-layer-norm Transformer of Devlin et al. 2018 (section 3 and appendix A.2). 
 and weights bear the original's names, so that a variable's `path` is its name in a
 released checkpoint: bert/encoder/layer_0/attention/self/query/kernel.
 
+In training, where shapes seldom change, what lies between the matrix products is
+compiled (`bert_tf.modeling.fused`); in inference it is Keras' layers.
+
 Shapes: B batch, S sequence, H hidden, A heads, D = H / A.
 """
 
@@ -15,6 +18,8 @@ import keras
 from keras import ops
 
 from bert_tf.config import ATTENTION_MASK_PENALTY, LAYER_NORM_EPSILON, BertConfig
+from bert_tf.modeling import fused
+from bert_tf.modeling.dropout import next_seed
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
@@ -146,8 +151,13 @@ class Embeddings(keras.layers.Layer):
             positions = ops.convert_to_tensor(self.position_embeddings)[:length]
         else:
             positions = ops.take(self.position_embeddings, position_ids, axis=0)
-        x = self.layer_norm(words + segments + positions)
-        return self.dropout(x, training=training)
+        x = words + segments + positions
+        if not training:
+            return self.layer_norm(x)
+        norm, dropout = self.layer_norm, self.dropout
+        x = ops.cast(x, self.compute_dtype)
+        x = fused.layer_norm(x, norm.gamma, norm.beta)
+        return fused.dropped(x, next_seed(dropout), dropout.rate)
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
         """[B, S, H]."""
@@ -233,25 +243,43 @@ class SelfAttention(keras.layers.Layer):
         Returns:
             The context [B, S, H] and the probabilities before dropout [B, A, S, S].
         """
-        batch, length = ops.shape(x)[:2]
-        by_head = (batch, length, self.num_heads, self.head_size)
-        # The original scales the scores. Scaling the queries is the same, on fewer
-        # numbers, and to the bit where D is a power of 4 (64 in every release).
-        query = ops.reshape(self.query(x) * self.head_size**-0.5, by_head)
-        key = ops.reshape(self.key(x), by_head)
-        value = ops.reshape(self.value(x), by_head)
-        scores = ops.matmul(  # [B, A, S, S]
-            ops.transpose(query, (0, 2, 1, 3)), ops.transpose(key, (0, 2, 3, 1))
-        )
-        # In half precision a row of probabilities would not sum to 1.
-        scores = ops.cast(scores, "float32") + ops.cast(attention_bias, "float32")
-        probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
-        context = ops.matmul(
-            self.dropout(probabilities, training=training),
-            ops.transpose(value, (0, 2, 1, 3)),
-        )
+        if training:
+            context, probabilities = self._attend_in_training(x, attention_bias)
+        else:
+            # The original scales the scores. Scaling the queries is the same, on fewer
+            # numbers, and to the bit where D is a power of 4 (64 in every release).
+            query = self._by_head(self.query(x) * self.head_size**-0.5)
+            key, value = self._by_head(self.key(x)), self._by_head(self.value(x))
+            scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+            probabilities = fused.softmax(scores, attention_bias)
+            context = ops.matmul(probabilities, value)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x))
         return context, probabilities
+
+    def _attend_in_training(self, x: Any, attention_bias: Any) -> tuple[Any, Any]:
+        """The same, with one product for queries, keys and values."""
+        query, key, value = self.query, self.key, self.value
+        scale = self.head_size**-0.5
+        kernel = [query.kernel * scale, key.kernel, value.kernel]
+        bias = [query.bias * scale, key.bias, value.bias]
+        queries, keys, values = fused.split_heads(
+            ops.matmul(x, ops.concatenate(kernel, axis=1)),
+            ops.concatenate(bias, axis=0),
+            self.num_heads,
+        )
+        scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
+        weights = fused.dropped_softmax(
+            scores, attention_bias, next_seed(self.dropout), self.dropout.rate
+        )
+        # These cost nothing in a graph that does not use them.
+        probabilities = fused.softmax(scores, attention_bias)
+        return ops.matmul(weights, values), probabilities
+
+    def _by_head(self, x: Any) -> Any:
+        """[B, S, H] to [B, A, S, D]."""
+        batch, length = ops.shape(x)[:2]
+        x = ops.reshape(x, (batch, length, self.num_heads, self.head_size))
+        return ops.transpose(x, (0, 2, 1, 3))
 
 
 class ResidualOutput(keras.layers.Layer):
@@ -275,8 +303,14 @@ class ResidualOutput(keras.layers.Layer):
 
     def call(self, x: Any, residual: Any, training: bool | None = None) -> Any:
         """[B, S, any] and a residual [B, S, H] to [B, S, H]."""
-        x = self.dropout(self.dense(x), training=training)
-        return self.layer_norm(residual + x)
+        dense, norm, dropout = self.dense, self.layer_norm, self.dropout
+        if not training:
+            return norm(residual + dense(x))
+        x = ops.matmul(x, dense.kernel)
+        x = fused.dropped_residual(
+            x, dense.bias, residual, next_seed(dropout), dropout.rate
+        )
+        return fused.layer_norm(x, norm.gamma, norm.beta)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -310,7 +344,12 @@ class TransformerLayer(keras.layers.Layer):
         """
         context, probabilities = self.attention(x, attention_bias, training=training)
         x = self.attention_output(context, x, training=training)
-        intermediate = self.activation(self.intermediate(x))
+        dense = self.intermediate
+        if training:
+            product = ops.matmul(x, dense.kernel)
+            intermediate = fused.bias_activation(product, dense.bias, self.activation)
+        else:
+            intermediate = self.activation(dense(x))
         return self.feed_forward_output(intermediate, x, training=training), (
             probabilities
         )

@@ -10,6 +10,8 @@ from typing import Any
 
 from keras import ops
 
+from bert_tf.compilation import compiled
+
 # The original adds this to the number of predictions, lest a batch without any divide
 # by 0.
 MASKED_LM_EPSILON = 1e-5
@@ -23,12 +25,15 @@ def masked_lm_loss(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
         ids: [B, P] integers, the tokens that were masked.
         weights: [B, P] floats, 0 for the slots that hold no prediction.
     """
-    return _weighted(_negative_log_likelihood(logits, ids), weights)
+    rows = _masked_lm_likelihood(
+        ops.reshape(logits, (-1, logits.shape[-1])), _flat(ids)
+    )
+    return _weighted(rows, _flat(weights))
 
 
 def masked_lm_accuracy(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
     """How often the likeliest token is the masked one; see `masked_lm_loss`."""
-    return _weighted(_is_likeliest(logits, ids), weights)
+    return _weighted(_is_likeliest_row(_rows(logits), _flat(ids)), _flat(weights))
 
 
 def next_sentence_loss(
@@ -83,6 +88,12 @@ def regression_loss(
     return _weighted(ops.square(error), _flat(is_real_example))
 
 
+def _rows(logits: Any) -> Any:
+    """[B, P, V] to [B P, V]."""
+    logits = ops.convert_to_tensor(logits)
+    return ops.reshape(logits, (-1, logits.shape[-1]))
+
+
 def _flat(x: Any) -> Any:
     return None if x is None else ops.reshape(x, (-1,))
 
@@ -96,6 +107,64 @@ def _negative_log_likelihood(logits: Any, ids: Any) -> Any:
 def _is_likeliest(logits: Any, ids: Any) -> Any:
     likeliest = ops.argmax(logits, axis=-1)
     return ops.cast(ops.equal(likeliest, ops.cast(ids, likeliest.dtype)), "float32")
+
+
+# Compiled, for a vocabulary of tens of thousands, whose scores of a batch fill more
+# memory than all else in a small model: each kernel reads them once or twice.
+
+
+def _masked_lm_likelihood(logits: Any, ids: Any) -> Any:
+    """log(sum_v exp(logits_v)) - logits_id of [N, V] and [N] integers: [N]."""
+    logits, ids = ops.cast(logits, "float32"), ops.cast(ids, "int32")
+
+    @ops.custom_gradient
+    def likelihood(logits: Any) -> Any:
+        loss, log_sum = _likelihood_and_log_sum(logits, ids)
+
+        def gradient(upstream: Any) -> Any:
+            return _likelihood_gradient(logits, ids, log_sum, upstream)
+
+        return loss, gradient
+
+    return likelihood(logits)
+
+
+@compiled
+def _likelihood_and_log_sum(logits: Any, ids: Any) -> tuple[Any, Any]:
+    largest = ops.max(logits, axis=-1, keepdims=True)
+    log_sum = ops.log(ops.sum(ops.exp(logits - largest), axis=-1)) + largest[:, 0]
+    return log_sum - _at(logits, ids), log_sum
+
+
+@compiled
+def _likelihood_gradient(logits: Any, ids: Any, log_sum: Any, upstream: Any) -> Any:
+    probabilities = ops.exp(logits - log_sum[:, None])
+    is_id = _index(logits) == ids[:, None]
+    return ops.where(is_id, probabilities - 1.0, probabilities) * upstream[:, None]
+
+
+def _is_likeliest_row(logits: Any, ids: Any) -> Any:
+    """Whether the id is the first of the largest, as `_is_likeliest`: [N]."""
+    return _is_first_of_largest(logits, ops.cast(ids, "int32"))
+
+
+@compiled
+def _is_first_of_largest(logits: Any, ids: Any) -> Any:
+    own = _at(logits, ids)[:, None]
+    is_before = _index(logits) < ids[:, None]
+    is_better = ops.where(is_before, logits >= own, logits > own)
+    # XLA's maximum of floats is quicker than its `any`.
+    return 1.0 - ops.max(ops.cast(is_better, "float32"), axis=-1)
+
+
+def _at(logits: Any, ids: Any) -> Any:
+    """logits[i, ids[i]] of [N, V] and [N]: [N]."""
+    return ops.take_along_axis(logits, ids[:, None], axis=1)[:, 0]
+
+
+def _index(logits: Any) -> Any:
+    """0, 1, 2, ... V - 1: [1, V]."""
+    return ops.arange(ops.shape(logits)[1], dtype="int32")[None, :]
 
 
 def _weighted(values: Any, weights: Any) -> tuple[Any, Any]:

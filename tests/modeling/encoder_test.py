@@ -126,8 +126,9 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
 
         dropping = BertEncoder(small_config(**{**none, rate: 0.5}))
         dropping.set_weights(without.get_weights())
-        self.assertAllEqual(
-            dropping(records, training=False)["sequence_output"], expected
+        # Training runs other kernels than inference, so not to the bit.
+        self.assertAllClose(
+            dropping(records, training=False)["sequence_output"], expected, atol=1e-5
         )
         first = dropping(records, training=True)["sequence_output"]
         second = dropping(records, training=True)["sequence_output"]
