@@ -20,7 +20,6 @@ from bert_tf.optimization.moment_optimizer import (
     EXCLUDED_FROM_WEIGHT_DECAY,
     MomentOptimizer,
 )
-from bert_tf.optimization.schedules import WarmupLinearDecay
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -37,8 +36,10 @@ class AdamWeightDecay(MomentOptimizer):
             do and the original does not.
         exclude_from_weight_decay: regular expressions; a variable whose path one of
             them matches anywhere does not decay.
-        skip_nonfinite: whether a step whose gradients are not finite changes nothing;
-            see MomentOptimizer.
+        skip_nonfinite: whether a step whose `scale` is not finite changes nothing; see
+            MomentOptimizer.
+        layerwise_decay: factor of the learning rate from a layer to the one below it;
+            see layer_rates.py.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 
@@ -56,6 +57,7 @@ class AdamWeightDecay(MomentOptimizer):
         bias_correction: bool = False,
         exclude_from_weight_decay: Sequence[str] = EXCLUDED_FROM_WEIGHT_DECAY,
         skip_nonfinite: bool = False,
+        layerwise_decay: float = 1.0,
         name: str = "adam_weight_decay",
         **kwargs: Any,
     ):
@@ -68,31 +70,7 @@ class AdamWeightDecay(MomentOptimizer):
             bias_correction=bias_correction,
             exclude_from_weight_decay=exclude_from_weight_decay,
             skip_nonfinite=skip_nonfinite,
+            layerwise_decay=layerwise_decay,
             name=name,
             **kwargs,
         )
-
-
-def create_optimizer(
-    learning_rate: float,
-    num_train_steps: int,
-    num_warmup_steps: int,
-    *,
-    global_clipnorm: float | None = 1.0,
-    **kwargs: Any,
-) -> AdamWeightDecay:
-    """AdamWeightDecay with warmup, linear decay and clipping at a global norm of 1.
-
-    Args:
-        learning_rate: the peak.
-        num_train_steps: steps until the rate is 0.
-        num_warmup_steps: steps of warmup; 0 for none.
-        global_clipnorm: the largest global norm of the gradients; None where a training
-            loop clips them itself (Keras clips each replica's before it adds them up).
-        **kwargs: further arguments of AdamWeightDecay.
-    """
-    return AdamWeightDecay(
-        WarmupLinearDecay(learning_rate, num_train_steps, num_warmup_steps),
-        global_clipnorm=global_clipnorm,
-        **kwargs,
-    )

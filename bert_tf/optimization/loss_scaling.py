@@ -2,8 +2,8 @@
 
 The loss is multiplied by a scale before the backward pass, the gradients are divided by
 it afterwards. The scale is as large as the gradients bear: halved after a step whose
-gradients were not finite, which changes nothing else; doubled after so many finite steps
-in a row (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2).
+gradients were not finite, which changes nothing else; doubled after so many finite
+steps in a row (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2).
 """
 
 from typing import Any

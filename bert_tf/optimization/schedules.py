@@ -1,34 +1,64 @@
-"""Learning-rate schedules."""
+"""Learning-rate schedules: linear warmup, then one of several decays.
 
+With peak r, end rate e, N training and W warmup steps, at step s = 0, 1, 2, ...
+
+    r s / W                      for s < W
+    e + (r - e) f(p)             from W on, where p goes from 0 to 1:
+
+    p = min(s, N) / N                      decay_from="start", the original's
+    p = (min(s, N) - W) / (N - W)          decay_from="warmup"
+
+    linear        f(p) = 1 - p
+    polynomial    f(p) = (1 - p)^power
+    cosine        f(p) = (1 + cos(pi p)) / 2         (Loshchilov and Hutter 2017)
+
+and two that no last step is known for:
+
+    inverse_sqrt  r sqrt(W / s), W at least 1        (Vaswani et al. 2017)
+    constant      r
+
+The first step of a warmup has rate 0. The original counts the decay from step 0, not
+from the end of the warmup: there its rate falls from about r to r (1 - W / N).
+"""
+
+import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+SHAPES = ("linear", "cosine", "polynomial", "inverse_sqrt", "constant")
+_ENDLESS = ("inverse_sqrt", "constant")
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """The original's schedule: linear warmup, then linear decay to 0.
-
-    With rate r, N training and W warmup steps, at step s = 0, 1, 2, ...
-
-        r s / W                  for s < W
-        r (1 - min(s, N) / N)    from W on
-
-    The first step of a warmup has rate 0, and the decay counts from step 0, not from
-    the end of the warmup: there the rate falls from about r to r (1 - W / N).
+class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warmup, then decay; by default the original's schedule.
 
     Args:
         learning_rate: r, the peak.
         num_train_steps: N.
         num_warmup_steps: W; 0 for no warmup.
+        shape: of the decay, one of SHAPES.
+        end_learning_rate: e, the rate from step N on.
+        power: of the polynomial.
+        decay_from: "start" or "warmup": where the decay begins to count.
 
     Raises:
-        ValueError: a number of steps is out of its range.
+        ValueError: a value is out of its range, or the shape has no use for it.
     """
 
     def __init__(
-        self, learning_rate: float, num_train_steps: int, num_warmup_steps: int = 0
+        self,
+        learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: int = 0,
+        *,
+        shape: str = "linear",
+        end_learning_rate: float = 0.0,
+        power: float = 1.0,
+        decay_from: str = "start",
     ):
         if num_train_steps < 1:
             raise ValueError(
@@ -38,23 +68,70 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             raise ValueError(
                 f"`num_warmup_steps` must not be negative. Received: {num_warmup_steps}"
             )
+        if shape not in SHAPES:
+            raise ValueError(
+                f"`shape` must be one of {', '.join(SHAPES)}. Received: {shape}"
+            )
+        if decay_from not in ("start", "warmup"):
+            raise ValueError(
+                f"`decay_from` must be start or warmup. Received: {decay_from}"
+            )
+        if shape in _ENDLESS and (end_learning_rate or decay_from != "start"):
+            raise ValueError(
+                f"The schedule {shape} must not have `end_learning_rate` or"
+                f" `decay_from`: it has no end. Received: {end_learning_rate},"
+                f" {decay_from}"
+            )
+        if power <= 0.0 or (power != 1.0 and shape != "polynomial"):
+            raise ValueError(
+                "`power` must be positive, and 1 unless the schedule is polynomial."
+                f" Received: {power}, {shape}"
+            )
         self.learning_rate = learning_rate
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps
+        self.shape = shape
+        self.end_learning_rate = end_learning_rate
+        self.power = power
+        self.decay_from = decay_from
 
     def __call__(self, step: Any) -> Any:
         """The rate of a step: a float32 scalar (or the shape of `step`)."""
         step = ops.cast(step, "float32")
         rate = ops.cast(self.learning_rate, "float32")
-        num_train_steps = ops.cast(self.num_train_steps, "float32")
-        decayed = rate * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+        decayed = self._decayed(step, rate)
         if not self.num_warmup_steps:
             return decayed
         num_warmup_steps = ops.cast(self.num_warmup_steps, "float32")
-        # Exactly 0 or 1, so that each rate is to the bit what the original computes.
+        # One or the other, and each operation as the original's: the same bits.
         return ops.where(
             step < num_warmup_steps, rate * (step / num_warmup_steps), decayed
         )
+
+    def _decayed(self, step: Any, rate: Any) -> Any:
+        if self.shape == "constant":
+            return rate * ops.ones_like(step)
+        if self.shape == "inverse_sqrt":
+            first = float(max(self.num_warmup_steps, 1))
+            return rate * ops.sqrt(first / ops.maximum(step, first))
+        factor = _FACTORS[self.shape](self._progress(step), self.power)
+        if not self.end_learning_rate:
+            return rate * factor
+        end = ops.cast(self.end_learning_rate, "float32")
+        return end + (rate - end) * factor
+
+    def _progress(self, step: Any) -> Any:
+        """p, from 0 to 1."""
+        num_train_steps = ops.cast(self.num_train_steps, "float32")
+        step = ops.minimum(step, num_train_steps)
+        if self.decay_from == "start":
+            return step / num_train_steps
+        start = ops.cast(self.num_warmup_steps, "float32")
+        # A warmup that takes all steps leaves none for the decay.
+        length = ops.cast(
+            max(self.num_train_steps - self.num_warmup_steps, 1), "float32"
+        )
+        return ops.clip((step - start) / length, 0.0, 1.0)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -62,4 +139,15 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             "learning_rate": self.learning_rate,
             "num_train_steps": self.num_train_steps,
             "num_warmup_steps": self.num_warmup_steps,
+            "shape": self.shape,
+            "end_learning_rate": self.end_learning_rate,
+            "power": self.power,
+            "decay_from": self.decay_from,
         }
+
+
+_FACTORS: dict[str, Callable[[Any, float], Any]] = {
+    "linear": lambda p, power: 1.0 - p,
+    "polynomial": lambda p, power: (1.0 - p) ** power,
+    "cosine": lambda p, power: 0.5 * (1.0 + ops.cos(math.pi * p)),
+}

@@ -11,7 +11,7 @@ from bert_tf.config import CLASSIFIER_DROPOUT
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.names import weights_by_name
-from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.optimization.recipe import create_optimizer
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
     one_of,

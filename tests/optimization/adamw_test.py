@@ -7,8 +7,9 @@ from absl.testing import parameterized
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.optimization.adamw import AdamWeightDecay, create_optimizer
-from bert_tf.optimization.schedules import WarmupLinearDecay
+from bert_tf.optimization.adamw import AdamWeightDecay
+from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.optimization.schedules import WarmupSchedule
 
 
 def named_variable(name, values):
@@ -67,7 +68,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             for step in range(7)
         ]
         optimizer = AdamWeightDecay(
-            WarmupLinearDecay(0.5, 10, 3),
+            WarmupSchedule(0.5, 10, 3),
             weight_decay_rate=decay,
             bias_correction=bias_correction,
         )
@@ -198,42 +199,6 @@ class WeightDecayTest(tf.test.TestCase):
     def test_keras_own_decay_is_refused(self):
         with self.assertRaisesRegex(ValueError, "`weight_decay_rate`.*0.1"):
             AdamWeightDecay(0.1, weight_decay=0.1)
-
-
-class CreateOptimizerTest(tf.test.TestCase):
-    def test_first_step_of_warmup_moves_nothing(self):
-        w = named_variable("kernel", [1.0, 2.0])
-        optimizer = create_optimizer(0.1, 10, 2)
-        optimizer.build([w])
-        optimizer.apply([tf.constant([3.0, 4.0])])
-        self.assertAllEqual(w, [1.0, 2.0])
-        # The gradient is clipped to [0.6, 0.8] before it enters the moments.
-        self.assertAllClose(optimizer.moments(w)[0], [0.06, 0.08], rtol=1e-6)
-        optimizer.apply([tf.constant([3.0, 4.0])])
-        self.assertNotAllClose(w, [1.0, 2.0])
-
-    def test_no_clipping_where_the_caller_clips(self):
-        w = named_variable("kernel", [1.0, 2.0])
-        optimizer = create_optimizer(0.1, 10, 0, global_clipnorm=None)
-        optimizer.build([w])
-        optimizer.apply([tf.constant([3.0, 4.0])])
-        self.assertAllClose(optimizer.moments(w)[0], [0.3, 0.4], rtol=1e-6)
-
-    def test_serialised_and_back(self):
-        optimizer = create_optimizer(
-            0.1, 10, 2, bias_correction=True, exclude_from_weight_decay=["x"]
-        )
-        config = optimizer.get_config()
-        restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-        self.assertIsInstance(restored, AdamWeightDecay)
-        self.assertEqual(restored.get_config(), config)
-        self.assertEqual(config["weight_decay_rate"], 0.01)
-        self.assertEqual(config["epsilon"], 1e-6)
-        self.assertTrue(config["bias_correction"])
-        self.assertEqual(config["global_clipnorm"], 1.0)
-        self.assertEqual(config["exclude_from_weight_decay"], ["x"])
-        restored.iterations.assign(1)
-        self.assertAllClose(restored.learning_rate, 0.05)
 
 
 if __name__ == "__main__":

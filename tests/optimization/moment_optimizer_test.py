@@ -67,7 +67,8 @@ class SkipNonfiniteTest(tf.test.TestCase, parameterized.TestCase):
     def test_a_step_of_nan_scale_changes_nothing(self):
         w, b = named_variable("kernel", [1.0, 2.0]), named_variable("bias", [3.0])
         optimizer = built(AdamWeightDecay(0.1, skip_nonfinite=True), w, b)
-        optimizer.apply([tf.constant([1.0, 2.0]), tf.constant([3.0])])
+        one = tf.constant(1.0)
+        optimizer.apply([tf.constant([1.0, 2.0]), tf.constant([3.0])], scale=one)
         before = [np.array(v) for v in (w, b, *optimizer.variables[2:])]
         self.assertLen(before, 6)
         gradients = [tf.constant([np.inf, 4.0]), tf.constant([12.0])]
@@ -76,7 +77,7 @@ class SkipNonfiniteTest(tf.test.TestCase, parameterized.TestCase):
             (w, b, *optimizer.variables[2:]), before, strict=True
         ):
             self.assertAllEqual(variable, value)
-        optimizer.apply([tf.constant([1.0, 2.0]), tf.constant([3.0])])
+        optimizer.apply([tf.constant([1.0, 2.0]), tf.constant([3.0])], scale=one)
         self.assertNotAllClose(w, before[0])
         self.assertTrue(np.isfinite(np.array(w)).all())
 
@@ -93,10 +94,17 @@ class SkipNonfiniteTest(tf.test.TestCase, parameterized.TestCase):
             optimizer = built(AdamWeightDecay(0.1, skip_nonfinite=skip), w)
             for power in range(3):
                 optimizer.apply(
-                    [tf.constant(np.linspace(0, 3, 7) ** power, tf.float32)]
+                    [tf.constant(np.linspace(0, 3, 7) ** power, tf.float32)],
+                    scale=tf.constant(0.5),
                 )
             results.append(np.array(w))
-        self.assertAllClose(*results, rtol=1e-6)
+        self.assertAllEqual(*results)
+
+    def test_it_needs_a_scale(self):
+        w = named_variable("kernel", [1.0])
+        optimizer = built(AdamWeightDecay(0.1, skip_nonfinite=True), w)
+        with self.assertRaisesRegex(ValueError, "`scale` must be given"):
+            optimizer.apply([tf.constant([1.0])])
 
 
 if __name__ == "__main__":

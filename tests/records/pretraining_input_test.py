@@ -7,7 +7,7 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.text.vocabulary import Vocabulary

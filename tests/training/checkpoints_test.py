@@ -12,7 +12,7 @@ from bert_tf.conversion.checkpoint import CheckpointWeights, find_checkpoint
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.names import weights_by_name
-from bert_tf.optimization.adamw import create_optimizer
+from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.records.pipeline import InputShard
 from bert_tf.training import checkpoint_writer
 from bert_tf.training.checkpoints import RunCheckpoints
