@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.optimization.gradients import dense_gradient
+from bert_tf.optimization.gradients import clip_scale, dense_gradient
 from bert_tf.optimization.layer_rates import rate_factors
 from bert_tf.optimization.moment_rule import (
     MomentRule,
@@ -168,6 +168,14 @@ class MomentOptimizer(keras.optimizers.Optimizer):
     @property
     def _clips(self) -> bool:
         return any((self.clipnorm, self.global_clipnorm, self.clipvalue))
+
+    def _clip_gradients(self, grads: Any) -> Any:
+        """Where one replica is all, the update's pass clips by the global norm too."""
+        strategy = getattr(self, "_distribution_strategy", None)
+        if not self.global_clipnorm or getattr(strategy, "num_replicas_in_sync", 1) > 1:
+            return super()._clip_gradients(grads)
+        self._scale, _ = clip_scale(grads, self.global_clipnorm)
+        return grads
 
     def _backend_update_step(
         self, grads: Any, trainable_variables: Any, learning_rate: Any
