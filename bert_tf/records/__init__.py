@@ -12,10 +12,18 @@ Making pre-training records, in the order of the work
     beam, beam_pipeline, beam_steps    the same on a cluster
     statistics, figures, reports    what was read, dropped and written
 
+Packing finished records, several sequences to a row
+    packed_planning    what is asked for
+    packing, packed_rows    which sequences share a row, and that row
+    packed_shards, packed_records    record files to files of rows, in several processes
+
 Training from records
-    pretraining_input, mixing    found, and checked against model and each other
-    pipeline    files to batches
+    pretraining_input    found, and checked against the model
+    pretraining_shape, mixing, lengths    what files of one run must have in common
+    record_counts, pipeline    files to batches
+    pretraining_targets, next_tokens    what is to be predicted
     masking_options, dynamic_masking, masking_units, noise    masks, as they are read
+    packed_batches    rows taken apart, and put together again
 
 Looking at records (`tfrecords.inspect_records`)
     inspection, reading, layouts    files as they are found, whole or broken

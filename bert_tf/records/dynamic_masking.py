@@ -5,7 +5,9 @@ The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, sectio
 is a function of (seed, epoch, record) and nothing else: the same record in the same
 epoch has the same masks at any batch size, in any order, after any resume.
 
-Shapes: B batch, L sequence, P predictions.
+In packed rows each sequence is masked as if it were alone, at the same rates.
+
+Shapes: B batch, L tokens of a record, P predictions.
 """
 
 from collections.abc import Mapping
@@ -15,8 +17,9 @@ import tensorflow as tf
 
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.instances.token_ids import TokenIds
-from bert_tf.records.masking_units import CHOOSERS, Sequences
+from bert_tf.records.masking_units import CHOOSERS, Choice, Sequences
 from bert_tf.records.noise import Purpose, RecordNoise
+from bert_tf.records.packed_batches import RowSequences
 from bert_tf.records.pipeline import RecordKeys
 
 UNITS = tuple(CHOOSERS)
@@ -28,7 +31,12 @@ class DynamicMasking:
     Args:
         ids: the vocabulary's ids.
         max_seq_length: L.
-        max_predictions_per_seq: P, the most tokens to choose of a sequence.
+        max_predictions_per_seq: P, the slots of a record, and the most tokens to choose
+            of a sequence.
+        max_sequence_length: of each of a packed row's sequences; L unless given.
+        max_predictions_per_sequence: the most tokens to choose of each of a packed
+            row's sequences; P unless given. Where there are more than P in all, those
+            at the row's end are not chosen.
         masked_lm_prob: share of a sequence's tokens to choose.
         unit: "piece", "word" or "span": see `bert_tf.records.masking_units`. A span is
             masked, replaced or kept as one, a word's pieces each by itself.
@@ -47,6 +55,8 @@ class DynamicMasking:
         *,
         max_seq_length: int,
         max_predictions_per_seq: int,
+        max_sequence_length: int | None = None,
+        max_predictions_per_sequence: int | None = None,
         masked_lm_prob: float = 0.15,
         unit: str = "piece",
         mask_rate: float = MASK_RATE,
@@ -73,13 +83,15 @@ class DynamicMasking:
             )
         self._ids = ids
         self._max_predictions_per_seq = max_predictions_per_seq
+        self._max_sequence_length = max_sequence_length or max_seq_length
+        self._max_limit = max_predictions_per_sequence or max_predictions_per_seq
         self._choose = CHOOSERS[unit]
         self._mask_until = mask_rate
         self._random_until = mask_rate + random_rate
         self._seed = seed
         # How many to choose of so many tokens: rounded half to even, as Python rounds.
         shares = np.rint(np.arange(max_seq_length + 1) * masked_lm_prob)
-        self._limits = np.clip(shares, 1, max_predictions_per_seq).astype(np.int32)
+        self._limits = np.clip(shares, 1, self._max_limit).astype(np.int32)
         self._is_continuation = np.zeros(max(ids.word_ids) + 1, bool)
         self._is_continuation[sorted(ids.continuation_ids)] = True
 
@@ -89,15 +101,22 @@ class DynamicMasking:
         """Masks a batch.
 
         Args:
-            batch: parsed records of `unmasked_schema`, of ids in the vocabulary.
+            batch: parsed records of `unmasked_schema`, or of its packed kind, of ids
+                in the vocabulary.
             keys: which records they are, and in which epoch.
 
         Returns:
-            The batch as if parsed from records of `pretraining_schema`.
+            The batch as if parsed from records of `pretraining_schema`, or of its
+            packed kind.
         """
         noise = RecordNoise(self._seed, keys.epochs, keys.records)
         input_ids = batch["input_ids"]
-        choice = self._choose(noise, self._sequences(input_ids, batch["input_mask"]))
+        if "sequence_ids" in batch:
+            choice = self._choose_in_rows(batch, keys)
+        else:
+            choice = self._choose(
+                noise, self._sequences(input_ids, batch["input_mask"])
+            )
         length = input_ids.shape[1]
         num_slots = min(self._max_predictions_per_seq, length)
 
@@ -130,6 +149,22 @@ class DynamicMasking:
             "masked_lm_weights": tf.pad(tf.cast(is_used, tf.float32), padding),
         }
 
+    def _choose_in_rows(
+        self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
+    ) -> Choice:
+        """The choice of packed rows, made in each sequence by its own noise."""
+        apart = RowSequences(batch, keys, self._max_sequence_length)
+        choice = self._choose(
+            RecordNoise(self._seed, *apart.keys),
+            self._sequences(apart.input_ids, apart.input_mask),
+        )
+        # A group's number is that of a word or a token of its sequence.
+        groups = tf.broadcast_to(choice.groups, tf.shape(apart.input_ids))
+        return Choice(
+            apart.in_rows(tf.cast(choice.is_chosen, tf.int32)) > 0,
+            apart.positions_in_rows(groups),
+        )
+
     def _sequences(self, input_ids: tf.Tensor, input_mask: tf.Tensor) -> Sequences:
         is_token = input_mask > 0
         is_separator = is_token & (
@@ -141,7 +176,7 @@ class DynamicMasking:
             is_separator=is_separator,
             is_continuation=tf.gather(self._is_continuation, input_ids),
             limits=limits[:, None],
-            max_limit=self._max_predictions_per_seq,
+            max_limit=self._max_limit,
         )
 
     def _replacements(

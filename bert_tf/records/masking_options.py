@@ -38,14 +38,28 @@ class MaskingOptions:
         Raises:
             InputError: something is said.
         """
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is not None:
-                raise InputError(
-                    f"--{field.name}={value} is for records that are masked as they are"
-                    f" read, but the masks of {source} are in the records. Make them"
-                    " with --masking=dynamic."
-                )
+        for name, value in self._said():
+            raise InputError(
+                f"--{name}={value} is for records that are masked as they are read, but"
+                f" the masks of {source} are in the records. Make them with"
+                " --masking=dynamic."
+            )
+
+    def refuse_where_left_to_right(self) -> None:
+        """Refuses what is said where nothing is masked.
+
+        Raises:
+            InputError: something is said.
+        """
+        for name, value in self._said():
+            raise InputError(
+                f"--{name}={value} is for masking, but a left-to-right model predicts"
+                " every token."
+            )
+
+    def _said(self) -> list[tuple[str, Any]]:
+        values = dataclasses.asdict(self).items()
+        return [(name, value) for name, value in values if value is not None]
 
     def settled(self, manifests: Sequence[Manifest]) -> dict[str, Any]:
         """The arguments of DynamicMasking of these names, for some sets of records.

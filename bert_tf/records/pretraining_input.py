@@ -5,122 +5,121 @@ what the user does say must agree with it. Records without a manifest, such as t
 original's, are checked by their first record.
 
 Records with "masking": "dynamic" in their manifest are masked as they are read; how
-often and how much, the user may say too.
+often and how much, the user may say too. For a left-to-right model they are asked for
+each next token instead.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.instances.settings import DYNAMIC_MASKING, FULL_SENTENCES
-from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.dynamic_masking import DynamicMasking
 from bert_tf.records.manifest import find_manifests
-from bert_tf.records.masking_options import MaskingOptions, log_masking
-from bert_tf.records.mixing import agreed, alike
+from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.next_tokens import next_token_targets
+from bert_tf.records.packed_batches import as_packed
 from bert_tf.records.pipeline import (
+    Batch,
+    InputShard,
+    RecordKeys,
+    Transform,
     evaluation_dataset,
     first_record,
     training_dataset,
 )
-from bert_tf.records.record_counts import count_records
-from bert_tf.records.schema import pretraining_schema, unmasked_schema
+from bert_tf.records.pretraining_shape import PretrainingShape
+from bert_tf.records.pretraining_targets import (
+    find_vocabulary,
+    refuse_masks,
+    settled_masking,
+)
+from bert_tf.records.record_counts import RecordCounts
 from bert_tf.records.shards import record_files
 from bert_tf.text.vocabulary import Vocabulary
-
-# The original's defaults, for records without a manifest.
-DEFAULT_MAX_SEQ_LENGTH = 128
-DEFAULT_MAX_PREDICTIONS_PER_SEQ = 20
 
 
 class PretrainingRecords:
     """The record files that a flag names.
 
     Args:
-        patterns: globs with commas between.
+        patterns: globs with commas between, or the globs.
         flag: the flag that they come from, for messages.
         max_seq_length: the sequences' length; None to take the records' own.
         max_predictions_per_seq: masked-LM slots; None to take the records' own. Only
             where the records are masked as they are read it may be another number.
         vocab_file: the vocabulary's file; None to take the records' own.
         masking: how to mask the records that are masked as they are read.
+        left_to_right: whether they are for a left-to-right model.
+        counts_cache: the file to remember the number of records in, where there is no
+            manifest; None to count them every time.
 
     Attributes:
         paths: the files, in the order of the patterns.
         manifests: of the sets that they belong to.
-        max_seq_length: the sequences' length.
-        max_predictions_per_seq: masked-LM slots.
-        is_dynamic: whether the records are masked as they are read.
-        has_pairs: whether there is a next sentence to predict.
+        shape: the records' lengths and kind.
         schema: what a record holds.
+        max_seq_length: tokens of a record.
+        max_predictions_per_seq: masked-LM slots of a batch's records.
+        is_dynamic: whether the records have no masks in them.
+        has_pairs: whether there is a next sentence to predict.
+        is_packed: whether a record is a row of several sequences.
 
     Raises:
         InputError: no file or no record; the records do not fit what was asked for
             (names both values); records of two vocabularies, with masks and without,
-            or with pairs and without.
+            with pairs and without, or packed and not; masks in records for a
+            left-to-right model.
     """
 
     def __init__(
         self,
-        patterns: str,
+        patterns: str | Iterable[str],
         *,
         flag: str = "input_file",
         max_seq_length: int | None = None,
         max_predictions_per_seq: int | None = None,
         vocab_file: str | None = None,
         masking: MaskingOptions | None = None,
+        left_to_right: bool = False,
+        counts_cache: str | None = None,
     ) -> None:
+        masking = masking or MaskingOptions()
         self.paths = record_files(patterns, flag)
         self.manifests = find_manifests(self.paths)
         self._vocab_file = vocab_file
-        first = self.manifests[0] if self.manifests else None
-        if max_seq_length is None:
-            max_seq_length = first.max_seq_length if first else DEFAULT_MAX_SEQ_LENGTH
-        self._check_lengths("max_seq_length", max_seq_length)
+        self._counts_cache = counts_cache
         self.refuse_other_vocabulary(self)
-        self.is_dynamic = alike(
+        self.shape = PretrainingShape.settle(
             self.paths,
             self.manifests,
-            lambda manifest: manifest.masking == DYNAMIC_MASKING,
-            ("without masks", "that are masked"),
+            max_seq_length=max_seq_length,
+            max_predictions_per_seq=None if left_to_right else max_predictions_per_seq,
         )
-        self.has_pairs = not alike(
-            self.paths,
-            self.manifests,
-            lambda manifest: manifest.pairs == FULL_SENTENCES,
-            ("without sentence pairs", "with pairs"),
-        )
-        if max_predictions_per_seq is None:
-            max_predictions_per_seq = (
-                agreed(self.manifests, "max_predictions_per_seq")
-                if self.is_dynamic
-                else first.max_predictions_per_seq
-                if first
-                else DEFAULT_MAX_PREDICTIONS_PER_SEQ
-            )
-        if not self.is_dynamic:
-            self._check_lengths("max_predictions_per_seq", max_predictions_per_seq)
-        self.max_seq_length = max_seq_length
-        self.max_predictions_per_seq = max_predictions_per_seq
-        self.schema = (
-            unmasked_schema(max_seq_length)
-            if self.is_dynamic
-            else pretraining_schema(max_seq_length, max_predictions_per_seq)
-        )
+        self.max_seq_length = self.shape.max_seq_length
+        self.max_predictions_per_seq = self.shape.max_predictions_per_seq
+        self.is_dynamic = self.shape.is_dynamic
+        self.has_pairs = self.shape.has_pairs
+        self.is_packed = self.shape.is_packed
+        self.schema = self.shape.schema
         found = first_record(self.paths)
         if found is None:
-            raise InputError(f"--{flag}: there is no record in {patterns}.")
+            raise InputError(f"--{flag}: there is no record in {self.paths[0]}.")
         path, record = found
         self.schema.check(record, path)
-        self._masking = (
-            self._settled(masking or MaskingOptions()) if self.is_dynamic else None
-        )
+        self._left_to_right = left_to_right
+        self._masking: functools.partial[DynamicMasking] | None = None
+        if left_to_right:
+            refuse_masks(self.paths[0], self.shape, masking, max_predictions_per_seq)
+            self.max_predictions_per_seq = self.max_seq_length - 1
+        elif self.is_dynamic:
+            self._masking = settled_masking(
+                masking, self.shape, self.manifests, self._vocabulary
+            )
 
     def check_model(self, config: BertConfig) -> None:
         """Refuses a model that is too small for the records.
@@ -128,7 +127,8 @@ class PretrainingRecords:
         Raises:
             InputError: too few positions, or a smaller vocabulary.
         """
-        config.check_sequence_length(self.max_seq_length)
+        # Positions restart with each of a packed row's sequences.
+        config.check_sequence_length(self.shape.max_sequence_length)
         for manifest in self.manifests[:1]:
             config.check_vocabulary(
                 manifest.vocab_size, f"The vocabulary of {manifest.path}"
@@ -147,9 +147,21 @@ class PretrainingRecords:
         *,
         seed: int,
         start: int = 0,
+        shard: InputShard | None = None,
         vocab_size: int | None = None,
+        packed: bool = False,
     ) -> tf.data.Dataset:
-        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
+        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`.
+
+        Args:
+            batch_size: records a batch.
+            seed: decides the order, and the masks of records without.
+            start: the number of records that have been read before.
+            shard: the rows of each batch that are wanted; None for all.
+            vocab_size: of the model; an id at or above it stops with an error.
+            packed: whether records that are not packed are to look like packed rows of
+                one sequence, for a model of packed rows.
+        """
         return training_dataset(
             self.paths,
             self.counts,
@@ -157,14 +169,22 @@ class PretrainingRecords:
             batch_size=batch_size,
             seed=seed,
             start=start,
+            shard=shard or InputShard(),
             vocab_size=self._id_limit(vocab_size),
-            transform=self._masking and self._masking(seed=seed),
+            transform=self._transform(seed, packed),
         )
 
     def evaluation_dataset(
-        self, batch_size: int, *, repeat: bool, vocab_size: int | None = None
+        self,
+        batch_size: int,
+        *,
+        repeat: bool,
+        vocab_size: int | None = None,
+        packed: bool = False,
     ) -> tf.data.Dataset:
         """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`.
+
+        `packed` is as in `training_dataset`.
 
         Records that are masked as they are read have the same masks at every
         evaluation, whatever the run: those of the seed that they were made with.
@@ -176,7 +196,7 @@ class PretrainingRecords:
             batch_size=batch_size,
             repeat=repeat,
             vocab_size=self._id_limit(vocab_size),
-            transform=self._masking and self._masking(seed=seed),
+            transform=self._transform(seed, packed),
         )
 
     @functools.cached_property
@@ -185,9 +205,23 @@ class PretrainingRecords:
         known = {}
         for manifest in self.manifests:
             known.update(manifest.records_by_path())
-        return [
-            known[path] if path in known else count_records(path) for path in self.paths
-        ]
+        unknown = [path for path in self.paths if path not in known]
+        counts = RecordCounts(self._counts_cache).counts(unknown)
+        known.update(zip(unknown, counts, strict=True))
+        return [known[path] for path in self.paths]
+
+    @property
+    def num_records(self) -> int:
+        """The records of all files."""
+        return sum(self.counts)
+
+    @property
+    def sequences_per_record(self) -> float:
+        """How many sequences a record holds on average, as the manifests say."""
+        if not self.is_packed:
+            return 1.0
+        rows = [manifest.report["rows"] for manifest in self.manifests]
+        return sum(row["sequences"] for row in rows) / sum(row["rows"] for row in rows)
 
     def vocabulary(self, do_lower_case: bool | None) -> tuple[Vocabulary | None, bool]:
         """The vocabulary and its casing.
@@ -225,25 +259,7 @@ class PretrainingRecords:
     @functools.cached_property
     def _vocabulary(self) -> Vocabulary | None:
         """The user's vocabulary, or else that beside the records, if there is one."""
-        manifest = self.manifests[0] if self.manifests else None
-        if self._vocab_file:
-            given = Vocabulary.from_file(self._vocab_file)
-            given.require_special_tokens(self._vocab_file)
-            if manifest and given.sha256 != manifest.vocab_sha256:
-                raise InputError(
-                    f"--vocab_file={self._vocab_file} ({len(given)} tokens) is not the"
-                    f" vocabulary of {manifest.path} ({manifest.vocab_size} tokens)."
-                )
-            return given
-        if manifest is None or not files.exists(manifest.vocab_path):
-            return None
-        own = Vocabulary.from_file(manifest.vocab_path)
-        if own.sha256 != manifest.vocab_sha256:
-            raise InputError(
-                f"{manifest.vocab_path} was replaced: it is not the vocabulary that"
-                f" {manifest.path} names."
-            )
-        return own
+        return find_vocabulary(self.manifests, self._vocab_file)
 
     def refuse_other_vocabulary(self, other: "PretrainingRecords") -> None:
         """Raises InputError if other records were made with another vocabulary."""
@@ -266,36 +282,37 @@ class PretrainingRecords:
                 " one of them has sentence pairs (--pairs)."
             )
 
-    def _settled(self, options: MaskingOptions) -> Callable[..., DynamicMasking]:
-        """How to mask the records, but for the seed."""
-        if self._vocabulary is None:
+    def refuse_other_packing(self, other: "PretrainingRecords") -> None:
+        """Raises InputError if only one of the two is packed."""
+        if self.is_packed != other.is_packed:
             raise InputError(
-                f"{self.manifests[0].vocab_path} is missing: the records cannot be"
-                " masked without their vocabulary. Give --vocab_file."
+                f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
+                " one of them is packed (tfrecords.pack_pretraining_data)."
             )
-        arguments = options.settled(self.manifests) | {
-            "max_seq_length": self.max_seq_length,
-            "max_predictions_per_seq": self.max_predictions_per_seq,
-        }
-        log_masking(**arguments)
-        ids = TokenIds.from_vocabulary(self._vocabulary.ids)
-        return functools.partial(DynamicMasking, ids, **arguments)
+
+    def _transform(self, seed: int, packed: bool) -> Transform | None:
+        """What is done to each parsed batch."""
+        steps: list[Transform] = []
+        if self._left_to_right:
+            steps.append(next_token_targets)
+        elif self._masking is not None:
+            steps.append(self._masking(seed=seed))
+        if packed and not self.is_packed:
+            steps.append(lambda batch, _: as_packed(batch))
+
+        def transform(batch: Batch, keys: RecordKeys) -> Batch:
+            for step in steps:
+                batch = step(batch, keys)
+            return batch
+
+        return transform if steps else None
 
     def _id_limit(self, vocab_size: int | None) -> int | None:
         """The first id that a record must not have: masking looks its ids up."""
-        if not self.is_dynamic:
+        if self._masking is None:
             return vocab_size
         num_tokens = self.manifests[0].vocab_size
         return num_tokens if vocab_size is None else min(num_tokens, vocab_size)
-
-    def _check_lengths(self, name: str, wanted: int) -> None:
-        for manifest in self.manifests:
-            found = getattr(manifest, name)
-            if found != wanted:
-                raise InputError(
-                    f"--{name}={wanted}, but the records of {manifest.path} were made"
-                    f" with {found}."
-                )
 
 
 def pretraining_dataset(
@@ -305,6 +322,8 @@ def pretraining_dataset(
     seed: int = 12345,
     training: bool = True,
     max_predictions_per_seq: int | None = None,
+    left_to_right: bool = False,
+    packed: bool = False,
     **masking: Any,
 ) -> tf.data.Dataset:
     """Batches of pre-training records, for a notebook's `fit` and `evaluate`.
@@ -316,6 +335,9 @@ def pretraining_dataset(
         training: endless shuffled batches (give `fit` its `steps_per_epoch`), or else
             all records once, in order.
         max_predictions_per_seq: masked-LM slots; None to take the records' own.
+        left_to_right: for a left-to-right model, of records without masks.
+        packed: whether records that are not packed are to look like packed rows of one
+            sequence.
         **masking: the arguments of MaskingOptions, for records that are masked as they
             are read: masking_unit, masked_lm_prob, mask_rate, random_rate.
 
@@ -327,10 +349,13 @@ def pretraining_dataset(
     """
     options = MaskingOptions(**masking)
     records = PretrainingRecords(
-        patterns, max_predictions_per_seq=max_predictions_per_seq, masking=options
+        patterns,
+        max_predictions_per_seq=max_predictions_per_seq,
+        masking=options,
+        left_to_right=left_to_right,
     )
     if not records.is_dynamic:
         options.refuse_where_unused(records.paths[0])
     if training:
-        return records.training_dataset(batch_size, seed=seed)
-    return records.evaluation_dataset(batch_size, repeat=False)
+        return records.training_dataset(batch_size, seed=seed, packed=packed)
+    return records.evaluation_dataset(batch_size, repeat=False, packed=packed)

@@ -270,7 +270,7 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
         static = toy.write_records(self.path("static.tfrecord"))
         with (
             mock.patch(
-                "bert_tf.records.pretraining_input.DEFAULT_MAX_SEQ_LENGTH", toy.L
+                "bert_tf.records.pretraining_shape.DEFAULT_MAX_SEQ_LENGTH", toy.L
             ),
             self.assertRaisesRegex(
                 InputError,

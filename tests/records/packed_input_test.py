@@ -1,0 +1,175 @@
+"""Packed records, and those for a left-to-right model, as a run reads them."""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.packed_records import pack_pretraining_records
+from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
+from bert_tf.tasks.pretraining import pretraining_task
+from tests.records import masked, unmasked
+
+L, N = 40, 4
+CONFIG = BertConfig(
+    vocab_size=30,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=12,
+    type_vocab_size=2,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+def totals(task, model, dataset):
+    """name -> [total, weight] over all batches."""
+    sums = {}
+    for batch in dataset:
+        means = task.objective.means(batch, model(batch, training=False))
+        for name, mean in means.items():
+            pair = np.array([mean.total, mean.weight], np.float64)
+            sums[name] = sums.get(name, 0.0) + pair
+    return sums
+
+
+class PackedInputTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.static, self.dynamic = self.path("static"), self.path("dynamic")
+        masked.write_set(self.static, 23)
+        unmasked.write_set(self.dynamic, 23)
+
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def pack(self, path, name="rows", **options):
+        output = self.path(name)
+        options = {"max_seq_length": L, "max_sequences_per_row": N, **options}
+        pack_pretraining_records(path, output, **options)
+        return output
+
+    def test_batches_of_masked_rows(self):
+        records = PretrainingRecords(self.pack(self.static))
+        self.assertTrue(records.is_packed)
+        self.assertFalse(records.is_dynamic)
+        self.assertEqual(
+            (records.max_seq_length, records.max_predictions_per_seq), (L, 10)
+        )
+        self.assertAllClose(records.sequences_per_record, 23 / records.num_records)
+        batch = next(iter(records.training_dataset(2, seed=1)))
+        self.assertEqual(
+            {name: value.shape.as_list() for name, value in batch.items()},
+            {
+                "input_ids": [2, L],
+                "input_mask": [2, L],
+                "segment_ids": [2, L],
+                "sequence_ids": [2, L],
+                "cls_positions": [2, N],
+                "masked_lm_positions": [2, 10],
+                "masked_lm_ids": [2, 10],
+                "masked_lm_weights": [2, 10],
+                "next_sentence_labels": [2, N],
+                "next_sentence_weights": [2, N],
+            },
+        )
+        # Positions restart: a model of 12 is enough for rows of 40.
+        records.check_model(CONFIG)
+        with self.assertRaisesRegex(InputError, "=12 must not exceed"):
+            records.check_model(BertConfig(vocab_size=30, max_position_embeddings=11))
+
+    def test_the_totals_are_those_of_the_records(self):
+        packed = PretrainingRecords(self.pack(self.static))
+        apart = PretrainingRecords(self.static)
+        task, packed_task = (
+            pretraining_task(CONFIG, packed=packed) for packed in (False, True)
+        )
+        model, packed_model = task.build_model(), packed_task.build_model()
+        packed_model.set_weights(model.get_weights())
+        expected = totals(task, model, apart.evaluation_dataset(5, repeat=False))
+        for dataset in (
+            packed.evaluation_dataset(3, repeat=False),
+            apart.evaluation_dataset(5, repeat=False, packed=True),
+        ):
+            actual = totals(packed_task, packed_model, dataset)
+            self.assertEqual(actual.keys(), expected.keys())
+            for name, (total, weight) in expected.items():
+                self.assertEqual(actual[name][1], weight)
+                self.assertAllClose(actual[name][0], total, rtol=1e-5)
+
+    def test_rows_are_masked_as_they_are_read(self):
+        records = PretrainingRecords(self.pack(self.dynamic))
+        self.assertTrue(records.is_dynamic)
+        batches = list(records.training_dataset(3, seed=1).take(8))
+        for batch in batches:
+            self.assertEqual(batch["masked_lm_positions"].shape, (3, 10))
+            # At 0.2 a sequence of 8 to 12 tokens has two.
+            num_sequences = tf.reduce_sum(batch["next_sentence_weights"], axis=1)
+            self.assertAllEqual(
+                tf.reduce_sum(batch["masked_lm_weights"], axis=1), 2 * num_sequences
+            )
+        rest = list(records.training_dataset(3, seed=1, start=9).take(5))
+        for ours, theirs in zip(rest, batches[3:], strict=True):
+            for name, values in ours.items():
+                self.assertAllEqual(values, theirs[name])
+
+    def test_what_cannot_be_used_together(self):
+        rows = self.pack(self.static)
+        other = self.pack(self.static, "other", max_sequences_per_row=3)
+        lengths = {"max_seq_length": L, "max_predictions_per_seq": 10}
+        masked.write_set(self.path("alike"), 3, **lengths)
+        with self.assertRaisesRegex(InputError, "that are packed and records that are"):
+            PretrainingRecords(f"{rows},{self.path('alike')}")
+        with self.assertRaisesRegex(InputError, "max_sequences_per_row=4 and of 3"):
+            PretrainingRecords(f"{rows},{other}")
+        with self.assertRaisesRegex(InputError, "only one of them is packed"):
+            PretrainingRecords(rows).refuse_other_packing(
+                PretrainingRecords(self.static)
+            )
+
+    def test_the_next_token_at_every_position(self):
+        for path, length in ((self.dynamic, 12), (self.pack(self.dynamic), L)):
+            records = PretrainingRecords(path, left_to_right=True)
+            self.assertEqual(records.max_predictions_per_seq, length - 1)
+            batch = next(iter(records.training_dataset(2, seed=1)))
+            ids, weights = batch["input_ids"], batch["masked_lm_weights"]
+            self.assertEqual(weights.shape, (2, length - 1))
+            is_asked = weights.numpy() > 0
+            self.assertAllEqual(
+                batch["masked_lm_ids"].numpy()[is_asked], ids[:, 1:].numpy()[is_asked]
+            )
+            num_tokens = tf.reduce_sum(batch["input_mask"]).numpy()
+            starts = batch.get("next_sentence_weights", tf.ones([2, 1]))
+            self.assertEqual(is_asked.sum(), num_tokens - tf.reduce_sum(starts).numpy())
+            self.assertNotIn(4, ids.numpy().ravel().tolist())  # [MASK]
+
+    def test_what_a_left_to_right_model_has_no_use_for(self):
+        with self.assertRaisesRegex(InputError, "static: the records are masked, but"):
+            PretrainingRecords(self.static, left_to_right=True)
+        for options, message in (
+            ({"max_predictions_per_seq": 3}, "--max_predictions_per_seq=3 is for mask"),
+            (
+                {"masking": MaskingOptions(masking_unit="span")},
+                "--masking_unit=span is for masking",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                PretrainingRecords(self.dynamic, left_to_right=True, **options)
+
+    def test_in_a_notebook(self):
+        batch = next(iter(pretraining_dataset(self.dynamic, batch_size=4, packed=True)))
+        self.assertAllEqual(batch["sequence_ids"], batch["input_mask"])
+        self.assertEqual(batch["next_sentence_weights"].shape, (4, 1))
+        batch = next(
+            iter(pretraining_dataset(self.dynamic, batch_size=4, left_to_right=True))
+        )
+        self.assertEqual(batch["masked_lm_ids"].shape, (4, 11))
+
+
+if __name__ == "__main__":
+    tf.test.main()
