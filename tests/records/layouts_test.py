@@ -13,7 +13,9 @@ from bert_tf.records.layouts import (
 )
 from bert_tf.records.schema import (
     classifier_schema,
+    packed_schema,
     pretraining_schema,
+    unmasked_packed_schema,
     unmasked_schema,
 )
 
@@ -47,6 +49,19 @@ class FindLayoutTest(tf.test.TestCase):
                 ),
             ),
             (unmasked_schema(8), RecordLayout(kind=UNMASKED, max_seq_length=8)),
+            (
+                packed_schema(16, 5, 3),
+                RecordLayout(
+                    kind=PRETRAINING,
+                    max_seq_length=16,
+                    max_predictions_per_seq=5,
+                    max_sequences_per_row=3,
+                ),
+            ),
+            (
+                unmasked_packed_schema(16, 3),
+                RecordLayout(kind=UNMASKED, max_seq_length=16, max_sequences_per_row=3),
+            ),
             (classifier_schema(4), RecordLayout(kind=CLASSIFICATION, max_seq_length=4)),
             (
                 classifier_schema(4, regression=True),

@@ -4,7 +4,8 @@ import tensorflow as tf
 
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training.loop import TrainingConfig, restore_or_initialize, train
+from bert_tf.training.config import TrainingConfig
+from bert_tf.training.loop import restore_or_initialize, train
 from tests.training import toy
 
 UNUSED = (
@@ -30,7 +31,8 @@ class PretrainingTaskTest(tf.test.TestCase):
             train_batch_size=4,
         )
         folder = os.path.join(self.get_temp_dir(), name)
-        model, _ = train(task, config, folder=folder, dataset=toy.dataset(self.records))
+        phases = [toy.phase(self.records, steps)]
+        model, _ = train(task, config, folder=folder, phases=phases)
         return {name: w.numpy() for name, w in weights_by_name(model).items()}
 
     def test_both_objectives(self):
@@ -66,6 +68,27 @@ class PretrainingTaskTest(tf.test.TestCase):
         empty = os.path.join(self.get_temp_dir(), "empty")
         model, _ = restore_or_initialize(both, empty, folder)
         self.assertLen(weights_by_name(model), len(model.trainable_variables))
+
+    def test_packed_rows_have_the_same_weights(self):
+        for next_sentence in (True, False):
+            task = pretraining_task(toy.CONFIG, next_sentence, packed=True)
+            model = task.build_model()
+            self.assertIn("sequence_ids", model.input)
+            apart = pretraining_task(toy.CONFIG, next_sentence).build_model()
+            for kind in ("weights", "trainable_variables"):
+                self.assertEqual(
+                    [weight.path for weight in getattr(model, kind)],
+                    [weight.path for weight in getattr(apart, kind)],
+                )
+
+    def test_a_checkpoint_goes_on_with_packed_rows(self):
+        weights = self.train(pretraining_task(toy.CONFIG), 2)
+        folder = os.path.join(self.get_temp_dir(), "run")
+        packed = pretraining_task(toy.CONFIG, packed=True)
+        model, step = restore_or_initialize(packed, folder, None)
+        self.assertEqual(step, 2)
+        for name, weight in weights_by_name(model).items():
+            self.assertAllEqual(weight.numpy(), weights[name])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from bert_tf.records.manifest import Manifest, Shard, SourceFile
 from bert_tf.records.schema import (
     RecordSchema,
     classifier_schema,
+    packed_schema,
     pretraining_schema,
     unmasked_schema,
 )
@@ -200,6 +201,47 @@ class SoundRecordsTest(ScriptCase):
             "all 3 records keep the rules",
         ):
             self.assertIn(expected, output)
+
+    def test_packed_rows(self):
+        row = {
+            name: values[:7] + values[:7] + [0, 0]
+            for name, values in RECORD.items()
+            if len(values) == 8
+        }
+        row |= {
+            "sequence_ids": [1] * 7 + [2] * 7 + [0, 0],
+            "cls_positions": [0, 7, 0],
+            "next_sentence_labels": [1, 0, 0],
+            "next_sentence_weights": [1.0, 1.0, 0.0],
+            "masked_lm_positions": [5, 12, 0, 0],
+            "masked_lm_ids": [8, 8, 0, 0],
+            "masked_lm_weights": [1.0, 1.0, 0.0, 0.0],
+        }
+        broken = {**row, "cls_positions": [0, 8, 0]}
+        path = self.write("packed", [row, broken], packed_schema(16, 4, 3))
+        VOCABULARY.save(self.path("vocab.txt"))
+        vocabulary = f"--vocab_file={self.path('vocab.txt')}"
+        output = self.show(path, vocabulary, "--num_examples=1")
+        for expected in (
+            f"record 0, sequence 1 (record 0 of {path}): 7 of 16 tokens (A 5, B 2);"
+            " 1 predictions; B is random\n",
+            f"record 0, sequence 2 (record 0 of {path}): 7 of 16 tokens (A 5, B 2);"
+            " 1 predictions; B follows A\n",
+            "  B [MASK→sat] [SEP]\n",
+            "rows               2 of 16 tokens, 2.00 sequences in each; 12.50% of all",
+            "records            4\n",
+            "1 record: sequence_ids are not 1, 2, ...",
+        ):
+            self.assertIn(expected, output)
+        self.assertNotIn("sequence 3", output)
+        lines = self.show(path, vocabulary, "--format=json").splitlines()
+        self.assertEqual(
+            [(line["record"], line["sequence"]) for line in map(json.loads, lines[:4])],
+            [(0, 1), (0, 2), (1, 1), (1, 2)],
+        )
+        figures = json.loads(lines[4])
+        self.assertEqual(figures["rows"]["padding_share"], 0.125)
+        self.assertEqual(list(figures["violations"]), ["rows"])
 
 
 class BrokenRecordsTest(ScriptCase):
