@@ -1,0 +1,370 @@
+"""What a TPU asks of every task's steps, as far as it shows without one.
+
+A TPU compiles a replica's part of a step as a whole, by XLA: shapes must be known
+beforehand, and nothing may call back to Python. Here XLA compiles the same part for the
+CPU. The builds of TensorFlow for TPUs lack that compiler, but they know what theirs
+takes: there each operation is looked up.
+"""
+
+import contextlib
+import dataclasses
+import os
+import unittest
+from unittest import mock
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl.testing import parameterized
+from tensorflow.python.framework import kernels
+
+import bert_tf
+from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.instances.settings import FULL_SENTENCES
+from bert_tf.records import pipeline
+from bert_tf.records.pretraining_input import PretrainingRecords
+from bert_tf.records.schema import classifier_schema, packed_schema
+from bert_tf.tasks import classification
+from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training import evaluation
+from bert_tf.training.finetuning import RecordSet
+from bert_tf.training.precision import computing_in
+from bert_tf.training.step import evaluation_step, training_steps
+from tests.records import unmasked
+from tests.training import toy
+
+BATCH = 4
+NUM_STEPS = 3
+LABELS = ("a", "b", "c")
+
+
+def config(dropout=0.0):
+    return dataclasses.replace(
+        toy.CONFIG, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+    )
+
+
+# Folder -> (batches to train on, batches to evaluate on), read as the scripts do.
+
+
+def masked_records(folder):
+    path = toy.write_records(os.path.join(folder, "masked"))
+    records = PretrainingRecords(
+        path, max_seq_length=toy.L, max_predictions_per_seq=toy.P
+    )
+    return of_pretraining(records)
+
+
+def unmasked_records(folder):
+    path = unmasked.write_set(os.path.join(folder, "unmasked"), pairs=FULL_SENTENCES)
+    return of_pretraining(PretrainingRecords(path))
+
+
+def of_pretraining(records):
+    return (
+        records.training_dataset(BATCH, seed=3, vocab_size=toy.V),
+        records.evaluation_dataset(BATCH, repeat=True, vocab_size=toy.V),
+    )
+
+
+def packed_records(folder):
+    schema = packed_schema(toy.L, toy.P, 3)
+    path = os.path.join(folder, "packed")
+    rng = np.random.default_rng(0)
+    with tf.io.TFRecordWriter(path) as writer:
+        for number in range(10):
+            writer.write(
+                schema.serialize(
+                    {
+                        "input_ids": [*rng.integers(5, toy.V, 10), 0, 0],
+                        "input_mask": [1] * 10 + [0, 0],
+                        "segment_ids": [0, 0, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0],
+                        "sequence_ids": [1] * 4 + [2] * 6 + [0, 0],
+                        "cls_positions": [0, 4, 0],
+                        "next_sentence_labels": [number % 2, 1, 0],
+                        "next_sentence_weights": [1.0, 1.0, 0.0],
+                        "masked_lm_positions": [1, 6],
+                        "masked_lm_ids": rng.integers(5, toy.V, 2),
+                        "masked_lm_weights": [1.0, 1.0],
+                    }
+                )
+            )
+    return (
+        pipeline.training_dataset([path], [10], schema, batch_size=BATCH, seed=3),
+        pipeline.evaluation_dataset([path], schema, batch_size=BATCH, repeat=True),
+    )
+
+
+def labelled_records(folder, regression=False):
+    rng = np.random.default_rng(0)
+    schema = classifier_schema(toy.L, regression)
+    records = RecordSet.write(
+        os.path.join(folder, "labelled"),
+        schema,
+        [
+            {
+                "input_ids": [*rng.integers(5, toy.V, 8), 0, 0, 0, 0],
+                "input_mask": [1] * 8 + [0] * 4,
+                "segment_ids": [0] * 5 + [1] * 3 + [0] * 4,
+                "label_ids": [number / 4 if regression else number % 3],
+                "is_real_example": [1],
+            }
+            for number in range(10)  # so that the last batch is filled up
+        ],
+        classification.padding_features(toy.L),
+    )
+    return (
+        pipeline.training_dataset(
+            [records.path], [10], schema, batch_size=BATCH, seed=3
+        ),
+        records.batches(BATCH),
+    )
+
+
+# Name -> (config -> task, folder -> its batches). A new task is one line.
+CASES = {
+    "pretraining": (pretraining_task, masked_records),
+    "masked_lm": (
+        lambda config: pretraining_task(config, next_sentence=False),
+        unmasked_records,
+    ),
+    "packed": (lambda config: pretraining_task(config, packed=True), packed_records),
+    "classification": (
+        lambda config: classification.task(config, LABELS, "mnli"),
+        labelled_records,
+    ),
+    "regression": (
+        lambda config: classification.task(config, None, "sts-b"),
+        lambda folder: labelled_records(folder, regression=True),
+    ),
+}
+# How the steps of pre-training may be made on a TPU.
+OPTIONS = {
+    "dropout": {"dropout": 0.1},
+    "micro_batches": {"accumulation_steps": 2},
+    "bfloat16": {"precision": "bfloat16"},
+    "lamb": {"optimizer": "lamb"},
+}
+
+
+class CompilingStrategy:
+    """One device, whose part of a step is one function, as a TPU's is.
+
+    Attributes:
+        functions: those parts.
+    """
+
+    def __init__(self, jit_compile):
+        self._strategy = tf.distribute.get_strategy()
+        self._jit_compile = jit_compile
+        self._parts = {}  # a loop may trace its body twice
+        self.functions = []
+
+    @tf.autograph.experimental.do_not_convert
+    def run(self, function, args=()):
+        if function not in self._parts:
+            part = tf.function(function, jit_compile=self._jit_compile, autograph=False)
+            self._parts[function] = part
+            self.functions.append(part.get_concrete_function(*args))
+        return self._parts[function](*args)
+
+    def __getattr__(self, name):
+        return getattr(self._strategy, name)
+
+
+@contextlib.contextmanager
+def taken_for_a_tpu():
+    """The engine takes any strategy for a TPU's."""
+    with (
+        mock.patch("bert_tf.training.step.is_tpu", lambda strategy: True),
+        mock.patch("bert_tf.training.evaluation.is_tpu", lambda strategy: True),
+    ):
+        yield
+
+
+def train(task, dataset, strategy, precision="float32", optimizer="adamw", **options):
+    """The losses of some steps, and the model that they make."""
+    keras.utils.set_random_seed(1)
+    with computing_in(precision):
+        model = task.build_model()
+    for layer in model.layers:
+        # A classifier's own; Keras' random numbers are others under XLA.
+        if isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    optimizer = bert_tf.create_optimizer(
+        0.01, 10, 1, optimizer=optimizer, global_clipnorm=None
+    )
+    optimizer.build(model.trainable_variables)
+    steps = training_steps(task, model, optimizer, strategy, **options)
+    results = steps(iter(dataset), tf.constant(NUM_STEPS))
+    return results.losses.numpy(), model
+
+
+class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
+    def case(self, name, dropout=0.0):
+        task, batches = CASES[name]
+        return task(config(dropout)), *batches(self.get_temp_dir())
+
+    def functions_of(self, name, jit_compile):
+        """All that a TPU would compile for a task."""
+        task, training, held_out = self.case(name)
+        strategy = CompilingStrategy(jit_compile)
+        with taken_for_a_tpu():
+            _, model = train(task, training, strategy)
+            evaluation_step(task, model, strategy)(next(iter(held_out)))
+            for _ in evaluation.predict(
+                task, model, held_out.take(1), total_batches=1, strategy=strategy
+            ):
+                pass
+        self.assertLen(strategy.functions, 3)
+        return strategy.functions
+
+
+class InputTest(StepsTestCase):
+    @parameterized.parameters(*CASES)
+    def test_batches_are_static(self, name):
+        _, training, held_out = self.case(name)
+        self.assertEqual(training.element_spec, held_out.element_spec)
+        for spec in training.element_spec.values():
+            self.assertEqual(spec.shape.as_list()[0], BATCH)
+            self.assertTrue(spec.shape.is_fully_defined(), spec)
+            self.assertIn(spec.dtype, (tf.int32, tf.float32))
+
+
+@unittest.skipUnless(
+    xla_compiles_for_the_cpu(), "this build of TensorFlow has no XLA compiler for CPUs"
+)
+class CompiledTest(StepsTestCase):
+    @parameterized.parameters(*CASES)
+    def test_steps_equal_those_that_are_not_compiled(self, name):
+        task, training, held_out = self.case(name)
+        plain, compiled = tf.distribute.get_strategy(), CompilingStrategy(True)
+        with pieces_left_alone():
+            losses, _ = train(task, training, plain)
+        with taken_for_a_tpu():
+            compiled_losses, model = train(task, training, compiled)
+        self.assertAllClose(compiled_losses, losses, rtol=1e-5, atol=0)
+        self.assertNotAllClose(losses[1:], losses[:-1], rtol=1e-3)
+
+        # Evaluation and prediction, with the weights that training has made.
+        batches = list(held_out.take(3))
+        with pieces_left_alone():
+            step = evaluation_step(task, model)
+            sums = [step(batch) for batch in batches]
+            outputs = [model(batch, training=False) for batch in batches]
+        with taken_for_a_tpu():
+            step = evaluation_step(task, model, compiled)
+            compiled_sums = [step(batch) for batch in batches]
+            predictions = list(
+                evaluation.predict(
+                    task, model, held_out.take(3), total_batches=3, strategy=compiled
+                )
+            )
+        for ours, theirs in zip(compiled_sums, sums, strict=True):
+            self.assertAllClose(ours, theirs, rtol=1e-5, atol=1e-6)
+        for (_, ours), theirs in zip(predictions, outputs, strict=True):
+            self.assertAllClose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+        # What was compiled: whole batches in, no Python on the way.
+        self.assertLen(compiled.functions, 3)
+        for function in compiled.functions:
+            inputs, _ = function.structured_input_signature
+            for spec in tf.nest.flatten(inputs):
+                self.assertTrue(spec.shape.is_fully_defined(), spec)
+                self.assertIn(spec.dtype, (tf.int32, tf.float32), spec)
+            for output in tf.nest.flatten(function.structured_outputs):
+                self.assertTrue(output.shape.is_fully_defined(), output)
+            self.assertEmpty([op for op in ops_of(function) if "PyFunc" in op])
+
+    @parameterized.parameters(*OPTIONS)
+    @pytest.mark.slow
+    def test_options_of_training(self, name):
+        options = dict(OPTIONS[name])
+        task, training, _ = self.case("pretraining", options.pop("dropout", 0.0))
+        with taken_for_a_tpu():
+            losses, _ = train(task, training, CompilingStrategy(True), **options)
+        self.assertTrue(np.isfinite(losses).all())
+        with pieces_left_alone():
+            plain, _ = train(task, training, tf.distribute.get_strategy(), **options)
+        self.assertAllClose(losses, plain, rtol=1e-2 if name == "bfloat16" else 1e-5)
+
+    def test_finds_what_a_tpu_cannot_do(self):
+        def to_python(x):
+            return tf.ensure_shape(tf.numpy_function(np.sin, [x], tf.float32), [2])
+
+        function = tf.function(to_python).get_concrete_function(tf.zeros([2]))
+        self.assertLen([op for op in ops_of(function) if "PyFunc" in op], 1)
+        with self.assertRaises(tf.errors.InvalidArgumentError):
+            CompilingStrategy(True).run(to_python, (tf.zeros([2]),))
+
+
+@unittest.skipIf(
+    xla_compiles_for_the_cpu(), "this build of TensorFlow knows no kernels for TPUs"
+)
+class TpuKernelsTest(StepsTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # The first function to be compiled makes XLA's kernels known.
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.function(tf.identity, jit_compile=True)(tf.zeros([]))
+
+    @parameterized.parameters(*CASES)
+    def test_every_operation_has_one(self, name):
+        for function in self.functions_of(name, jit_compile=False):
+            self.assertEmpty(without_tpu_kernel(function))
+
+    def test_finds_one_that_has_none(self):
+        def lengths(x):
+            return tf.strings.length(tf.as_string(x))
+
+        function = tf.function(lengths).get_concrete_function(tf.zeros([2]))
+        self.assertEqual(without_tpu_kernel(function), {"AsString", "StringLength"})
+        # Of a number that it does not take.
+        function = tf.function(tf.linalg.matmul).get_concrete_function(
+            *[tf.zeros([2, 2], tf.complex128)] * 2
+        )
+        self.assertEqual(without_tpu_kernel(function), {"MatMul"})
+
+
+def nodes_of(function):
+    graph = function.graph.as_graph_def()
+    yield from graph.node
+    for nested in graph.library.function:
+        yield from nested.node_def
+
+
+def ops_of(function):
+    return sorted({node.op for node in nodes_of(function)})
+
+
+# They stand for a function's arguments, or call another one.
+NO_COMPUTATION = {
+    "Placeholder",
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+}
+
+
+def without_tpu_kernel(function):
+    return {
+        node.op
+        for node in nodes_of(function)
+        if node.op not in NO_COMPUTATION and not has_tpu_kernel(node)
+    }
+
+
+def has_tpu_kernel(node):
+    return any(
+        kernel.device_type == "XLA_TPU_JIT"
+        and all(
+            node.attr[constraint.name].type in constraint.allowed_values.list.type
+            for constraint in kernel.constraint
+        )
+        for kernel in kernels.get_registered_kernels_for_op(node.op).kernel
+    )
+
+
+if __name__ == "__main__":
+    tf.test.main()
