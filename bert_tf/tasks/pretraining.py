@@ -10,7 +10,10 @@ from bert_tf.task import Task
 
 
 def pretraining_task(
-    config: BertConfig, next_sentence: bool = True, packed: bool = False
+    config: BertConfig,
+    next_sentence: bool = True,
+    packed: bool = False,
+    recompute: bool = False,
 ) -> Task:
     """The task of pre-training a model of that architecture.
 
@@ -22,17 +25,21 @@ def pretraining_task(
             `left_to_right` in the config and records of
             `PretrainingRecords(..., left_to_right=True)`, "LTR & No NSP".
         packed: whether a row of the records holds several sequences.
+        recompute: whether the backward pass computes each layer's activations once
+            more, rather than that they are kept.
     """
+    options = {"packed": packed} | ({"recompute": True} if recompute else {})
+    build_model = functools.partial(BertPretrainer, config, **options)
     if next_sentence:
         return Task(
             name="pretraining",
-            build_model=lambda: BertPretrainer(config, packed=packed),
+            build_model=build_model,
             objective=MASKED_LM + NEXT_SENTENCE,
             training_flops=functools.partial(pretraining_flops, config),
         )
     return Task(
         name="pretraining",
-        build_model=lambda: _masked_lm_model(config, packed),
+        build_model=lambda: _masked_lm_alone(build_model()),
         objective=MASKED_LM,
         training_flops=functools.partial(
             pretraining_flops, config, next_sentence=False
@@ -40,12 +47,11 @@ def pretraining_task(
     )
 
 
-def _masked_lm_model(config: BertConfig, packed: bool) -> BertPretrainer:
+def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
     """The whole model, of which the optimizer sees what the masked LM depends on.
 
     A weight without a gradient would still decay.
     """
-    model = BertPretrainer(config, packed=packed)
     model.encoder.get_layer("pooler").trainable = False
     model.get_layer("seq_relationship").trainable = False
     return model
