@@ -1,6 +1,7 @@
 """Pre-training as a task: the masked LM, with next sentence prediction or alone."""
 
 import functools
+from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.flops import pretraining_flops
@@ -28,7 +29,9 @@ def pretraining_task(
         recompute: whether the backward pass computes each layer's activations once
             more, rather than that they are kept.
     """
-    options = {"packed": packed} | ({"recompute": True} if recompute else {})
+    options: dict[str, Any] = {"packed": packed} | (
+        {"recompute": True} if recompute else {}
+    )
     build_model = functools.partial(BertPretrainer, config, **options)
     if next_sentence:
         return Task(
