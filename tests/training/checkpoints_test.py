@@ -252,21 +252,15 @@ class RunCheckpointsTest(CheckpointsTestCase):
 
 
 class InTheBackgroundTest(CheckpointsTestCase):
-    def setUp(self):
-        super().setUp()
+    def make_busy_run(self):
+        """A run whose background has something else to do until `go_on` is set."""
         self.go_on = threading.Event()
-        write = checkpoint_writer.write_checkpoint
-
-        def when_told(prefix, snapshot):
-            self.go_on.wait(60)
-            write(prefix, snapshot)
-
-        self.enter_context(
-            mock.patch("bert_tf.training.checkpoints.write_checkpoint", when_told)
-        )
+        model, _, checkpoints = make_run(self.folder)
+        checkpoints._thread.submit(self.go_on.wait, 60)
+        return model, checkpoints
 
     def test_what_is_saved_are_the_values_at_the_call(self):
-        model, _, checkpoints = make_run(self.folder)
+        model, checkpoints = self.make_busy_run()
         kernel(model).assign(np.full((8, 8), 1))
         checkpoints.save(1, 4)
         # Training goes on, in place, while the write has not begun.
@@ -281,8 +275,8 @@ class InTheBackgroundTest(CheckpointsTestCase):
         self.check_restores(1)
 
     def test_leaving_the_context_waits(self):
+        model, checkpoints = self.make_busy_run()
         threading.Timer(0.2, self.go_on.set).start()
-        model, _, checkpoints = make_run(self.folder)
         kernel(model).assign(np.full((8, 8), 5))
         with checkpoints:
             checkpoints.save(5, 20)
