@@ -110,8 +110,12 @@ def xla_compiles_for_the_cpu() -> bool:
     """Whether it does here: the builds of TensorFlow for TPUs lack that compiler."""
     import tensorflow as tf
 
-    # Those builds list a TPU's controller among the devices, be there a TPU or not.
-    return not tf.config.list_physical_devices("TPU_SYSTEM")
+    with tf.init_scope(), tf.device("/CPU:0"):
+        try:
+            tf.function(tf.identity, jit_compile=True)(tf.zeros([]))
+        except tf.errors.NotFoundError:
+            return False
+    return True
 
 
 def _is_on() -> bool:
