@@ -12,7 +12,7 @@ test.tsv in --data_dir; columns by flags).
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
@@ -100,8 +100,9 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training import run_folder
     from bert_tf.training.finetuning import RecordSet, finetune
     from bert_tf.training.loop import restore_or_initialize
-    from bert_tf.training.strategy import strategy_from_flags
+    from bert_tf.training.strategy import is_chief, strategy_from_flags
 
+    strategy = strategy_from_flags(flag_values)
     data_set = data_set_from_flags(flag_values)
     config = BertConfig.from_json_file(flag_values.bert_config_file)
     config.check_sequence_length(flag_values.max_seq_length)
@@ -132,8 +133,12 @@ def run(flag_values: flags.FlagValues) -> None:
         classification.check_labels(examples[split], labels)
     run_folder.prepare(output_dir, config, vocabulary, do_lower_case, flag_values)
     run_folder.check_labels(output_dir, labels)
-    strategy = strategy_from_flags(flag_values)
-    task = classification.task(config, labels, flag_values.task_name.lower())
+    task = classification.task(
+        config,
+        labels,
+        flag_values.task_name.lower(),
+        recompute=flag_values.recompute,
+    )
     tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
 
     def records_of(split: str, file_name: str) -> RecordSet:
@@ -154,22 +159,35 @@ def run(flag_values: flags.FlagValues) -> None:
         model, step = finetune(task, records, flag_values, strategy)
     else:
         model, step = restore_or_initialize(
-            task, output_dir, flag_values.init_checkpoint
+            task,
+            output_dir,
+            flag_values.init_checkpoint,
+            flag_values.precision,
+            strategy,
         )
+    devices: dict[str, Any] = {
+        "strategy": strategy,
+        "jit_compile": flag_values.jit_compile,
+    }
     if flag_values.do_eval:
         records = records_of("dev", "eval.tf_record")
         logging.info("***** Running evaluation *****")
         logging.info("  Num examples = %d", records.num_examples)
-        results = _evaluate(task, model, records, flag_values.eval_batch_size)
-        run_folder.report_evaluation(output_dir, step, results)
+        results = _evaluate(task, model, records, flag_values.eval_batch_size, devices)
+        run_folder.report_evaluation(
+            output_dir, step, results, is_chief=is_chief(strategy)
+        )
     if flag_values.do_predict:
         records = records_of("test", "predict.tf_record")
         logging.info("***** Running prediction *****")
         logging.info("  Num examples = %d", records.num_examples)
-        scores, _ = _predict(task, model, records, flag_values.predict_batch_size)
-        _write_test_results(
-            os.path.join(output_dir, "test_results.tsv"), scores, labels is not None
+        scores, _ = _predict(
+            task, model, records, flag_values.predict_batch_size, devices
         )
+        if is_chief(strategy):
+            _write_test_results(
+                os.path.join(output_dir, "test_results.tsv"), scores, labels is not None
+            )
 
 
 def _labels(
@@ -196,7 +214,11 @@ def _labels(
 
 
 def _evaluate(
-    task: "Task", model: "keras.Model", records: "RecordSet", batch_size: int
+    task: "Task",
+    model: "keras.Model",
+    records: "RecordSet",
+    batch_size: int,
+    devices: dict[str, Any],
 ) -> dict[str, float]:
     """A split's scores under the original's names.
 
@@ -211,13 +233,14 @@ def _evaluate(
         model,
         records.batches(batch_size),
         total_batches=records.num_batches(batch_size),
+        **devices,
     )
     (loss_name,) = task.objective.losses
     scores = {"loss": results["loss"], "eval_loss": results[loss_name]}
     if "accuracy" in results:
         scores["eval_accuracy"] = results["accuracy"]
     else:
-        predicted, labels = _predict(task, model, records, batch_size)
+        predicted, labels = _predict(task, model, records, batch_size, devices)
         scores["eval_pearson"], scores["eval_spearman"] = pearson_and_spearman(
             predicted[:, 0], labels
         )
@@ -225,7 +248,11 @@ def _evaluate(
 
 
 def _predict(
-    task: "Task", model: "keras.Model", records: "RecordSet", batch_size: int
+    task: "Task",
+    model: "keras.Model",
+    records: "RecordSet",
+    batch_size: int,
+    devices: dict[str, Any],
 ) -> tuple["np.ndarray", "np.ndarray"]:
     """The logits [N, C] and the labels [N] of a split, padding left out."""
     import numpy as np
@@ -238,6 +265,7 @@ def _predict(
         model,
         records.batches(batch_size),
         total_batches=records.num_batches(batch_size),
+        **devices,
     ):
         real = batch["is_real_example"][:, 0] == 1
         logits.append(outputs["logits"][real])

@@ -187,7 +187,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training.config import TrainingConfig, parse_phases
     from bert_tf.training.loop import restore_or_initialize, train
     from bert_tf.training.pretraining import PretrainingData, evaluation_of
-    from bert_tf.training.strategy import strategy_from_flags
+    from bert_tf.training.strategy import is_chief, strategy_from_flags
 
     specs = parse_phases(flag_values.phases) if flag_values.phases else None
     strategy = strategy_from_flags(flag_values)
@@ -245,7 +245,7 @@ def run(flag_values: flags.FlagValues) -> None:
     task = pretraining_task(
         config,
         next_sentence=next_sentence,
-        packed=data.records.is_packed,
+        packed=data.is_packed,
         recompute=flag_values.recompute,
     )
     if not next_sentence:
@@ -304,8 +304,15 @@ def run(flag_values: flags.FlagValues) -> None:
             vocab_size=config.vocab_size,
             batch_size=flag_values.eval_batch_size,
             num_batches=flag_values.max_eval_steps,
+            packed=data.is_packed,
+            jit_compile=flag_values.jit_compile,
         )
-        run_folder.report_evaluation(flag_values.output_dir, step, evaluate(model))
+        run_folder.report_evaluation(
+            flag_values.output_dir,
+            step,
+            evaluate(model),
+            is_chief=is_chief(strategy),
+        )
 
 
 def model_config(flag_values: flags.FlagValues) -> BertConfig:

@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
+from bert_tf.records.record_counts import compression_of
 from bert_tf.records.schema import RecordSchema
 
 FILES_PER_UNIT = 4
@@ -58,12 +59,12 @@ class InputShard(NamedTuple):
     The rows are dealt out in order: worker 0's replicas have the first ones.
 
     Attributes:
-        index: the worker's number, from 0.
+        worker: its number, from 0.
         num_workers: how many there are.
         num_replicas: of each worker: its rows come as so many batches.
     """
 
-    index: int = 0
+    worker: int = 0
     num_workers: int = 1
     num_replicas: int = 1
 
@@ -79,8 +80,10 @@ class InputShard(NamedTuple):
                 f"{self.num_workers * self.num_replicas}. Received: {batch_size}"
             )
         size = batch_size // self.num_workers
-        return slice(self.index * size, (self.index + 1) * size)
+        return slice(self.worker * size, (self.worker + 1) * size)
 
+
+ALL_ROWS = InputShard()
 
 Batch = dict[str, tf.Tensor]
 Transform = Callable[[Batch, RecordKeys], Batch]
@@ -94,7 +97,8 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
     """
     for path in paths:
         try:
-            for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
+            dataset = tf.data.TFRecordDataset(path, compression_of(path))
+            for record in dataset.take(1).as_numpy_iterator():
                 return path, record
         except tf.errors.OpError as error:
             raise InputError(
@@ -111,7 +115,8 @@ def training_dataset(
     batch_size: int,
     seed: int,
     start: int = 0,
-    shard: InputShard = InputShard(),
+    shard: InputShard = ALL_ROWS,
+    compressions: Sequence[str] | None = None,
     shuffle_buffer: int = SHUFFLE_BUFFER,
     vocab_size: int | None = None,
     transform: Transform | None = None,
@@ -126,6 +131,7 @@ def training_dataset(
         seed: decides the order, together with the position.
         start: the number of records that have been read before.
         shard: the rows of each batch that are wanted, and in how many pieces.
+        compressions: of each file: "", "GZIP" or "ZLIB"; None where none is compressed.
         shuffle_buffer: records held for shuffling.
         vocab_size: if given, an id at or above it stops with an error.
         transform: what is done to each parsed batch.
@@ -154,6 +160,7 @@ def training_dataset(
     units_per_epoch = -(-len(paths) // FILES_PER_UNIT)
     first = epoch * units_per_epoch + skipped_units
     path_tensor = tf.constant(list(paths))
+    compression_tensor = tf.constant(list(compressions or [""] * len(paths)))
 
     def unit_dataset(number: tf.Tensor) -> tf.data.Dataset:
         epoch_of_unit = number // units_per_epoch
@@ -162,7 +169,11 @@ def training_dataset(
         begin = unit_of_epoch * FILES_PER_UNIT
         unit_files = order_of_epoch[begin : begin + FILES_PER_UNIT]
         dataset = tf.data.Dataset.from_tensor_slices(
-            (tf.gather(path_tensor, unit_files), unit_files)
+            (
+                tf.gather(path_tensor, unit_files),
+                tf.gather(compression_tensor, unit_files),
+                unit_files,
+            )
         )
         dataset = dataset.interleave(
             _numbered_records,
@@ -190,6 +201,7 @@ def evaluation_dataset(
     schema: RecordSchema,
     *,
     batch_size: int,
+    compressions: Sequence[str] | None = None,
     repeat: bool = False,
     padding: bytes | None = None,
     vocab_size: int | None = None,
@@ -201,6 +213,7 @@ def evaluation_dataset(
         paths: the record files.
         schema: what a record holds.
         batch_size: records a batch.
+        compressions: of each file: "", "GZIP" or "ZLIB"; None where none is compressed.
         repeat: start over at the end, as the original does in pre-training's
             evaluation.
         padding: a serialized record that fills the last batch up. Without it, and
@@ -211,7 +224,9 @@ def evaluation_dataset(
     Returns:
         A dataset of dicts of tensors [batch_size, ...].
     """
-    dataset = tf.data.Dataset.from_tensor_slices((list(paths), tf.range(len(paths))))
+    dataset = tf.data.Dataset.from_tensor_slices(
+        (list(paths), list(compressions or [""] * len(paths)), tf.range(len(paths)))
+    )
     dataset = _in_epoch(dataset.flat_map(_numbered_records), 0)
     if repeat:
         dataset = dataset.repeat()
@@ -240,11 +255,13 @@ def record_error(error: tf.errors.OpError) -> str:
     raise error
 
 
-def _numbered_records(path: tf.Tensor, file_number: tf.Tensor) -> tf.data.Dataset:
+def _numbered_records(
+    path: tf.Tensor, compression: tf.Tensor, file_number: tf.Tensor
+) -> tf.data.Dataset:
     """A file's serialized records, each with a number of its own."""
     first = tf.cast(file_number, tf.int64) * _RECORDS_PER_FILE
     numbers = tf.data.Dataset.range(first, first + _RECORDS_PER_FILE)
-    return tf.data.Dataset.zip(tf.data.TFRecordDataset(path), numbers)
+    return tf.data.Dataset.zip(tf.data.TFRecordDataset(path, compression), numbers)
 
 
 def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Dataset:

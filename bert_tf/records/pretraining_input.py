@@ -24,6 +24,7 @@ from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.next_tokens import next_token_targets
 from bert_tf.records.packed_batches import as_packed
 from bert_tf.records.pipeline import (
+    ALL_ROWS,
     Batch,
     InputShard,
     RecordKeys,
@@ -38,7 +39,7 @@ from bert_tf.records.pretraining_targets import (
     refuse_masks,
     settled_masking,
 )
-from bert_tf.records.record_counts import RecordCounts
+from bert_tf.records.record_counts import RecordCounts, compression_of
 from bert_tf.records.shards import record_files
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -169,7 +170,8 @@ class PretrainingRecords:
             batch_size=batch_size,
             seed=seed,
             start=start,
-            shard=shard or InputShard(),
+            shard=shard or ALL_ROWS,
+            compressions=self._compressions,
             vocab_size=self._id_limit(vocab_size),
             transform=self._transform(seed, packed),
         )
@@ -194,6 +196,7 @@ class PretrainingRecords:
             self.paths,
             self.schema,
             batch_size=batch_size,
+            compressions=self._compressions,
             repeat=repeat,
             vocab_size=self._id_limit(vocab_size),
             transform=self._transform(seed, packed),
@@ -209,6 +212,12 @@ class PretrainingRecords:
         counts = RecordCounts(self._counts_cache).counts(unknown)
         known.update(zip(unknown, counts, strict=True))
         return [known[path] for path in self.paths]
+
+    @functools.cached_property
+    def _compressions(self) -> list[str]:
+        """Of each file; what a manifest names is not compressed."""
+        known = {path for one in self.manifests for path in one.records_by_path()}
+        return ["" if path in known else compression_of(path) for path in self.paths]
 
     @property
     def num_records(self) -> int:

@@ -19,27 +19,30 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 Features = dict[str, list[int] | list[float]]
 
 
-def task(config: BertConfig, labels: Sequence[str] | None, name: str) -> Task:
+def task(
+    config: BertConfig,
+    labels: Sequence[str] | None,
+    name: str,
+    *,
+    recompute: bool = False,
+) -> Task:
     """The task of telling classes apart, or of predicting a number.
 
     Args:
         config: the model's architecture.
         labels: the classes; None for regression, whose loss is the mean squared error.
         name: the task's name, for messages.
+        recompute: whether the backward pass computes each layer's activations once
+            more, rather than that they are kept.
     """
-    if labels is None:
-        return Task(
-            name=name,
-            build_model=lambda: BertClassifier(config, 1),
-            objective=REGRESSION,
-            training_flops=functools.partial(classifier_flops, config, num_labels=1),
-        )
+    num_labels = 1 if labels is None else len(labels)
+    options = {"recompute": True} if recompute else {}
     return Task(
         name=name,
-        build_model=lambda: BertClassifier(config, len(labels)),
-        objective=CLASSIFICATION,
+        build_model=lambda: BertClassifier(config, num_labels, **options),
+        objective=REGRESSION if labels is None else CLASSIFICATION,
         training_flops=functools.partial(
-            classifier_flops, config, num_labels=len(labels)
+            classifier_flops, config, num_labels=num_labels
         ),
     )
 

@@ -13,8 +13,9 @@ from absl import logging
 from bert_tf import files
 from bert_tf.conversion.checkpoint import load_weights
 from bert_tf.errors import InputError
+from bert_tf.optimization.freezing import freeze
 from bert_tf.optimization.recipe import create_optimizer
-from bert_tf.records.pipeline import InputShard, record_error
+from bert_tf.records.pipeline import ALL_ROWS, record_error
 from bert_tf.task import Task
 from bert_tf.training import diagnosis
 from bert_tf.training.checkpoints import RunCheckpoints
@@ -105,6 +106,8 @@ class _Run:
         with strategy.scope():
             with computing_in(config.precision):
                 self.model = task.build_model()
+            if config.frozen_layers:
+                freeze(self.model.encoder, config.frozen_layers)
             self._optimizer = create_optimizer(
                 config.learning_rate,
                 config.num_schedule_steps or config.num_train_steps,
@@ -168,7 +171,9 @@ class _Run:
         if is_done:
             self._reporter.close()
             return
-        self._profiler = StepProfiler(self._folder, config.profile_steps)
+        self._profiler = StepProfiler(
+            self._folder, config.profile_steps if is_chief(self._strategy) else None
+        )
         # [SIGTERMs, SIGINTs, seconds a step]
         self._agreement = Agreement(self._strategy, 3)
         with (
@@ -210,7 +215,7 @@ class _Run:
             distributed(self._strategy, lambda shard: phase.data(position, shard))
         )
         flops = model_flops_per_step(
-            self._task, phase.data(position, InputShard()).element_spec
+            self._task, phase.data(position, ALL_ROWS).element_spec
         )
         peak = peak_flops(self._strategy, config.precision) if flops else None
         window = Window()
@@ -350,12 +355,13 @@ class _Run:
         failed = int(np.argmin(finite))
         step = self.step + failed + 1
         position = self.records + failed * phase.batch_size
-        batch = next(iter(phase.data(position, InputShard())))
+        batch = next(iter(phase.data(position, ALL_ROWS)))
         path = diagnosis.save_batch(self._folder, step, batch, self._task.name)
         self.checkpoints.wait()
         raise InputError(
             f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
-            f" the warmup. The step's batch is in {path}. Last good checkpoint:"
+            f" the warmup. The step's batch is in {path} (python -m"
+            " tfrecords.inspect_records shows it). Last good checkpoint:"
             f" {self.checkpoints.latest or 'none'}."
         )
 

@@ -16,7 +16,7 @@ from bert_tf.records.lengths import files_by_length
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.shards import record_files
 from bert_tf.task import Task
-from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig
+from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData
 from bert_tf.training.evaluation import Evaluator
 
 # Record files, the flag that names them -> the records.
@@ -58,7 +58,7 @@ class PretrainingData:
 
         Raises:
             InputError: a phase has no records; records of two vocabularies, with
-                sentence pairs and without, packed and not.
+                sentence pairs and without.
         """
         phases: list[tuple[PhaseSpec, PretrainingRecords]]
         if specs is None:
@@ -88,18 +88,18 @@ class PretrainingData:
         for other in (*[records for _, records in phases[1:]], *held_out):
             first.refuse_other_vocabulary(other)
             first.refuse_other_pairs(other)
-            if first.is_packed != other.is_packed:
-                raise InputError(
-                    f"{first.paths[0]} and {other.paths[0]} cannot be used together:"
-                    " only one of them is packed. Pack both, or give them to two runs"
-                    " with the same --output_dir."
-                )
         return cls(phases=phases, held_out=held_out)
 
     @property
     def records(self) -> PretrainingRecords:
         """The first phase's records: what they have in common with all others."""
         return self.phases[0][1]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether some records are packed: the others then look like rows of one."""
+        every = [*[records for _, records in self.phases], *self.held_out]
+        return any(records.is_packed for records in every)
 
     @property
     def num_train_steps(self) -> int:
@@ -134,7 +134,9 @@ class PretrainingData:
                 Phase(
                     end_step=end_step,
                     batch_size=spec.batch_size,
-                    data=_training_data(records, spec, config.random_seed, vocab_size),
+                    data=_training_data(
+                        records, spec, config.random_seed, vocab_size, self.is_packed
+                    ),
                     data_id=fingerprint(records.paths, records.counts),
                     evaluate=evaluation_of(
                         task,
@@ -143,6 +145,8 @@ class PretrainingData:
                         vocab_size=vocab_size,
                         batch_size=eval_batch_size,
                         num_batches=max_eval_steps,
+                        packed=self.is_packed,
+                        jit_compile=config.jit_compile,
                     ),
                     name=f"the records of length {spec.max_seq_length}",
                 )
@@ -169,10 +173,19 @@ def _open_by_length(
 
 
 def _training_data(
-    records: PretrainingRecords, spec: PhaseSpec, seed: int, vocab_size: int
-):
+    records: PretrainingRecords,
+    spec: PhaseSpec,
+    seed: int,
+    vocab_size: int,
+    packed: bool,
+) -> TrainingData:
     return lambda position, shard: records.training_dataset(
-        spec.batch_size, seed=seed, start=position, shard=shard, vocab_size=vocab_size
+        spec.batch_size,
+        seed=seed,
+        start=position,
+        shard=shard,
+        vocab_size=vocab_size,
+        packed=packed,
     )
 
 
@@ -184,6 +197,8 @@ def evaluation_of(
     vocab_size: int,
     batch_size: int,
     num_batches: int,
+    packed: bool = False,
+    jit_compile: bool = False,
 ) -> Callable[[keras.Model], Mapping[str, float]]:
     """An evaluation of a model on the first batches of some records, repeated if few.
 
@@ -194,14 +209,20 @@ def evaluation_of(
         vocab_size: of the model; an id at or above it is an error.
         batch_size: sequences a batch.
         num_batches: batches.
+        packed: whether the model is one of packed rows.
+        jit_compile: whether XLA compiles the step as a whole.
     """
     evaluators: dict[int, Evaluator] = {}
 
     def evaluate(model: keras.Model) -> Mapping[str, float]:
         if id(model) not in evaluators:
-            evaluators[id(model)] = Evaluator(task, model, strategy)
+            evaluators[id(model)] = Evaluator(
+                task, model, strategy, jit_compile=jit_compile
+            )
         return evaluators[id(model)].run(
-            records.evaluation_dataset(batch_size, repeat=True, vocab_size=vocab_size),
+            records.evaluation_dataset(
+                batch_size, repeat=True, vocab_size=vocab_size, packed=packed
+            ),
             num_batches=num_batches,
         )
 

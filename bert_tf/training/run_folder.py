@@ -28,7 +28,7 @@ from bert_tf.conversion.checkpoint import (
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.reporting import Reporter
+from bert_tf.training.reporting import EVALUATION, Reporter
 
 FLAGS_NAME = "flags.json"
 LABELS_NAME = "labels.txt"
@@ -146,17 +146,22 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
             )
 
 
-def report_evaluation(folder: str, step: int, results: Mapping[str, float]) -> None:
+def report_evaluation(
+    folder: str, step: int, results: Mapping[str, float], *, is_chief: bool = True
+) -> None:
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
 
     Args:
         folder: the run's output_dir.
         step: the number of training steps done: `global_step` in eval_results.txt.
         results: losses and metrics by name.
+        is_chief: whether this process writes.
     """
-    reporter = Reporter(folder, step, prefix="eval/")
-    reporter.report(step, results)
+    reporter = Reporter(folder, step, prefix=EVALUATION, is_chief=is_chief)
+    reporter.report_evaluation(step, results)
     reporter.close()
+    if not is_chief:
+        return
     # Values as the original prints them: the shortest digits that mean this float32.
     shown = {name: str(np.float32(value)) for name, value in results.items()}
     shown["global_step"] = str(step)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf.errors import InputError
-from bert_tf.records.pipeline import InputShard
+from bert_tf.records.pipeline import ALL_ROWS, InputShard
 
 DISTRIBUTIONS = ("default", "one_device", "mirrored", "multi_worker", "tpu")
 
@@ -199,7 +199,7 @@ def distributed(
         dataset: a worker's rows -> its data set.
     """
     if strategy.num_replicas_in_sync == 1:
-        return dataset(InputShard())
+        return dataset(ALL_ROWS)
 
     def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
         num_workers = context.num_input_pipelines

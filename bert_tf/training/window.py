@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bert_tf.training.step import LOSS_SCALE, SKIPPED, TOKENS
+from bert_tf.training.throughput import share_of_peak
 
 Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
 
@@ -84,8 +85,8 @@ class Window:
                 metrics["tokens_per_second"] = self._tokens / self._seconds
             metrics["input_wait_share"] = self._input_seconds / self._seconds
             if peak_flops and self._flops:
-                metrics["model_flops_utilization"] = (
-                    self._flops / self._seconds / peak_flops
+                metrics["model_flops_utilization"] = share_of_peak(
+                    self._flops, self._seconds, peak_flops
                 )
         self.__init__()  # type: ignore[misc]
         return metrics
