@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.compilation import xla_compiles_for_the_cpu
 from bert_tf.optimization import moment_optimizer
 from bert_tf.optimization.recipe import create_optimizer
 
@@ -49,7 +50,7 @@ def weights_after_steps(strategy, compiled, jit_compile):
         ]
         optimizer.apply(gradients, variables, scale=0.5 / num_replicas * tf.ones([]))
 
-    @tf.function(jit_compile=jit_compile or None)
+    @tf.function(jit_compile=(jit_compile and xla_compiles_for_the_cpu()) or None)
     def steps():
         for step in tf.range(NUM_STEPS):
             strategy.run(replica_step, args=(tf.cast(step - 1, tf.float32),))

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.compilation import xla_compiles_for_the_cpu
 from bert_tf.errors import InputError
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
@@ -29,7 +30,7 @@ def results_on(strategy, path, start):
     if start:
         model.set_weights(start)
     evaluator = Evaluator(TASK, model, strategy)
-    compiled = Evaluator(TASK, model, strategy, jit_compile=True)
+    compiled = Evaluator(TASK, model, strategy, jit_compile=xla_compiles_for_the_cpu())
     # 9 records in batches of 4: the last one has a single row for two devices.
     short = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4)
     whole = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4, repeat=True)

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.compilation import xla_compiles_for_the_cpu
 from tests.training import toy
 
 
@@ -99,7 +100,9 @@ class SameResultTest(StrategiesTestCase):
                 self.options("one"),
                 self.options("one_device", distribution="one_device"),
                 self.options("accumulated", **accumulated),
-                self.options("compiled", config={"jit_compile": True}),
+                self.options(
+                    "compiled", config={"jit_compile": xla_compiles_for_the_cpu()}
+                ),
             ]
         )
         together = self.start(
