@@ -1,0 +1,203 @@
+"""Sequences a second of one training step of pre-training, ours and three peers.
+
+    python benchmarks/pretraining_step.py --env_dir=ENVIRONMENTS
+
+Forward, backward, clipping and AdamW update at length 128 with 20 predictions and
+dropout 0.1, on the same batch: this package's engine; KerasHub's backbone and masked
+LM head fitted by Keras; tf-models-official (Keras 2) and Hugging Face (PyTorch), each
+in an environment of its own, which the first run makes under --env_dir and later ones
+find there (about 4 GB; --peers=KerasHub needs none).
+
+Each library runs in a process of its own, and they take turns; the best of the rounds
+is printed, and the median. `of the ceiling` is the step's model FLOPs
+(bert_tf.modeling.flops) over its time, over the fastest matrix product that TensorFlow
+makes in the same rounds.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from absl import app, flags
+
+OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
+    "ours",
+    "KerasHub",
+    "tf-models",
+    "Hugging Face",
+)
+PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE]
+
+_SIZES = flags.DEFINE_list("sizes", ["tiny", "small", "base"], "Released sizes.")
+_PRECISIONS = flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Precisions.")
+_BATCH_SIZES = flags.DEFINE_list(
+    "batch_sizes", ["64", "32", "8"], "The batch size of each of --sizes."
+)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Turns of each library.")
+_SECONDS = flags.DEFINE_float("seconds", 1.5, "About how long a turn takes.")
+_PEERS = flags.DEFINE_list("peers", PEERS, "The libraries to measure beside ours.")
+_ENV_DIR = flags.DEFINE_string(
+    "env_dir", None, "Where the peers' environments are kept; else a temporary folder."
+)
+_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Length of the sequences.")
+_PREDICTIONS = flags.DEFINE_integer(
+    "max_predictions_per_seq", 20, "Masked tokens of a sequence."
+)
+# `make benchmark` gives these to every script.
+flags.DEFINE_string("data_dir", None, "Not needed: the batches are generated.")
+flags.DEFINE_string("original_dir", None, "Not needed.")
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+WORKER = REPOSITORY / "benchmarks" / "peers" / "pretraining_steps.py"
+
+# pip's arguments, one list after the other. What tf-models requires and these models do
+# not import takes gigabytes more.
+ENVIRONMENTS = {
+    TF_MODELS: (
+        [
+            "tensorflow==2.20.0",
+            "tf_keras==2.20.1",
+            "gin-config",
+            "tensorflow-model-optimization",
+            "tensorflow-hub",
+            "sentencepiece",
+            "pyyaml",
+            "setuptools<81",
+        ],
+        ["--no-deps", "tf-models-official==2.20.0"],
+    ),
+    HUGGING_FACE: (["torch==2.13.0", "transformers==5.23.0", "numpy"],),
+}
+
+
+def python_of(name: str, folder: pathlib.Path) -> str | None:
+    """The Python that runs a library; None where its environment cannot be made."""
+    if name not in ENVIRONMENTS:
+        return sys.executable
+    environment = folder / name.replace(" ", "-").lower()
+    python = environment / "bin" / "python"
+    complete = environment / "complete"
+    if not complete.exists():
+        print(f"{name}: making {environment}", flush=True)
+        commands = [[sys.executable, "-m", "venv", environment]]
+        for packages in ENVIRONMENTS[name]:
+            commands.append([python, "-m", "pip", "install", "--quiet", *packages])
+        for command in commands:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"{name}: skipped, cannot be installed: {done.stderr[-500:]}")
+                return None
+        complete.touch()
+    return str(python)
+
+
+class Worker:
+    """A process that makes steps when it is told to, and waits otherwise."""
+
+    def __init__(self, python: str, name: str, settings: dict) -> None:
+        self.name = name
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [python, str(WORKER), name, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        if self._answer() != "ready":
+            raise SystemExit(f"{name} did not start")
+
+    def run(self, count: int) -> float:
+        """What the process answers to so many steps."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline().strip()
+        if not line:
+            self._errors.seek(0)
+            raise SystemExit(self._errors.read()[-4000:].decode())
+        return line
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.wait()
+        self._errors.close()
+
+
+def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
+    """Prints a table of one size, precision and batch."""
+    from bert_tf.config import BertConfig
+    from bert_tf.modeling.flops import pretraining_flops
+
+    config = BertConfig.from_size(size)
+    settings = {
+        "layers": config.num_hidden_layers,
+        "hidden": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "precision": precision,
+        "batch": batch_size,
+        "length": _LENGTH.value,
+        "predictions": _PREDICTIONS.value,
+        "folder": str(REPOSITORY),
+    }
+    ceiling = Worker(sys.executable, "ceiling", settings)
+    workers = [Worker(python, name, settings) for name, python in pythons.items()]
+    counts = {w.name: max(1, round(_SECONDS.value / w.run(1))) for w in workers}
+    peak = 0.0
+    seconds: dict[str, list[float]] = {w.name: [] for w in workers}
+    for _ in range(_ROUNDS.value):
+        peak = max(peak, ceiling.run(1))
+        for worker in workers:
+            count = counts[worker.name]
+            seconds[worker.name].append(worker.run(count) / count)
+    for worker in [ceiling, *workers]:
+        worker.end()
+    flops = pretraining_flops(
+        config,
+        {
+            "input_ids": (batch_size, _LENGTH.value),
+            "masked_lm_positions": (batch_size, _PREDICTIONS.value),
+            "next_sentence_labels": (batch_size, 1),
+        },
+    )
+    print(f"{size}, {precision}, batch {batch_size}; ceiling {peak:,.0f} GFLOP/s")
+    print("                sequences/s   median   of the ceiling   ours over it")
+    for name, times in seconds.items():
+        best = min(times)
+        print(
+            f"  {name:12s} {batch_size / best:12,.1f}"
+            f" {batch_size / statistics.median(times):8,.1f}"
+            f" {flops / best / peak / 1e9:15.0%} {best / min(seconds[OURS]):14.2f}",
+            flush=True,
+        )
+
+
+def main(_: list[str]) -> None:
+    unknown = set(_PEERS.value) - set(PEERS)
+    if unknown:
+        raise app.UsageError(f"--peers: {sorted(unknown)}; there are {PEERS}")
+    if len(_SIZES.value) != len(_BATCH_SIZES.value):
+        raise app.UsageError("--batch_sizes must have as many values as --sizes")
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    sys.path.insert(0, str(REPOSITORY))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(_ENV_DIR.value or temporary).resolve()
+        pythons = {name: python_of(name, folder) for name in [OURS, *_PEERS.value]}
+        pythons = {name: python for name, python in pythons.items() if python}
+        for size, batch_size in zip(_SIZES.value, _BATCH_SIZES.value, strict=True):
+            for precision in _PRECISIONS.value:
+                measure(size, precision, int(batch_size), pythons)
+
+
+if __name__ == "__main__":
+    app.run(main)
