@@ -20,9 +20,13 @@ from bert_tf import files
 CHECKPOINT_NAME = "model.ckpt"
 STATE_NAME = "checkpoint"
 
-_FILE_NAME = re.compile(
+_FILE  # A run's other files, as `bert_tf.files.write_atomically` calls them on the way.
+_TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
+_NAME = re.compile(
     re.escape(CHECKPOINT_NAME) + r"-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))/?"
 )
+# A run's other files, as `bert_tf.files.write_atomically` calls them on the way.
+_TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
 _NAME = re.compile(re.escape(CHECKPOINT_NAME) + r"-\d+")
 
 
@@ -96,14 +100,14 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 def remove_leftovers(folder: str) -> None:
-    """Removes what writes that were killed have left: half a checkpoint or state."""
+    """Removes what writes that were killed have left: half a checkpoint, half a file."""
     listing = _listing(folder)
     named = {step_of(prefix) for prefix in read_state(folder)[0]}
     whole = named.union(_steps_there(folder))
     for name in listing:
         match = _FILE_NAME.fullmatch(name)
         is_half = match is not None and (match[4] or int(match[1]) not in whole)
-        if is_half or name.startswith(STATE_NAME + ".tmp"):
+        if is_half or _TEMPORARY.fullmatch(name):
             logging.info("Removing %s, left by a run that was killed.", name)
             files.remove(os.path.join(folder, name).rstrip("/"))
 

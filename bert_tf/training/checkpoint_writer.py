@@ -8,7 +8,6 @@ of all values for good, and a failure is first heard of at the next save.
 import os
 import time
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -23,15 +22,21 @@ from bert_tf.training.checkpoint_reader import (
     shown_key,
 )
 
-Snapshot = dict[str, dict[str, np.ndarray]]  # the same, with values
+Snapshot = dict[str, dict[str, tf.Tensor]]  # the same, with values
 
 
 def take_snapshot(parts: Parts) -> Snapshot:
     """The variables' values now, in memory of their own on the host."""
-    return {
-        part: {name: variable.numpy() for name, variable in variables.items()}
-        for part, variables in parts.items()
-    }
+    # A tensor that is read from a variable on the host may be the variable's memory.
+    # TensorFlow's memory, not numpy's: it is used again for the next snapshot.
+    with tf.device("CPU:0"):
+        return {
+            part: {
+                name: tf.raw_ops.DeepCopy(x=variable.read_value())
+                for name, variable in variables.items()
+            }
+            for part, variables in parts.items()
+        }
 
 
 def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
@@ -76,7 +81,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
     logging.info("Wrote %s in %.1f s.", prefix, time.monotonic() - began)
 
 
-def _moved(values: dict[str, np.ndarray], name: str) -> tf.Variable:
+def _moved(values: dict[str, tf.Tensor], name: str) -> tf.Variable:
     """A variable of a value, which `values` then no longer holds."""
     return tf.Variable(values.pop(name), trainable=False)
 

@@ -465,13 +465,15 @@ class DamageTest(CheckpointsTestCase):
             "model.ckpt-4.tmp-123.data-00000-of-00001",
             "model.ckpt-4.data-00000-of-00001",
             "checkpoint.tmp-77",
+            "metrics.jsonl.tmp-78",
         ]
         for name in left:
             with open(self.path(name), "wb") as file:
                 file.write(b"half")
         os.makedirs(self.path("model.ckpt-4.tmp-123_temp/part"))
-        with open(self.path("model.ckpt-notes.txt"), "w") as file:
-            file.write("the user's own")
+        for name in ("model.ckpt-notes.txt", "text.tfrecord-00000-of-00001.tmp-5"):
+            with open(self.path(name), "w") as file:
+                file.write("others' own")
         before = set(os.listdir(self.folder))
         self.check_restores(3)
         self.assertEqual(
