@@ -20,14 +20,12 @@ from bert_tf import files
 CHECKPOINT_NAME = "model.ckpt"
 STATE_NAME = "checkpoint"
 
-_FILE  # A run's other files, as `bert_tf.files.write_atomically` calls them on the way.
-_TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
-_NAME = re.compile(
+_FILE_NAME = re.compile(
     re.escape(CHECKPOINT_NAME) + r"-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))/?"
 )
+_NAME = re.compile(re.escape(CHECKPOINT_NAME) + r"-\d+")
 # A run's other files, as `bert_tf.files.write_atomically` calls them on the way.
 _TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
-_NAME = re.compile(re.escape(CHECKPOINT_NAME) + r"-\d+")
 
 
 def prefix_of(folder: str, step: int) -> str:
@@ -100,7 +98,7 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 def remove_leftovers(folder: str) -> None:
-    """Removes what writes that were killed have left: half a checkpoint, half a file."""
+    """Removes what writes that were killed have left: half of a checkpoint or file."""
     listing = _listing(folder)
     named = {step_of(prefix) for prefix in read_state(folder)[0]}
     whole = named.union(_steps_there(folder))
