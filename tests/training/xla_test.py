@@ -325,7 +325,7 @@ class TpuKernelsTest(StepsTestCase):
         function = tf.function(tf.linalg.matmul).get_concrete_function(
             *[tf.zeros([2, 2], tf.complex128)] * 2
         )
-        self.assertEqual(without_tpu_kernel(function), {"MatMul"})
+        self.assertIn("MatMul", without_tpu_kernel(function))
 
 
 def nodes_of(function):
