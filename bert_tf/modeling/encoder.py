@@ -86,6 +86,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         use_pooler: whether there is a pooler, and the output `pooled_output`.
         packed: whether a row holds several sequences, and there are the inputs
             `sequence_ids` and `cls_positions`.
+        recompute: whether training keeps only each layer's input, and computes the
+            rest again in the backward pass: for long sequences.
         dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.
         name: the model's name, and the first part of its variables' paths.
 
@@ -107,6 +109,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         use_attention_mask: bool = False,
         use_pooler: bool = True,
         packed: bool = False,
+        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert",
         **kwargs: Any,
@@ -124,7 +127,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             config.left_to_right, dtype=dtype, name="attention_bias"
         )
         transformer_layers = [
-            TransformerLayer(config, dtype=dtype, name=f"layer_{i}")
+            TransformerLayer(config, recompute, dtype=dtype, name=f"layer_{i}")
             for i in range(config.num_hidden_layers)
         ]
         pooled_tokens = PooledTokens(
@@ -192,6 +195,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             "use_attention_mask": use_attention_mask,
             "use_pooler": use_pooler,
             "packed": packed,
+            "recompute": recompute,
         }
 
     def get_config(self) -> dict[str, Any]:

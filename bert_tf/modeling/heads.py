@@ -149,6 +149,8 @@ class BertPretrainer(_HeadModel):
         use_attention_mask: whether there is an input `attention_mask`.
         packed: whether a row holds several sequences, and there are the inputs
             `sequence_ids` and `cls_positions`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
     """
@@ -161,6 +163,7 @@ class BertPretrainer(_HeadModel):
         use_position_ids: bool = False,
         use_attention_mask: bool = False,
         packed: bool = False,
+        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert_pretrainer",
         **kwargs: Any,
@@ -174,6 +177,7 @@ class BertPretrainer(_HeadModel):
             use_attention_mask=use_attention_mask,
             use_pooler=next_sentence,
             packed=packed,
+            recompute=recompute,
             dtype=dtype,
         )
         gather = GatherPositions(dtype=dtype, name="gather_positions")
@@ -208,6 +212,7 @@ class BertPretrainer(_HeadModel):
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
                 "packed": packed,
+                "recompute": recompute,
             },
             objective=MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
             name=name,
@@ -229,6 +234,8 @@ class BertClassifier(_HeadModel):
         dropout: dropout rate of the pooled output, in training.
         use_position_ids: whether there is an input `position_ids`.
         use_attention_mask: whether there is an input `attention_mask`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
     """
@@ -241,6 +248,7 @@ class BertClassifier(_HeadModel):
         dropout: float = CLASSIFIER_DROPOUT,
         use_position_ids: bool = False,
         use_attention_mask: bool = False,
+        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert_classifier",
         **kwargs: Any,
@@ -253,6 +261,7 @@ class BertClassifier(_HeadModel):
             config,
             use_position_ids=use_position_ids,
             use_attention_mask=use_attention_mask,
+            recompute=recompute,
             dtype=dtype,
         )
         pooled_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")
@@ -275,6 +284,7 @@ class BertClassifier(_HeadModel):
                 "dropout": dropout,
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
+                "recompute": recompute,
             },
             objective=REGRESSION if num_labels == 1 else CLASSIFICATION,
             name=name,

@@ -1,0 +1,90 @@
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from bert_tf.compilation import pieces_left_alone
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from tests.modeling.examples import random_records, randomize, small_config
+
+
+def seeds(model):
+    return [v for v in model.non_trainable_variables if "seed" in v.path]
+
+
+def loss_and_gradients(model, records, jit_compile=False):
+    variables = [variable.value for variable in model.trainable_variables]
+
+    @tf.function(jit_compile=jit_compile)
+    def function():
+        with tf.GradientTape() as tape:
+            outputs = model(records, training=True)
+            loss = tf.add_n([tf.reduce_sum(x**2) for x in tf.nest.flatten(outputs)])
+        return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+    return function
+
+
+class RecomputeTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters("float32", "mixed_bfloat16")
+    def test_same_loss_and_gradients_with_dropout(self, dtype):
+        config = small_config(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
+        kept = BertPretrainer(config, dtype=dtype)
+        recomputed = BertPretrainer(config, recompute=True, dtype=dtype)
+        randomize(kept)
+        recomputed.set_weights(kept.get_weights())
+        for seed, other in zip(seeds(kept), seeds(recomputed), strict=True):
+            other.assign(seed)
+        records = {
+            name: tf.constant(values) for name, values in random_records(config).items()
+        }
+        functions = [loss_and_gradients(m, records) for m in (kept, recomputed)]
+        losses = []
+        for _ in range(3):
+            (loss, gradients), (other_loss, others) = (f() for f in functions)
+            self.assertAllEqual(other_loss, loss)
+            # The parts of a gradient add up in another order: in bfloat16, with its 8
+            # bits, each sum rounds by up to 1/256.
+            rounding = 1e-6 if dtype == "float32" else 1e-2
+            largest = max(np.abs(gradient).max() for gradient in gradients)
+            for gradient, other in zip(gradients, others, strict=True):
+                self.assertAllClose(other, gradient, rtol=0, atol=rounding * largest)
+            losses.append(float(loss))
+        # Each step has masks of its own, and both models have drawn as many.
+        self.assertLen(set(losses), 3)
+        for seed, other in zip(seeds(kept), seeds(recomputed), strict=True):
+            self.assertAllEqual(other, seed)
+
+    def test_as_a_whole_under_xla(self):
+        config = small_config(num_hidden_layers=1)
+        model = BertPretrainer(config, recompute=True)
+        randomize(model)
+        records = {
+            name: tf.constant(values) for name, values in random_records(config).items()
+        }
+        start = [np.array(seed) for seed in seeds(model)]
+        expected = loss_and_gradients(model, records)()
+        for seed, value in zip(seeds(model), start, strict=True):
+            seed.assign(value)
+        with pieces_left_alone():
+            actual = loss_and_gradients(model, records, jit_compile=True)()
+        self.assertAllClose(actual[0], expected[0], rtol=1e-5)
+        largest = max(np.abs(gradient).max() for gradient in expected[1])
+        for a, b in zip(actual[1], expected[1], strict=True):
+            self.assertAllClose(a, b, rtol=1e-4, atol=1e-6 * largest)
+
+    def test_fit_and_config(self):
+        config = small_config(num_hidden_layers=1)
+        model = BertClassifier(config, 2, recompute=True)
+        self.assertTrue(model.get_config()["recompute"])
+        again = BertClassifier.from_config(model.get_config())
+        self.assertTrue(again.encoder.get_layer("layer_0").recompute)
+        model.compile(optimizer="sgd")
+        before = model.get_weights()
+        model.fit(random_records(config), verbose=0, batch_size=4)
+        for weight, values in zip(model.weights, before, strict=True):
+            moved = not np.array_equal(values, weight.numpy())
+            self.assertTrue(moved, weight.path)
+
+
+if __name__ == "__main__":
+    tf.test.main()
