@@ -241,20 +241,16 @@ def run(flag_values: flags.FlagValues) -> None:
     run_folder.prepare(
         flag_values.output_dir, config, vocabulary, do_lower_case, flag_values
     )
-    next_sentence = data.records.has_pairs and flag_values.next_sentence
     task = pretraining_task(
         config,
-        next_sentence=next_sentence,
+        next_sentence=data.records.has_pairs and flag_values.next_sentence,
         packed=data.is_packed,
         recompute=flag_values.recompute,
     )
-    if not next_sentence:
+    if not data.records.has_pairs:
         logging.info(
-            "%s: the language model is alone; the pooler and the next sentence head"
-            " stay as they are.",
-            "--next_sentence=False"
-            if data.records.has_pairs
-            else "The records have no sentence pairs",
+            "The records have no sentence pairs: the masked LM is alone; the pooler and"
+            " the next sentence head stay as they are."
         )
     if flag_values.do_train:
         training = TrainingConfig.from_flags(

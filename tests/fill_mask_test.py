@@ -10,7 +10,6 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from bert_tf.training.checkpoints import RunCheckpoints
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "."]
@@ -65,7 +64,7 @@ class FillMaskTest(tf.test.TestCase):
         os.makedirs(folder)
         toy.write_config(folder)
         Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
-        RunCheckpoints(folder, biased_model()).save(1, 1)
+        toy.save_checkpoint(folder, biased_model(), 1, 1)
         values = cli.parse(
             fill_mask.define_flags,
             [f"--checkpoint={folder}", "--top_k=1", "The [MASK] sat."],

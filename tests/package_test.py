@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.records.pipeline import ALL_ROWS
 from tests.training import toy
 
 
@@ -39,7 +39,7 @@ class NotebookTest(tf.test.TestCase):
         )
         records = next(
             iter(
-                toy.dataset(path)(0).batch(5)  # an epoch as one batch
+                toy.data(path)(0, ALL_ROWS).batch(5)  # an epoch as one batch
             )
         )
         arrays = {
@@ -65,7 +65,7 @@ class NotebookTest(tf.test.TestCase):
         bert_tf.Vocabulary(
             ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
         ).save(os.path.join(folder, "vocab.txt"))
-        RunCheckpoints(folder, model).save(3, 12)
+        toy.save_checkpoint(folder, model, 3, 12)
         encoder = bert_tf.load_encoder(folder, output_hidden_states=True)
         ids = bert_tf.load_tokenizer(folder).encode("a b")
         self.assertEqual(ids, [5, 6])

@@ -7,7 +7,6 @@ from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.checkpoints import RunCheckpoints
 from tests.training import toy
 
 # good and bad decide the label; the rest is noise.
@@ -131,7 +130,7 @@ class TsvTest(RunClassifierTestCase):
         self.write_tsv(train=16)
         folder = self.path("pretraining")
         os.makedirs(folder)
-        RunCheckpoints(folder, BertPretrainer(toy.CONFIG)).save(1, 1)
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
         with self.assertLogs(level="INFO") as logs:
             self.run_script("--do_train", init_checkpoint=folder, num_train_epochs=1)
         self.assertTrue(
@@ -197,7 +196,7 @@ class RefusalTest(RunClassifierTestCase):
         self.write_tsv()
         folder = self.path("pretraining")
         os.makedirs(folder)
-        RunCheckpoints(folder, BertPretrainer(toy.CONFIG)).save(1, 1)
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
         with self.assertRaisesRegex(InputError, "not trained for this task"):
             self.run_script("--do_predict", init_checkpoint=folder)
 

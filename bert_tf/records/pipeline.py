@@ -100,9 +100,9 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
             dataset = tf.data.TFRecordDataset(path, compression_of(path))
             for record in dataset.take(1).as_numpy_iterator():
                 return path, record
-        except tf.errors.OpError as error:
+        except (tf.errors.OpError, IsADirectoryError) as error:
             raise InputError(
-                f"{path}: not a TFRecord file: {str(error.message).splitlines()[0]}"
+                f"{path}: not a TFRecord file: {str(error).splitlines()[0]}"
             ) from error
     return None
 

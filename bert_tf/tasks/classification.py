@@ -6,6 +6,7 @@ output goes through dropout into one linear layer.
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
@@ -36,7 +37,7 @@ def task(
             more, rather than that they are kept.
     """
     num_labels = 1 if labels is None else len(labels)
-    options = {"recompute": True} if recompute else {}
+    options: dict[str, Any] = {"recompute": True} if recompute else {}
     return Task(
         name=name,
         build_model=lambda: BertClassifier(config, num_labels, **options),

@@ -83,7 +83,7 @@ class RunCheckpoints:
     ) -> None:
         self._folder = folder
         self._max_to_keep = max_to_keep
-        self._writes = is_chief and optimizer is not None
+        self._writes = is_chief
         self._progress = {
             name: tf.Variable(0, dtype=tf.int64, trainable=False)
             for name in ("step", "records", "data")
@@ -136,7 +136,9 @@ class RunCheckpoints:
         Raises:
             InputError: it does not fit the model or the optimizer, or all are damaged.
         """
-        if self._writes:
+        # Who only reads the weights may do so beside a run that writes.
+        tidies = self._writes and self._resumes
+        if tidies:
             for folder in (self._folder, best_checkpoint.folder_of(self._folder)):
                 remove_leftovers(folder)
         damage: list[str] = []
@@ -153,7 +155,7 @@ class RunCheckpoints:
             # Where nothing names them, all that are there are the run's.
             named = self._named or found[::-1]
             self._named = [one for one in named if one not in self._damaged]
-            if self._writes and read_state(self._folder) != (self._named, prefix):
+            if tidies and read_state(self._folder) != (self._named, prefix):
                 self._name(prefix)
             logging.info("Restored %s (step %d).", prefix, self.step)
             return True

@@ -28,6 +28,7 @@ from bert_tf.training.step import StepResults, training_steps
 from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
+    description,
     distributed,
     is_chief,
     is_tpu,
@@ -73,6 +74,7 @@ def train(
     for phase in phases:
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
+    logging.info("Running on %s.", description(strategy))
     run = _Run(task, config, folder, strategy, init_checkpoint)
     with run.checkpoints:
         run.train(phases)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 from bert_tf.errors import InputError
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
@@ -67,8 +67,6 @@ def create_strategy(
             f"`distribution` must be one of {', '.join(DISTRIBUTIONS)}. "
             f"Received: {distribution!r}"
         )
-    replicas = strategy.num_replicas_in_sync
-    logging.info("Running on %d %s%s.", replicas, kind, "s" if replicas > 1 else "")
     return strategy
 
 
@@ -123,7 +121,6 @@ def _tpu_strategy(
             f"--num_tpu_cores={num_tpu_cores}, but the TPU has"
             f" {strategy.num_replicas_in_sync}."
         )
-    logging.info("Running on %d TPU cores.", strategy.num_replicas_in_sync)
     return strategy
 
 
@@ -135,15 +132,29 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     text = os.environ.get("TF_CONFIG", "")
     try:
         config = json.loads(text) if text else {}
-        workers = config["cluster"]["worker"]
-        index = config["task"]["index"]
+        _ = config["cluster"]["worker"], config["task"]["index"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise InputError(
             f"--distribution=multi_worker needs the environment variable {wanted}."
             f" Found: {text or 'nothing'}."
         ) from error
-    logging.info("Worker %d of %d.", index, len(workers))
     return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def description(strategy: tf.distribute.Strategy) -> str:
+    """Where it runs, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
+    kind = "TPU core" if is_tpu(strategy) else "CPU"
+    if tf.config.list_physical_devices("GPU"):
+        kind = "GPU"
+    count = strategy.num_replicas_in_sync
+    devices = f"{count} {kind}{'s' if count > 1 else ''}"
+    if num_workers(strategy) == 1:
+        return devices
+    resolver = strategy.cluster_resolver
+    return (
+        f"{resolver.task_type} {resolver.task_id} of {num_workers(strategy)},"
+        f" {devices} in all"
+    )
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -11,7 +11,6 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.checkpoints import RunCheckpoints
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
@@ -66,14 +65,14 @@ class LoadTest(CheckpointTestCase):
         model = BertPretrainer(toy.CONFIG)
         randomize(model)
         folder = self.folder()
-        RunCheckpoints(folder, model).save(5, 20)
+        toy.save_checkpoint(folder, model, 5, 20)
         encoder = checkpoint.load_encoder(folder)
         for name, weight in weights_by_name(encoder).items():
             self.assertAllEqual(weight.numpy(), weights_by_name(model)[name].numpy())
 
     def test_a_classifier_from_pre_training_and_back(self):
         folder = self.folder()
-        RunCheckpoints(folder, BertPretrainer(toy.CONFIG)).save(5, 20)
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 5, 20)
         with self.assertRaisesRegex(InputError, "give `num_labels`"):
             checkpoint.load_classifier(folder)
         model = BertClassifier(toy.CONFIG, 3)
@@ -81,7 +80,7 @@ class LoadTest(CheckpointTestCase):
         missing = checkpoint.load_weights(model, folder)
         self.assertCountEqual(missing, ["output_weights", "output_bias"])
         fine_tuned = self.folder("fine_tuned")
-        RunCheckpoints(fine_tuned, model).save(9, 20)
+        toy.save_checkpoint(fine_tuned, model, 9, 20)
         again = checkpoint.load_classifier(fine_tuned)
         self.assertEqual(again.num_labels, 3)
         self.assertAllEqual(
@@ -91,7 +90,7 @@ class LoadTest(CheckpointTestCase):
 
     def test_a_contradiction_assigns_nothing(self):
         folder = self.folder()
-        RunCheckpoints(folder, BertClassifier(toy.CONFIG, 3)).save(1, 1)
+        toy.save_checkpoint(folder, BertClassifier(toy.CONFIG, 3), 1, 1)
         model = BertClassifier(toy.CONFIG, 2)
         before = [weight.numpy() for weight in model.trainable_variables]
         with self.assertRaisesRegex(
@@ -104,7 +103,7 @@ class LoadTest(CheckpointTestCase):
     def test_a_deeper_checkpoint_is_refused(self):
         deeper = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
         folder = self.folder()
-        RunCheckpoints(folder, BertEncoder(deeper)).save(1, 1)
+        toy.save_checkpoint(folder, BertEncoder(deeper), 1, 1)
         with self.assertRaisesRegex(InputError, "16 weights .*layer_1/"):
             checkpoint.load_weights(BertEncoder(toy.CONFIG), folder)
 
@@ -124,7 +123,7 @@ class LoadTest(CheckpointTestCase):
 
     def test_a_damaged_file_is_named(self):
         folder = self.folder()
-        prefix = RunCheckpoints(folder, BertEncoder(toy.CONFIG)).save(1, 1)
+        prefix = toy.save_checkpoint(folder, BertEncoder(toy.CONFIG), 1, 1)
         with open(prefix + ".index", "wb") as file:
             file.write(b"no")
         with self.assertRaisesRegex(InputError, "model.ckpt-1: not a readable"):

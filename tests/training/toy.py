@@ -10,6 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.records import pipeline
 from bert_tf.records.schema import pretraining_schema
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase
 
 L, P, V = 12, 2, 30
@@ -83,6 +84,13 @@ def phase(path, end_step, batch_size=4, max_seq_length=L, **options):
         data=data(path, batch_size=batch_size, max_seq_length=max_seq_length),
         **options,
     )
+
+
+def save_checkpoint(folder, model, step=1, records=1):
+    """A run's checkpoint of a model; its prefix."""
+    with RunCheckpoints(folder, model) as checkpoints:
+        checkpoints.save(step, records)
+    return checkpoints.latest
 
 
 def write_config(folder, config=CONFIG):
