@@ -89,8 +89,10 @@ def keep_if_best(folder: str, step: int, value: float, name: str) -> bool:
             )
     temporary = files.temporary_name(target)
     for ending in (".data-00000-of-00001", ".index"):
-        _link(source + ending, temporary + ending)
-        files.replace(temporary + ending, target + ending)
+        # Renaming one name of a file to another name of it does nothing at all.
+        if not _is_link(source + ending, target + ending):
+            _link(source + ending, temporary + ending)
+            files.replace(temporary + ending, target + ending)
     write_state(folder_of(folder), [target])
     files.write_atomically(
         os.path.join(folder_of(folder), BEST_NAME),
@@ -106,6 +108,13 @@ def keep_if_best(folder: str, step: int, value: float, name: str) -> bool:
 def folder_of(folder: str) -> str:
     """Where a run keeps its best checkpoint."""
     return os.path.join(folder, FOLDER_NAME)
+
+
+def _is_link(source: str, target: str) -> bool:
+    """Whether both are names of one file."""
+    if files.is_remote(source) or not files.exists(target):
+        return False
+    return os.path.samefile(source, target)
 
 
 def _link(source: str, target: str) -> None:

@@ -67,9 +67,11 @@ class KeepBestTest(CheckpointsTestCase):
 
     def test_an_evaluation_made_again_ends_what_was_begun(self):
         self.evaluate({1: 3.0, 2: 1.5}, max_to_keep=5)
+        listing = sorted(os.listdir(self.path("best")))
         os.remove(self.path("best/checkpoint"))
         self.evaluate({2: 1.5})
         self.assertEqual(self.best()["step"], 2)
+        self.assertEqual(sorted(os.listdir(self.path("best"))), listing)
 
     def test_another_metric_begins_anew(self):
         self.evaluate({1: 0.1})
