@@ -83,9 +83,18 @@ def add_bias(x: Any, bias: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             return _cast_as(x, upstream), _column_sums(upstream)
 
-        return _float32(x) + bias, gradient
+        # In float32 the product takes the bias in its stride.
+        add = _add if x.dtype == bias.dtype else _cast_and_add
+        return add(x, bias), gradient
 
     return added(x, _tensor(bias))
+
+
+def _add(x: Any, bias: Any) -> Any:
+    return _float32(x) + bias
+
+
+_cast_and_add = compiled(_add)
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any) -> Any:
@@ -199,23 +208,22 @@ def split_heads(x: Any, bias: Any, num_heads: int) -> tuple[Any, Any, Any]:
     def split(x: Any, bias: Any) -> Any:
         shape = ops.shape(x)
 
-        def gradient(*upstream: Any) -> Any:
-            joined = ops.transpose(ops.stack(upstream, axis=2), (0, 3, 2, 1, 4))
-            joined = ops.reshape(joined, shape)
+        def gradient(upstream: Any) -> Any:
+            joined = ops.reshape(ops.transpose(upstream, (1, 3, 0, 2, 4)), shape)
             return joined, _cast_as(bias, _column_sums(_rows(joined)))
 
         return _split_heads(x, bias, num_heads), gradient
 
-    return split(x, _tensor(bias))
+    query, key, value = ops.unstack(split(x, _tensor(bias)), 3, axis=0)
+    return query, key, value
 
 
 @compiled
-def _split_heads(x: Any, bias: Any, num_heads: int) -> tuple[Any, Any, Any]:
+def _split_heads(x: Any, bias: Any, num_heads: int) -> Any:
     batch, length, width = ops.shape(x)
     x = _cast_as(x, _float32(x) + _float32(bias))
     x = ops.reshape(x, (batch, length, 3, num_heads, width // (3 * num_heads)))
-    x = ops.transpose(x, (2, 0, 3, 1, 4))
-    return x[0], x[1], x[2]
+    return ops.transpose(x, (2, 0, 3, 1, 4))
 
 
 @compiled

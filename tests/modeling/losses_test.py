@@ -28,6 +28,26 @@ class MaskedLMTest(tf.test.TestCase):
         # Right, (weight 0), wrong, wrong.
         self.assertAllClose([total, weight], [1.0, 2.5])
 
+    def test_first_of_equal_scores_is_the_likeliest(self):
+        logits = np.array([[[1.0, 5.0, 5.0, 2.0]]] * 4, np.float32).reshape(1, 4, 4)
+        for number, expected in enumerate((0.0, 1.0, 0.0, 0.0)):
+            weights = np.eye(4, dtype=np.float32)[None, number]
+            total, _ = losses.masked_lm_accuracy(logits, [[0, 1, 2, 3]], weights)
+            self.assertAllEqual(total, expected)
+
+    def test_gradient(self):
+        logits = tf.constant(self.logits)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            total, _ = losses.masked_lm_loss(logits, self.ids, self.weights)
+        # Probabilities less the one of the label, times the weight.
+        self.assertAllClose(
+            tape.gradient(total, logits),
+            [[[0.25, -0.25], [0.0, 0.0]], [[0.8, -0.8], [-1 / 3, 1 / 3]]],
+            rtol=1e-6,
+            atol=1e-7,
+        )
+
     def test_micro_batches_add_up(self):
         whole = losses.masked_lm_loss(self.logits, self.ids, self.weights)
         parts = [
