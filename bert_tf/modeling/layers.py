@@ -11,7 +11,7 @@ Shapes: B batch, S sequence, H hidden, A heads, D = H / A.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -231,7 +231,11 @@ class SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(
-        self, x: Any, attention_bias: Any, training: bool | None = None
+        self,
+        x: Any,
+        attention_bias: Any,
+        training: bool | None = None,
+        seed: Any = None,
     ) -> tuple[Any, Any]:
         """Attends.
 
@@ -239,12 +243,14 @@ class SelfAttention(keras.layers.Layer):
             x: [B, S, H].
             attention_bias: [B, 1, 1 or S, S], added to the scores.
             training: whether to drop out attention probabilities.
+            seed: of the dropout; drawn where it is not given.
 
         Returns:
             The context [B, S, H] and the probabilities before dropout [B, A, S, S].
         """
         if training:
-            context, probabilities = self._attend_in_training(x, attention_bias)
+            seed = next_seed(self.dropout) if seed is None else seed
+            context, probabilities = self._attend_in_training(x, attention_bias, seed)
         else:
             probabilities = self.probabilities(x, attention_bias)
             context = ops.matmul(probabilities, self._by_head(self.value(x)))
@@ -260,7 +266,9 @@ class SelfAttention(keras.layers.Layer):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         return fused.softmax(scores, attention_bias)
 
-    def _attend_in_training(self, x: Any, attention_bias: Any) -> tuple[Any, Any]:
+    def _attend_in_training(
+        self, x: Any, attention_bias: Any, seed: Any
+    ) -> tuple[Any, Any]:
         """The same, with one product for queries, keys and values."""
         query, key, value = self.query, self.key, self.value
         scale = self.head_size**-0.5
@@ -272,9 +280,7 @@ class SelfAttention(keras.layers.Layer):
             self.num_heads,
         )
         scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
-        weights = fused.dropped_softmax(
-            scores, attention_bias, next_seed(self.dropout), self.dropout.rate
-        )
+        weights = fused.dropped_softmax(scores, attention_bias, seed, self.dropout.rate)
         # These cost nothing in a graph that does not use them.
         probabilities = fused.softmax(scores, attention_bias)
         return ops.matmul(weights, values), probabilities
@@ -305,15 +311,16 @@ class ResidualOutput(keras.layers.Layer):
         self.layer_norm.build(output_shape)
         self.built = True
 
-    def call(self, x: Any, residual: Any, training: bool | None = None) -> Any:
-        """[B, S, any] and a residual [B, S, H] to [B, S, H]."""
+    def call(
+        self, x: Any, residual: Any, training: bool | None = None, seed: Any = None
+    ) -> Any:
+        """[B, S, any] and a residual [B, S, H] to [B, S, H]; see `SelfAttention`."""
         dense, norm, dropout = self.dense, self.layer_norm, self.dropout
         if not training:
             return norm(residual + dense(x))
+        seed = next_seed(dropout) if seed is None else seed
         x = ops.matmul(x, dense.kernel)
-        x = fused.dropped_residual(
-            x, dense.bias, residual, next_seed(dropout), dropout.rate
-        )
+        x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
         return fused.layer_norm(x, norm.gamma, norm.beta)
 
 
@@ -372,38 +379,44 @@ class TransformerLayer(keras.layers.Layer):
     def _recomputed(self, x: Any, attention_bias: Any) -> Any:
         """The output in training, of which only the input is kept.
 
-        Within a stateless scope the layer is a function of its weights and seeds, and
-        nothing that it does to a seed stays.
+        The seeds are drawn once, for both times that the layer is computed. Within a
+        stateless scope the layer is a function of its weights.
         """
+        parts = (self.attention, self.attention_output, self.feed_forward_output)
+        seeds = [next_seed(part.dropout) for part in parts]
         weights = self.trainable_variables
-        fixed = [
-            (variable, ops.copy(variable)) for variable in self.non_trainable_variables
+        frozen = [
+            (weight, ops.copy(weight))
+            for weight in self.weights
+            if not any(weight is other for other in weights)
         ]
 
         def transform(x: Any, *values: Any) -> Any:
-            mapping = [*zip(weights, values, strict=True), *fixed]
+            mapping = [*zip(weights, values, strict=True), *frozen]
             with keras.StatelessScope(state_mapping=mapping):
-                return self._transform(x, attention_bias, training=True)[0]
+                return self._transform(x, attention_bias, True, seeds)[0]
 
-        output = keras.remat(transform)(x, *(ops.copy(weight) for weight in weights))
-        for layer in (self.attention, self.attention_output, self.feed_forward_output):
-            next_seed(layer.dropout)
-        return output
+        return keras.remat(transform)(x, *(ops.copy(weight) for weight in weights))
 
     def _transform(
-        self, x: Any, attention_bias: Any, training: bool | None
+        self,
+        x: Any,
+        attention_bias: Any,
+        training: bool | None,
+        seeds: Sequence[Any] = (None, None, None),
     ) -> tuple[Any, Any]:
-        context, probabilities = self.attention(x, attention_bias, training=training)
-        x = self.attention_output(context, x, training=training)
+        context, probabilities = self.attention(
+            x, attention_bias, training=training, seed=seeds[0]
+        )
+        x = self.attention_output(context, x, training=training, seed=seeds[1])
         dense = self.intermediate
         if training:
             product = ops.matmul(x, dense.kernel)
             intermediate = fused.bias_activation(product, dense.bias, self.activation)
         else:
             intermediate = self.activation(dense(x))
-        return self.feed_forward_output(intermediate, x, training=training), (
-            probabilities
-        )
+        x = self.feed_forward_output(intermediate, x, training=training, seed=seeds[2])
+        return x, probabilities
 
 
 class Pooler(keras.layers.Layer):
