@@ -48,7 +48,14 @@ def find_checkpoint(path: str) -> str:
         InputError: there is no checkpoint.
     """
     if files.is_folder(path):
-        latest = tf.train.latest_checkpoint(path)
+        try:
+            latest = tf.train.latest_checkpoint(path)
+        except ValueError as error:
+            raise InputError(
+                f"{os.path.join(path, 'checkpoint')} is damaged:"
+                f" {str(error).splitlines()[0]} Give a checkpoint's prefix, such as"
+                f" {os.path.join(path, 'model.ckpt-1000')}."
+            ) from error
         if latest:
             return latest
         released = os.path.join(path, _RELEASED_PREFIX)

@@ -35,11 +35,11 @@ FOLDER_NAME = "best"
 BEST_NAME = "best.json"
 
 _COMPANIONS = (CONFIG_NAME, VOCAB_NAME, TOKENIZER_CONFIG_NAME, LABELS_NAME)
-_LOWER_IS_BETTER = ("loss", "perplexity")
+_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 
 
 def is_better(value: float, than: float, name: str) -> bool:
-    """Whether a metric's value is better: lower for losses, higher for all others."""
+    """Whether a metric's value is better: lower for losses and errors, higher for others."""
     if math.isnan(value) or math.isnan(than):
         return not math.isnan(value)
     return value < than if name.endswith(_LOWER_IS_BETTER) else value > than

@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -24,7 +24,7 @@ from bert_tf.training.precision import LossScale, computing_in
 from bert_tf.training.profiling import StepProfiler
 from bert_tf.training.reporting import Reporter, progress_bar
 from bert_tf.training.signals import Signals
-from bert_tf.training.step import StepResults, training_steps
+from bert_tf.training.step import SEQUENCES, StepResults, training_steps
 from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
@@ -168,8 +168,13 @@ class _Run:
         self._reporter = Reporter(
             self._folder, self.step, is_chief=is_chief(self._strategy)
         )
-        if self._evaluates(behind) and not self._reporter.has_evaluation(self.step):
-            self._evaluate(behind)
+        if self._evaluates(behind):
+            recorded = self._reporter.evaluation(self.step)
+            if recorded is None:
+                self._evaluate(behind)
+            else:
+                # Or between the evaluation and the best checkpoint's copy.
+                self._keep_best(recorded)
         if is_done:
             self._reporter.close()
             return
@@ -238,7 +243,6 @@ class _Run:
             window.add(
                 results.sums,
                 steps=count,
-                batch_size=phase.batch_size,
                 flops_per_step=flops,
                 seconds=elapsed if calls else None,
                 input_seconds=float(results.input_seconds),
@@ -257,7 +261,7 @@ class _Run:
                 window.shown()
                 | {
                     "learning_rate": f"{self._learning_rate():.2e}",
-                    "sequences/s": f"{count * phase.batch_size / elapsed:.0f}",
+                    "sequences/s": f"{results.sums[SEQUENCES][0] / elapsed:.0f}",
                 },
                 refresh=False,
             )
@@ -312,6 +316,10 @@ class _Run:
         assert phase.evaluate is not None
         results = phase.evaluate(self.model)
         self._reporter.report_evaluation(self.step, results)
+        self._keep_best(results)
+
+    def _keep_best(self, results: Mapping[str, float]) -> None:
+        """Keeps the step's checkpoint if its evaluation is the best one."""
         name = self._config.best_metric
         if name not in results:
             raise InputError(
@@ -323,6 +331,7 @@ class _Run:
     def _stop(self, number: signal.Signals) -> None:
         """Leaves, with everything saved."""
         self.checkpoints.wait()
+        self._agreement.sum([0.0, 0.0, 0.0])  # nobody leaves while the chief writes
         self._profiler.close()
         self._reporter.close()
         self._bar.close()

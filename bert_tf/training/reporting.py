@@ -80,7 +80,11 @@ class Reporter:
             entries = self._keep(lambda entry: not _is_evaluation(entry, step))
         else:
             entries = self._keep(lambda entry: entry["step"] <= step)
-        self._evaluated = {e["step"] for e in entries if _is_evaluation(e, e["step"])}
+        self._evaluations = {
+            entry["step"]: _evaluation_of(entry)
+            for entry in entries
+            if _is_evaluation(entry, entry["step"])
+        }
         self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
         if is_chief:
             self._summaries = tf.summary.create_file_writer(folder)
@@ -91,10 +95,10 @@ class Reporter:
 
     def report_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records an evaluation at a step, in place of an earlier one there."""
-        if self.has_evaluation(step):
+        if step in self._evaluations:
             self._keep(lambda entry: not _is_evaluation(entry, step))
         self._record(step, metrics, EVALUATION)
-        self._evaluated.add(step)
+        self._evaluations[step] = {n: float(value) for n, value in metrics.items()}
 
     def has_evaluation(self, step: int) -> bool:
         """Whether an evaluation at a step has been recorded; the same on all workers.
@@ -102,7 +106,11 @@ class Reporter:
         A run that goes on from a step at which it ought to evaluate asks: the kill may
         have come between the checkpoint and the evaluation.
         """
-        return step in self._evaluated
+        return step in self._evaluations
+
+    def evaluation(self, step: int) -> dict[str, float] | None:
+        """The evaluation recorded at a step, if any; the same on all workers."""
+        return self._evaluations.get(step)
 
     def close(self) -> None:
         """Closes the TensorBoard file."""
@@ -155,3 +163,12 @@ def _entry(line: str) -> _Entry:
 def _is_evaluation(entry: _Entry, step: int) -> bool:
     """Whether a line is an evaluation at a step."""
     return entry["step"] == step and any(name.startswith(EVALUATION) for name in entry)
+
+
+def _evaluation_of(entry: _Entry) -> dict[str, float]:
+    """An evaluation's metrics by their own names."""
+    return {
+        name.removeprefix(EVALUATION): value
+        for name, value in entry.items()
+        if name.startswith(EVALUATION)
+    }

@@ -33,6 +33,7 @@ Sums = dict[str, tf.Tensor]  # name -> [total, weight], float32
 TOTAL_LOSS = "loss"
 GRADIENT_NORM = "gradient_norm"
 TOKENS = "tokens"
+SEQUENCES = "sequences"
 SKIPPED = "skipped_steps"
 LOSS_SCALE = "loss_scale"
 
@@ -43,7 +44,7 @@ class StepResults(NamedTuple):
     Attributes:
         sums: name -> [total, weight], float32, summed over the steps. `loss` is the
             sum of the steps' losses and their number; `tokens` counts what is not
-            padding.
+            padding, `sequences` those in packed rows, too.
         losses: [steps] float32, each step's loss.
         input_seconds: scalar float64: how long the steps waited for their batches.
     """
@@ -61,6 +62,7 @@ def names_of_sums(task: Task, loss_scale: LossScale | None = None) -> list[str]:
         *task.objective.metrics,
         GRADIENT_NORM,
         TOKENS,
+        SEQUENCES,
         *((SKIPPED, LOSS_SCALE) if loss_scale else ()),
     ]
 
@@ -169,6 +171,7 @@ def training_steps(
         sums[TOTAL_LOSS] = tf.stack([sums[TOTAL_LOSS][0], one])
         sums[GRADIENT_NORM] = tf.stack([norm / scale, 1.0]) * one
         sums[TOKENS] = tf.stack([_num_tokens(batch), one])
+        sums[SEQUENCES] = tf.stack([_num_sequences(batch), one])
         if loss_scale:
             skipped = tf.cast(tf.logical_not(tf.math.is_finite(norm)), tf.float32)
             # A mean over the steps that were made.
@@ -311,6 +314,13 @@ def _num_tokens(batch: Records) -> tf.Tensor:
     if "input_mask" not in batch:
         return tf.constant(0.0)
     return tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
+
+
+def _num_sequences(batch: Records) -> tf.Tensor:
+    """How many sequences a batch has: one a row, unless rows are packed."""
+    if "next_sentence_weights" in batch:
+        return tf.reduce_sum(batch["next_sentence_weights"])
+    return tf.constant(float(next(iter(batch.values())).shape[0]))
 
 
 def _stack(mean: Mean) -> tf.Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bert_tf.training.step import LOSS_SCALE, SKIPPED, TOKENS
+from bert_tf.training.step import LOSS_SCALE, SEQUENCES, SKIPPED, TOKENS
 from bert_tf.training.throughput import share_of_peak
 
 Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
@@ -22,7 +22,7 @@ class Window:
         self._seconds = 0.0
         self._input_seconds = 0.0
         self._steps = 0
-        self._sequences = 0
+        self._sequences = 0.0
         self._tokens = 0.0
         self._flops = 0.0
         self._last: dict[str, np.ndarray] = {}
@@ -32,7 +32,6 @@ class Window:
         sums: Sums,
         *,
         steps: int,
-        batch_size: int,
         flops_per_step: float | None = None,
         seconds: float | None = None,
         input_seconds: float = 0.0,
@@ -42,7 +41,6 @@ class Window:
         Args:
             sums: name -> [total, weight], summed over its steps.
             steps: their number.
-            batch_size: sequences a step.
             flops_per_step: floating-point operations of the model in one.
             seconds: how long it took; None for a call that compiled.
             input_seconds: how long of that it waited for batches.
@@ -54,13 +52,13 @@ class Window:
             self._steps += steps
             self._seconds += seconds
             self._input_seconds += input_seconds
-            self._sequences += steps * batch_size
-            self._tokens += float(sums[TOKENS][0]) if TOKENS in sums else 0.0
+            self._sequences += float(sums[SEQUENCES][0])
+            self._tokens += float(sums[TOKENS][0])
             self._flops += steps * (flops_per_step or 0.0)
 
     def shown(self) -> dict[str, str]:
         """The last call's metrics, for the progress bar."""
-        hidden = (TOKENS, SKIPPED, LOSS_SCALE)
+        hidden = (TOKENS, SEQUENCES, SKIPPED, LOSS_SCALE)
         return {
             name: f"{mean(value):.3f}"
             for name, value in self._last.items()
@@ -74,7 +72,9 @@ class Window:
             peak_flops: floating-point operations a second that the devices can make.
         """
         metrics = {
-            name: mean(value) for name, value in self._sums.items() if name != TOKENS
+            name: mean(value)
+            for name, value in self._sums.items()
+            if name not in (TOKENS, SEQUENCES)
         }
         if SKIPPED in self._sums:
             metrics[SKIPPED] = float(self._sums[SKIPPED][0])

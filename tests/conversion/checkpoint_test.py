@@ -61,6 +61,12 @@ class LoadTest(CheckpointTestCase):
                 self.assertAllEqual(weight.numpy(), values[name], name)
         self.assertEqual(set(checkpoint.CheckpointWeights(folder)), set(values))
 
+    def test_an_empty_state_file_is_one_line(self):
+        with open(os.path.join(self.get_temp_dir(), "checkpoint"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "checkpoint is damaged"):
+            find_checkpoint(self.get_temp_dir())
+
     def test_our_own_checkpoint(self):
         model = BertPretrainer(toy.CONFIG)
         randomize(model)
