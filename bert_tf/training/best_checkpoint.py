@@ -39,7 +39,7 @@ _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 
 
 def is_better(value: float, than: float, name: str) -> bool:
-    """Whether a metric's value is better: lower for losses and errors, higher for others."""
+    """Whether a value is better: lower for losses and errors, higher for others."""
     if math.isnan(value) or math.isnan(than):
         return not math.isnan(value)
     return value < than if name.endswith(_LOWER_IS_BETTER) else value > than

@@ -65,7 +65,7 @@ class LoadTest(CheckpointTestCase):
         with open(os.path.join(self.get_temp_dir(), "checkpoint"), "w"):
             pass
         with self.assertRaisesRegex(InputError, "checkpoint is damaged"):
-            find_checkpoint(self.get_temp_dir())
+            checkpoint.find_checkpoint(self.get_temp_dir())
 
     def test_our_own_checkpoint(self):
         model = BertPretrainer(toy.CONFIG)
