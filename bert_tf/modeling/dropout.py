@@ -45,8 +45,9 @@ def dropout(x: Any, seed: Any, rate: float) -> Any:
         (column[None, :], row[:, None]),
     )
     is_kept = bits >= _word(round(rate * 2**32))
-    scaled = x * ops.cast(1.0 / (1.0 - rate), x.dtype)
-    return ops.where(is_kept, scaled, ops.zeros_like(x))
+    # In float32: bfloat16's 1 / 0.9 is too small by 0.16 %, in every number alike.
+    scaled = ops.cast(x, "float32") * (1.0 / (1.0 - rate))
+    return ops.where(is_kept, ops.cast(scaled, x.dtype), ops.zeros_like(x))
 
 
 def random_bits(key: tuple[Any, Any], counter: tuple[Any, Any]) -> Any:

@@ -254,7 +254,7 @@ def _tensor(variable: Any) -> Any:
 
 def _rows(x: Any) -> Any:
     """[..., F] to [N, F]."""
-    return ops.reshape(x, (-1, x.shape[-1]))
+    return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
 def _as_before(x: Any, rows: Any) -> Any:

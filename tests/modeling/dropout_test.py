@@ -34,6 +34,16 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
             deviation = (rate * (1 - rate) / part.size) ** 0.5
             self.assertLess(abs(part.mean() - (1 - rate)), 5 * deviation)
 
+    def test_half_precision_keeps_the_mean(self):
+        # Numbers all over a binade, so that their own rounding cancels.
+        x = tf.cast(
+            tf.random.stateless_uniform((500, 1000), (1, 2), 1.0, 2.0), "bfloat16"
+        )
+        y = tf.cast(dropout(x, tf.constant([5, 6]), 0.1), "float64").numpy()
+        kept = y != 0
+        ratio = y[kept].sum() / tf.cast(x, "float64").numpy()[kept].sum()
+        self.assertAllClose(ratio, 1 / 0.9, rtol=2e-4)
+
     def test_neighbours_do_not_hang_together(self):
         x = tf.ones((1000, 1000))
         kept = dropout(x, tf.constant([5, 6]), 0.5).numpy() != 0

@@ -186,6 +186,36 @@ class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
                 relative_error(outputs["next_sentence_logits"][row], expected), 1e-5
             )
 
+    def test_trains_on_any_length_in_one_trace(self):
+        # As good as no dropout, and yet the pieces that drop out run.
+        config = small_config(
+            num_hidden_layers=1,
+            hidden_dropout_prob=1e-9,
+            attention_probs_dropout_prob=1e-9,
+        )
+        model = BertPretrainer(config)
+        randomize(model)
+        weights = [weight.value for weight in model.trainable_variables]
+        traces = []
+
+        def gradients(inputs):
+            traces.append(1)
+            with tf.GradientTape() as tape:
+                loss = sum_of_squares(model(inputs, training=True))
+            return [
+                tf.convert_to_tensor(gradient)
+                for gradient in tape.gradient(loss, weights)
+            ]
+
+        signature = {key: tf.TensorSpec([None, None], tf.int32) for key in model.input}
+        run = tf.function(gradients, input_signature=[signature])
+        for length in (6, 9):
+            records = random_records(config, length=length)
+            inputs = {key: tf.constant(records[key]) for key in model.input}
+            for actual, expected in zip(run(inputs), gradients(inputs), strict=True):
+                self.assertAllClose(actual, expected, rtol=1e-3, atol=1e-4)
+        self.assertLen(traces, 3)  # one, and two without tf.function
+
     def test_evaluate_reports_the_records_losses_and_accuracies(self):
         config = small_config()
         model = BertPretrainer(config)
