@@ -67,10 +67,16 @@ def fill_mask(
         For each [MASK] in its order, `top_k` guesses, the likeliest first.
 
     Raises:
-        InputError: there is no [MASK], or the text is longer than the model can take.
+        InputError: there is no [MASK]; the text is longer than the model can take; the
+            model reads from left to right.
     """
     import numpy as np
 
+    if model.bert_config.left_to_right:
+        raise InputError(
+            "The model reads from left to right (`left_to_right` in bert_config.json):"
+            " it predicts the next token, and knows no [MASK]."
+        )
     vocabulary = tokenizer.vocabulary
     ids = [vocabulary.cls_id, *tokenizer.encode(text), vocabulary.sep_id]
     positions = [i for i, token_id in enumerate(ids) if token_id == vocabulary.mask_id]

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 
 import numpy as np
@@ -52,6 +53,11 @@ class FillMaskTest(tf.test.TestCase):
             fill_mask.fill_mask(model, self.tokenizer, "The cat")
         with self.assertRaisesRegex(InputError, "has 23 tokens .* takes 16"):
             fill_mask.fill_mask(model, self.tokenizer, "[MASK] " + "cat " * 20)
+
+    def test_left_to_right(self):
+        model = BertPretrainer(dataclasses.replace(toy.CONFIG, left_to_right=True))
+        with self.assertRaisesRegex(InputError, "from left to right"):
+            fill_mask.fill_mask(model, self.tokenizer, "The [MASK].")
 
     def test_show(self):
         self.assertEqual(

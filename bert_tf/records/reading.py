@@ -12,6 +12,7 @@ from typing import IO
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.records.record_counts import compression_of
 from bert_tf.records.tfrecord_files import masked_checksum
 
 RECORDS_PER_BLOCK = 1000
@@ -30,7 +31,8 @@ def record_blocks(
     """The records of a file in its order, in lists of at most `records_per_block`.
 
     Raises:
-        InputError: the file is damaged or breaks off, after all that stands before.
+        InputError: the file is damaged or breaks off, after all that stands before; it
+            is compressed.
         OSError: the file cannot be read.
     """
     block: list[bytes] = []
@@ -42,6 +44,10 @@ def record_blocks(
             if complaint:
                 if block:
                     yield block
+                if not number and (compression := compression_of(path)):
+                    raise InputError(
+                        f"{path} is compressed ({compression}): unpack it first."
+                    )
                 if not number and "header" in complaint:
                     raise InputError(f"{path}: not a TFRecord file.")
                 raise InputError(

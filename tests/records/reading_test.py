@@ -1,7 +1,9 @@
 """Files read as far as they go, broken off or damaged at any byte."""
 
+import gzip
 import itertools
 import os
+import zlib
 
 import tensorflow as tf
 
@@ -71,6 +73,13 @@ class RecordBlocksTest(tf.test.TestCase):
     def test_something_else(self):
         _, complaint = self.read(b"Some text, one sentence a line.\n")
         self.assertEqual(complaint, f"{self.path}: not a TFRecord file.")
+
+    def test_compressed(self):
+        for name, compress in (("GZIP", gzip.compress), ("ZLIB", zlib.compress)):
+            _, complaint = self.read(compress(self.content))
+            self.assertEqual(
+                complaint, f"{self.path} is compressed ({name}): unpack it first."
+            )
 
 
 if __name__ == "__main__":
