@@ -12,6 +12,7 @@ A CPU's is always measured. There the replicas of one process share its cores, s
 count once.
 """
 
+import functools
 import os
 import re
 import time
@@ -173,6 +174,7 @@ def published_tpu_peak(accelerator_type: str) -> float | None:
     return _TERA * chips * _TPU_CHIPS[version]
 
 
+@functools.cache
 def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
     """FLOP/s of one device in matrix products: the best of many within a second.
 
