@@ -24,13 +24,10 @@ import keras
 import keras_hub
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.layers import (
-    AttentionBias,
-    Embeddings,
-    Pooler,
-    TransformerLayer,
-)
+from bert_tf.modeling.attention import AttentionBias
+from bert_tf.modeling.layers import Embeddings, Pooler
 from bert_tf.modeling.sequences import PackedPositions, PooledTokens
+from bert_tf.modeling.transformer import TransformerLayer
 
 
 def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:

@@ -60,36 +60,6 @@ class LayerNormTest(tf.test.TestCase):
         )
 
 
-class AttentionBiasTest(tf.test.TestCase):
-    def test_a_token_is_seen_if_both_masks_let_it(self):
-        bias = layers.AttentionBias()(
-            np.array([[1, 1, 0]]),
-            np.array([[[1, 0, 1], [1, 1, 1], [0, 1, 1]]]),
-        )
-        no = -10000.0
-        self.assertAllEqual(bias, [[[[0.0, no, no], [0.0, 0.0, no], [no, 0.0, no]]]])
-        self.assertAllEqual(
-            layers.AttentionBias()(np.array([[1, 1, 0]])), [[[[0.0, 0.0, no]]]]
-        )
-
-
-class ResidualOutputTest(tf.test.TestCase):
-    def test_drops_out_the_layers_output_not_the_residual(self):
-        layer = layers.ResidualOutput(small_config(hidden_dropout_prob=0.5))
-        layer.build((None, None, 40))
-        layer.dense.kernel.assign(tf.zeros((40, 24)))
-        layer.dense.bias.assign(tf.ones(24))
-        x = tf.zeros((1, 1, 40))
-        residual = np.arange(24, dtype=np.float32).reshape(1, 1, 24)
-        # The normalization takes away the one that every number gets.
-        normal = (residual - 11.5) / np.sqrt((24**2 - 1) / 12)
-        self.assertAllClose(layer(x, residual, training=False), normal, rtol=1e-5)
-        # In training a number gets 0 or 2: undo the normalization but for its scale.
-        dropped = layer(x, residual, training=True).numpy().ravel()
-        self.assertNotAllClose(dropped, normal.ravel())
-        self.assertAllClose(np.argsort(dropped[::3]), np.arange(8))
-
-
 class GatherPositionsTest(tf.test.TestCase):
     def test_rows_of_each_sequence(self):
         x = np.arange(24, dtype=np.float32).reshape(2, 4, 3)

@@ -1,0 +1,145 @@
+"""One layer of BERT's encoder: attention, then the feed-forward network.
+
+Post-layer-norm Transformer of Devlin et al. 2018 (section 3 and appendix A.2).
+
+Shapes: B batch, S sequence, H hidden.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling import fused
+from bert_tf.modeling.attention import SelfAttention
+from bert_tf.modeling.dropout import next_seed
+from bert_tf.modeling.layers import dense, hidden_activation, layer_norm
+
+
+class ResidualOutput(keras.layers.Layer):
+    """LayerNorm(residual + Dropout(Dense(x))): how both halves of a layer end."""
+
+    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "output"):
+        super().__init__(dtype=dtype, name=name)
+        self.dense = dense(config, config.hidden_size, self.dtype_policy)
+        self.dropout = keras.layers.Dropout(
+            config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout"
+        )
+        self.layer_norm = layer_norm(self.dtype_policy)
+
+    def build(self, input_shape: tuple, *_: Any) -> None:
+        """Builds the projection and the normalization."""
+        self.dense.build(input_shape)
+        output_shape = (*input_shape[:-1], self.dense.units)
+        self.dropout.build(output_shape)
+        self.layer_norm.build(output_shape)
+        self.built = True
+
+    def call(
+        self, x: Any, residual: Any, training: bool | None = None, seed: Any = None
+    ) -> Any:
+        """[B, S, any] and a residual [B, S, H] to [B, S, H]; see `SelfAttention`."""
+        dense, norm, dropout = self.dense, self.layer_norm, self.dropout
+        if not training:
+            return norm(residual + dense(x))
+        seed = next_seed(dropout) if seed is None else seed
+        x = ops.matmul(x, dense.kernel)
+        x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
+        return fused.layer_norm(x, norm.gamma, norm.beta)
+
+
+class TransformerLayer(keras.layers.Layer):
+    """Self-attention, then the feed-forward network, each with its residual.
+
+    Args:
+        config: the architecture.
+        recompute: whether the backward pass computes the layer again from its input,
+            instead of keeping what it computed (Chen et al. 2016, "Training deep nets
+            with sublinear memory cost"): with the same masks of dropout, less memory
+            and about a third more time.
+        dtype: Keras dtype policy.
+        name: the layer's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        recompute: bool = False,
+        dtype: Any = None,
+        name: str = "layer_0",
+    ):
+        super().__init__(dtype=dtype, name=name)
+        self.recompute = recompute
+        self.activation = hidden_activation(config)
+        self.attention = SelfAttention(config, self.dtype_policy)
+        self.attention_output = ResidualOutput(config, self.dtype_policy)
+        self.intermediate = dense(config, config.intermediate_size, self.dtype_policy)
+        self.feed_forward_output = ResidualOutput(config, self.dtype_policy)
+
+    def build(self, input_shape: tuple, *_: Any) -> None:
+        """Builds the parts, in the original's scopes."""
+        with keras.name_scope("attention"):
+            self.attention.build(input_shape)
+            self.attention_output.build(input_shape)
+        with keras.name_scope("intermediate"):
+            self.intermediate.build(input_shape)
+        self.feed_forward_output.build((*input_shape[:-1], self.intermediate.units))
+        self.built = True
+
+    def call(
+        self, x: Any, attention_bias: Any, training: bool | None = None
+    ) -> tuple[Any, Any]:
+        """Transforms [B, S, H] into [B, S, H]; arguments as `SelfAttention`.
+
+        Returns:
+            The layer's output and its attention probabilities.
+        """
+        if training and self.recompute:
+            # These cost nothing in a graph that does not use them.
+            probabilities = self.attention.probabilities(x, attention_bias)
+            return self._recomputed(x, attention_bias), probabilities
+        return self._transform(x, attention_bias, training)
+
+    def _recomputed(self, x: Any, attention_bias: Any) -> Any:
+        """The output in training, of which only the input is kept.
+
+        The seeds are drawn once, for both times that the layer is computed. Within a
+        stateless scope the layer is a function of its weights.
+        """
+        parts = (self.attention, self.attention_output, self.feed_forward_output)
+        seeds = [next_seed(part.dropout) for part in parts]
+        weights = self.trainable_variables
+        frozen = [
+            (weight, ops.copy(weight))
+            for weight in self.weights
+            if not any(weight is other for other in weights)
+        ]
+
+        def transform(x: Any, *values: Any) -> Any:
+            mapping = [*zip(weights, values, strict=True), *frozen]
+            with keras.StatelessScope(state_mapping=mapping):
+                return self._transform(x, attention_bias, True, seeds)[0]
+
+        return keras.remat(transform)(x, *(ops.copy(weight) for weight in weights))
+
+    def _transform(
+        self,
+        x: Any,
+        attention_bias: Any,
+        training: bool | None,
+        seeds: Sequence[Any] = (None, None, None),
+    ) -> tuple[Any, Any]:
+        context, probabilities = self.attention(
+            x, attention_bias, training=training, seed=seeds[0]
+        )
+        x = self.attention_output(context, x, training=training, seed=seeds[1])
+        dense = self.intermediate
+        if training:
+            product = ops.matmul(x, dense.kernel)
+            intermediate = fused.bias_activation(product, dense.bias, self.activation)
+        else:
+            intermediate = self.activation(dense(x))
+        x = self.feed_forward_output(intermediate, x, training=training, seed=seeds[2])
+        return x, probabilities

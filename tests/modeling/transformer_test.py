@@ -1,0 +1,26 @@
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.modeling.transformer import ResidualOutput
+from tests.modeling.examples import small_config
+
+
+class ResidualOutputTest(tf.test.TestCase):
+    def test_drops_out_the_layers_output_not_the_residual(self):
+        layer = ResidualOutput(small_config(hidden_dropout_prob=0.5))
+        layer.build((None, None, 40))
+        layer.dense.kernel.assign(tf.zeros((40, 24)))
+        layer.dense.bias.assign(tf.ones(24))
+        x = tf.zeros((1, 1, 40))
+        residual = np.arange(24, dtype=np.float32).reshape(1, 1, 24)
+        # The normalization takes away the one that every number gets.
+        normal = (residual - 11.5) / np.sqrt((24**2 - 1) / 12)
+        self.assertAllClose(layer(x, residual, training=False), normal, rtol=1e-5)
+        # In training a number gets 0 or 2: undo the normalization but for its scale.
+        dropped = layer(x, residual, training=True).numpy().ravel()
+        self.assertNotAllClose(dropped, normal.ravel())
+        self.assertAllClose(np.argsort(dropped[::3]), np.arange(8))
+
+
+if __name__ == "__main__":
+    tf.test.main()
