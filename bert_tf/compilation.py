@@ -24,8 +24,8 @@ def compiled(function: Function) -> Function:
     identity.
 
     Args:
-        function: a pure function of tensors in `keras.ops`; static arguments are bound
-            beforehand.
+        function: a pure function in `keras.ops` of tensors and, as static arguments,
+            other Python values, each compiled for apart.
     """
     compiled_function: Any = None
 

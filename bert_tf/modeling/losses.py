@@ -25,9 +25,7 @@ def masked_lm_loss(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
         ids: [B, P] integers, the tokens that were masked.
         weights: [B, P] floats, 0 for the slots that hold no prediction.
     """
-    rows = _masked_lm_likelihood(
-        ops.reshape(logits, (-1, logits.shape[-1])), _flat(ids)
-    )
+    rows = _masked_lm_likelihood(_rows(logits), _flat(ids))
     return _weighted(rows, _flat(weights))
 
 

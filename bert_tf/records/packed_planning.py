@@ -198,6 +198,8 @@ def _base(
                     f"The records of {first.path} were made with {name}={here}, those"
                     f" of {other.path} with {there}: pack them apart."
                 )
+    if not vocab_file and not files.exists(first.vocab_path):
+        raise InputError(f"{first.vocab_path} is missing: give --vocab_file.")
     vocabulary = Vocabulary.from_file(vocab_file or first.vocab_path)
     if vocabulary.sha256 != first.vocab_sha256:
         raise InputError(

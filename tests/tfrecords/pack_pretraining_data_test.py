@@ -218,6 +218,9 @@ class PackTest(tf.test.TestCase):
             InputError, "packed pre-training.* cannot be packed"
         ):
             run(f"--input_file={self.output}-*", f"--output_file={self.path('more')}")
+        os.remove(self.path("e.vocab.txt"))
+        with self.assertRaisesRegex(InputError, "e.vocab.txt is missing: give"):
+            run(f"--input_file={self.path('e')}", f"--output_file={self.path('more')}")
 
     def test_again_and_with_other_settings(self):
         run(*self.arguments)
