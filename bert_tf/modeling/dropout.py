@@ -8,6 +8,9 @@ the time of TensorFlow's own generator (whose form under XLA is slower by a fact
 hundreds on a CPU).
 """
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -21,10 +24,33 @@ _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _KEY_PARITY = 0x1BD11BDA
 _NUM_ROUNDS = 13
 
+_replica: contextvars.ContextVar[Any] = contextvars.ContextVar("replica", default=None)
+
+
+@contextlib.contextmanager
+def masks_of_replica(number: Any) -> Iterator[None]:
+    """Within it masks are those of one replica of several, lest all drop the same.
+
+    The replicas' generators are copies of one, and stay so.
+
+    Args:
+        number: the replica's, an integer or a scalar tensor.
+    """
+    token = _replica.set(number)
+    try:
+        yield
+    finally:
+        _replica.reset(token)
+
 
 def next_seed(layer: keras.layers.Dropout) -> Any:
     """The seed of a layer's next mask, [2] integers; None where it drops nothing."""
-    return layer.seed_generator.next() if layer.rate > 0.0 else None
+    if not layer.rate > 0.0:
+        return None
+    seed = layer.seed_generator.next()
+    if (number := _replica.get()) is None:
+        return seed
+    return ops.stack([seed[0] + ops.cast(number, seed.dtype), seed[1]])
 
 
 def dropout(x: Any, seed: Any, rate: float) -> Any:

@@ -20,6 +20,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.compilation import pieces_left_alone
+from bert_tf.modeling.dropout import masks_of_replica
 from bert_tf.modeling.objectives import Mean, Records
 from bert_tf.optimization.gradients import clip_scale, dense_gradient
 from bert_tf.task import Task
@@ -145,6 +146,13 @@ def training_steps(
     names = names_of_sums(task, loss_scale)
 
     def replica_step(batch: Records) -> Sums:
+        if num_replicas == 1:
+            return own_step(batch)
+        replica = tf.distribute.get_replica_context()
+        with masks_of_replica(replica.replica_id_in_sync_group):
+            return own_step(batch)
+
+    def own_step(batch: Records) -> Sums:
         replica = tf.distribute.get_replica_context()
 
         def over_replicas(tensors):

@@ -4,7 +4,12 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.modeling import fused
-from bert_tf.modeling.dropout import dropout, next_seed, random_bits
+from bert_tf.modeling.dropout import (
+    dropout,
+    masks_of_replica,
+    next_seed,
+    random_bits,
+)
 
 
 def words(*numbers):
@@ -78,6 +83,16 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         self.assertNotAllEqual(first, second)
         self.assertAllEqual(first, next_seed(keras.layers.Dropout(0.1, seed=3)))
         self.assertIsNone(next_seed(keras.layers.Dropout(0.0)))
+
+    def test_replicas_whose_generators_are_alike_have_other_masks(self):
+        masks = []
+        for number in (0, 1, tf.constant(1)):
+            layer = keras.layers.Dropout(0.5, seed=3)
+            with masks_of_replica(number):
+                masks.append(dropout(tf.ones((100, 100)), next_seed(layer), 0.5))
+        self.assertAllEqual(masks[1], masks[2])
+        # The share of equal ones has deviation 1 / 200 around a half.
+        self.assertAllClose(np.mean(masks[0] == masks[1]), 0.5, atol=0.025)
 
 
 if __name__ == "__main__":
