@@ -21,7 +21,7 @@ from bert_tf.training import diagnosis
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase, TrainingConfig
 from bert_tf.training.precision import LossScale, computing_in
-from bert_tf.training.profiling import StepProfiler
+from bert_tf.training.profiling import StepProfiler, parse_steps
 from bert_tf.training.reporting import Reporter, progress_bar
 from bert_tf.training.signals import Signals
 from bert_tf.training.step import SEQUENCES, StepResults, training_steps
@@ -71,6 +71,8 @@ def train(
         SystemExit: 128 + the signal's number, after SIGTERM or SIGINT, with all saved.
     """
     strategy = strategy or tf.distribute.get_strategy()
+    if config.profile_steps:
+        parse_steps(config.profile_steps)
     for phase in phases:
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
@@ -179,7 +181,7 @@ class _Run:
             self._reporter.close()
             return
         self._profiler = StepProfiler(
-            self._folder, config.profile_steps if is_chief(self._strategy) else None
+            self._folder, config.profile_steps, traces=is_chief(self._strategy)
         )
         # [SIGTERMs, SIGINTs, seconds a step]
         self._agreement = Agreement(self._strategy, 3)
@@ -195,6 +197,9 @@ class _Run:
             for phase in phases:
                 if self.step < phase.end_step:
                     self._train_phase(phase)
+            # What came during the last evaluation, or the last write.
+            self.checkpoints.wait()
+            self._stop_if_asked(*self._agreement.sum([*self._asked(), 0.0])[:2])
         self._profiler.close()
         self._reporter.close()
 
@@ -248,11 +253,7 @@ class _Run:
                 input_seconds=float(results.input_seconds),
             )
             terms, interrupts, seconds = self._agreement.sum(
-                [
-                    self._signals.received == signal.SIGTERM,
-                    self._signals.received == signal.SIGINT,
-                    elapsed / count,
-                ]
+                [*self._asked(), elapsed / count]
             )
             if calls:
                 seconds_per_step = seconds / num_workers(self._strategy)
@@ -281,10 +282,10 @@ class _Run:
             ):
                 self._stop_unless_finite_weights()
                 self.checkpoints.save(self.step, self.records, self.data_id)
-            if evaluates:
+            # Who is told to stop is soon killed: the next start evaluates.
+            if evaluates and not stops:
                 self._evaluate(phase)
-            if stops:
-                self._stop(signal.SIGTERM if terms else signal.SIGINT)
+            self._stop_if_asked(terms, interrupts)
 
     def _steps_of_next_call(self, phase: Phase, seconds_per_step: float | None) -> int:
         """How many steps to make before Python looks again."""
@@ -328,10 +329,17 @@ class _Run:
             )
         self.checkpoints.keep_best(self.step, results[name], name)
 
-    def _stop(self, number: signal.Signals) -> None:
-        """Leaves, with everything saved."""
-        self.checkpoints.wait()
-        self._agreement.sum([0.0, 0.0, 0.0])  # nobody leaves while the chief writes
+    def _asked(self) -> list[float]:
+        """[SIGTERMs, SIGINTs] that this worker has heard."""
+        received = self._signals.received
+        return [float(received == n) for n in (signal.SIGTERM, signal.SIGINT)]
+
+    def _stop_if_asked(self, terms: float, interrupts: float) -> None:
+        """Leaves, with everything saved, if a worker was told to stop."""
+        if not terms and not interrupts:
+            return
+        number = signal.SIGTERM if terms else signal.SIGINT
+        self._wait_for_all()
         self._profiler.close()
         self._reporter.close()
         self._bar.close()
@@ -341,6 +349,11 @@ class _Run:
             file=sys.stderr,
         )
         sys.exit(128 + number)
+
+    def _wait_for_all(self) -> None:
+        """Returns when all is written: nobody leaves while the chief writes."""
+        self.checkpoints.wait()
+        self._agreement.sum([0.0, 0.0, 0.0])
 
     def _learning_rate(self) -> float:
         """The rate of the step just made: schedules count from step 0."""
@@ -368,7 +381,7 @@ class _Run:
         position = self.records + failed * phase.batch_size
         batch = next(iter(phase.data(position, ALL_ROWS)))
         path = diagnosis.save_batch(self._folder, step, batch, self._task.name)
-        self.checkpoints.wait()
+        self._wait_for_all()
         raise InputError(
             f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
             f" the warmup. The step's batch is in {path} (python -m"
@@ -383,7 +396,7 @@ class _Run:
             for variable in self.model.trainable_variables
         ):
             return
-        self.checkpoints.wait()
+        self._wait_for_all()
         raise InputError(
             f"The weights are not finite after step {self.step}. Lower"
             " --learning_rate, or lengthen the warmup. Last good checkpoint:"

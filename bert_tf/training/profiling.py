@@ -41,13 +41,16 @@ class StepProfiler:
     Args:
         folder: the run's output_dir.
         spec: "FIRST,LAST"; None or empty for no profile.
+        traces: whether this process is the one of several that traces. The others must
+            know of the steps, too: all make as many in one call.
 
     Raises:
         InputError: the spec is no such thing.
     """
 
-    def __init__(self, folder: str, spec: str | None) -> None:
+    def __init__(self, folder: str, spec: str | None, *, traces: bool = True) -> None:
         self._folder = folder
+        self._traces = traces
         self._steps = parse_steps(spec) if spec else None
         self._is_tracing = False
 
@@ -69,7 +72,7 @@ class StepProfiler:
             step: the number of steps done. A run that goes on from between FIRST and
                 LAST traces what is left.
         """
-        if self._steps is None:
+        if self._steps is None or not self._traces:
             return
         first, last = self._steps
         if first <= step < last and not self._is_tracing:
@@ -77,7 +80,7 @@ class StepProfiler:
                 tf.profiler.experimental.start(self._folder)
             except tf.errors.AlreadyExistsError:
                 logging.warning("--profile_steps: another profile is being made.")
-                self._steps = None
+                self._traces = False
                 return
             self._is_tracing = True
         elif step >= last:

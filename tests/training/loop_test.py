@@ -276,6 +276,34 @@ class EvaluationTest(LoopTestCase):
         best = tf.train.latest_checkpoint(os.path.join(self.folder("run"), "best"))
         self.assertEndsWith(best, "model.ckpt-8")
 
+    def test_sigterm_during_the_last_evaluation_is_heard(self):
+        def evaluate(model):
+            signal.raise_signal(signal.SIGTERM)
+            return {"loss": 1.0}
+
+        phases = [toy.phase(self.records, 9, evaluate=evaluate)]
+        with self.assertRaises(SystemExit) as caught:
+            self.train("run", phases=phases, eval_steps=9)
+        self.assertEqual(caught.exception.code, 143)
+        self.assertEqual(self.metrics("run")[-1]["eval/loss"], 1.0)
+
+    def test_who_is_told_to_stop_does_not_evaluate_first(self):
+        add = Window.add
+
+        def add_and_stop(self, sums, **numbers):
+            add(self, sums, **numbers)
+            signal.raise_signal(signal.SIGTERM)
+
+        with (
+            mock.patch.object(Window, "add", add_and_stop),
+            self.assertRaises(SystemExit),
+        ):
+            self.train("run", phases=self.evaluation([1.0]), eval_steps=1)
+        self.assertEmpty(self.evaluated)
+        self.train("run", phases=self.evaluation([1.0] * 9), eval_steps=1)
+        lines = [line["step"] for line in self.metrics("run") if "eval/loss" in line]
+        self.assertEqual(lines, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+
     def test_a_metric_that_is_not_there_is_one_line(self):
         with self.assertRaisesRegex(InputError, "--best_metric=f1 is none"):
             self.train(

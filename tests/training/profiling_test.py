@@ -42,6 +42,13 @@ class StepProfilerTest(tf.test.TestCase):
         self.assertLen(self.traces(), 1)
         profiler.close()
 
+    def test_other_workers_stop_at_the_same_steps_and_trace_nothing(self):
+        profiler = StepProfiler(self.get_temp_dir(), "3,5", traces=False)
+        self.assertEqual([profiler.next_boundary(step) for step in (0, 3)], [3, 5])
+        profiler.at(3)
+        profiler.close()
+        self.assertEmpty(self.traces())
+
     def test_no_profile(self):
         profiler = StepProfiler(self.get_temp_dir(), None)
         for step in range(3):
