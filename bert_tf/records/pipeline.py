@@ -193,7 +193,12 @@ def training_dataset(
     dataset = dataset.batch(batch_size, drop_remainder=True)
     if shard.num_workers * shard.num_replicas > 1:
         dataset = _rows_of(dataset, batch_size, shard)
-    return _parse(dataset, schema, vocab_size, transform)
+    dataset = _parse(dataset, schema, vocab_size, transform)
+    # With several workers, or hosts of a TPU, tf.distribute keeps the batch's size
+    # static only where it knows that no batch is the last one.
+    return dataset.apply(
+        tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    )
 
 
 def evaluation_dataset(
