@@ -100,9 +100,21 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training import run_folder
     from bert_tf.training.finetuning import RecordSet, finetune
     from bert_tf.training.loop import restore_or_initialize
-    from bert_tf.training.strategy import is_chief, strategy_from_flags
+    from bert_tf.training.strategy import (
+        check_batch_size,
+        is_chief,
+        num_workers,
+        strategy_from_flags,
+    )
 
     strategy = strategy_from_flags(flag_values)
+    # What would otherwise come out after training.
+    if flag_values.do_eval:
+        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
+    if flag_values.do_predict:
+        check_batch_size(
+            strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+        )
     data_set = data_set_from_flags(flag_values)
     config = BertConfig.from_json_file(flag_values.bert_config_file)
     config.check_sequence_length(flag_values.max_seq_length)
@@ -152,6 +164,7 @@ def run(flag_values: flags.FlagValues) -> None:
                 labels=labels,
             ),
             classification.padding_features(flag_values.max_seq_length),
+            is_alone=num_workers(strategy) == 1,
         )
 
     if flag_values.do_train:

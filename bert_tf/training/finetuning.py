@@ -47,10 +47,20 @@ class RecordSet:
         schema: RecordSchema,
         features: Iterable[Features],
         padding: Features,
+        *,
+        is_alone: bool = True,
     ) -> "RecordSet":
-        """Writes the records; the file appears under its name when it is complete."""
+        """Writes the records; the file appears under its name when it is complete.
+
+        Args:
+            path: the file.
+            schema: what a record holds.
+            features: the records' values, in order.
+            padding: those of the record that fills the last batch up.
+            is_alone: whether no other worker may be writing the same file just now.
+        """
         num_examples = 0
-        with ShardWriter([path]) as writer:
+        with ShardWriter([path], is_alone=is_alone) as writer:
             for values in features:
                 writer.write([schema.serialize(values)])
                 num_examples += 1
