@@ -264,13 +264,45 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
         "num_tpu_cores",
     )
     require_at_least(flag_values, 0, "keep_checkpoint_max", "random_seed")
-    require_at_least(
-        flag_values, 0.0, "learning_rate", "end_learning_rate", "learning_rate_power"
-    )
+    require_at_least(flag_values, 0.0, "learning_rate", "end_learning_rate")
+    _refuse_useless_schedule_flags(flag_values)
     flags.register_validator(
         "layerwise_learning_rate_decay",
         lambda factor: 0.0 < factor <= 1.0,
         message="must be above 0 and at most 1",
+        flag_values=flag_values,
+    )
+
+
+def _refuse_useless_schedule_flags(flag_values: flags.FlagValues) -> None:
+    """Makes what the schedule has no use for a usage error."""
+
+    def fits(values: dict[str, Any]) -> bool:
+        schedule = values["learning_rate_schedule"]
+        power = values["learning_rate_power"]
+        if power <= 0.0:
+            raise flags.ValidationError("--learning_rate_power must be above 0.")
+        useless = []
+        if schedule != "polynomial" and power != 1.0:
+            useless.append("learning_rate_power")
+        if schedule in ("inverse_sqrt", "constant"):
+            useless += ["end_learning_rate"] if values["end_learning_rate"] else []
+            useless += ["decay_from"] if values["decay_from"] != "start" else []
+        if not useless:
+            return True
+        raise flags.ValidationError(
+            f"--learning_rate_schedule={schedule} has no use for --{useless[0]}: leave"
+            " it out, or give another schedule."
+        )
+
+    flags.register_multi_flags_validator(
+        [
+            "learning_rate_schedule",
+            "learning_rate_power",
+            "end_learning_rate",
+            "decay_from",
+        ],
+        fits,
         flag_values=flag_values,
     )
 

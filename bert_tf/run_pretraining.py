@@ -22,6 +22,7 @@ from absl import flags, logging
 from bert_tf import cli
 from bert_tf import flags as shared_flags
 from bert_tf.config import SIZE_NAMES, BertConfig
+from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,10 +188,17 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training.config import TrainingConfig, parse_phases
     from bert_tf.training.loop import restore_or_initialize, train
     from bert_tf.training.pretraining import PretrainingData, evaluation_of
-    from bert_tf.training.strategy import is_chief, strategy_from_flags
+    from bert_tf.training.strategy import (
+        check_batch_size,
+        is_chief,
+        strategy_from_flags,
+    )
 
     specs = parse_phases(flag_values.phases) if flag_values.phases else None
     strategy = strategy_from_flags(flag_values)
+    # What would otherwise come out after hours of training.
+    if flag_values.do_eval or flag_values.eval_steps:
+        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
     masking = MaskingOptions(
         **{
             field.name: shared_flags.given(flag_values, field.name)
@@ -247,6 +255,12 @@ def run(flag_values: flags.FlagValues) -> None:
         packed=data.is_packed,
         recompute=flag_values.recompute,
     )
+    metrics = ("loss", *task.objective.losses, *task.objective.metrics)
+    if flag_values.eval_steps and flag_values.best_metric not in metrics:
+        raise InputError(
+            f"--best_metric={flag_values.best_metric} is none of the evaluation's"
+            f" metrics: {', '.join(metrics)}."
+        )
     if not data.records.has_pairs:
         logging.info(
             "The records have no sentence pairs: the masked LM is alone; the pooler and"

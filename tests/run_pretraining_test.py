@@ -250,6 +250,22 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
             with self.assertRaisesRegex(flags.Error, name):
                 self.run_script(do_train=True, **{name: value})
 
+    def test_flags_that_the_schedule_has_no_use_for(self):
+        for schedule, name, value in (
+            ("linear", "learning_rate_power", 2.0),
+            ("polynomial", "learning_rate_power", 0.0),
+            ("constant", "end_learning_rate", 1e-5),
+            ("inverse_sqrt", "decay_from", "warmup"),
+        ):
+            with self.assertRaisesRegex(flags.Error, f"--{name}"):
+                self.run_script(
+                    do_train=True, learning_rate_schedule=schedule, **{name: value}
+                )
+
+    def test_a_metric_that_is_not_there_is_refused_before_training(self):
+        with self.assertRaisesRegex(InputError, "--best_metric=f1 .* metrics: loss, "):
+            self.run_script(do_train=True, eval_steps=1000, best_metric="f1")
+
     def test_flags_for_masked_records(self):
         static = self.make_records("static", 2)
         with self.assertRaisesRegex(

@@ -138,7 +138,13 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
             f"--distribution=multi_worker needs the environment variable {wanted}."
             f" Found: {text or 'nothing'}."
         ) from error
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"--distribution=multi_worker: TF_CONFIG={text} names no such process:"
+            f" {str(error).splitlines()[0]} Give {wanted}."
+        ) from error
 
 
 def description(strategy: tf.distribute.Strategy) -> str:
@@ -180,7 +186,10 @@ def is_tpu(strategy: tf.distribute.Strategy) -> bool:
 
 
 def check_batch_size(
-    strategy: tf.distribute.Strategy, batch_size: int, accumulation_steps: int = 1
+    strategy: tf.distribute.Strategy,
+    batch_size: int,
+    accumulation_steps: int = 1,
+    flag: str = "train_batch_size",
 ) -> None:
     """Raises InputError if a batch cannot be dealt out evenly.
 
@@ -188,11 +197,12 @@ def check_batch_size(
         strategy: the devices.
         batch_size: sequences a step, over all devices.
         accumulation_steps: micro-batches of each device's part.
+        flag: the one that the batch comes from, for the message.
     """
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation_steps):
         raise InputError(
-            f"--train_batch_size={batch_size} cannot be dealt out to {replicas}"
+            f"--{flag}={batch_size} cannot be dealt out to {replicas}"
             f" device{'s' if replicas > 1 else ''} in {accumulation_steps} micro-batch"
             f"{'es' if accumulation_steps > 1 else ''} each: give a multiple of"
             f" {replicas * accumulation_steps}."

@@ -1,3 +1,4 @@
+import json
 import os
 from unittest import mock
 
@@ -35,11 +36,23 @@ class StrategyTest(tf.test.TestCase):
             ):
                 create_strategy("multi_worker")
 
+    def test_a_worker_that_the_cluster_does_not_have_is_one_line(self):
+        for task in ({"type": "worker", "index": 3}, {"type": "ps", "index": 0}):
+            cluster = {"worker": ["localhost:1", "localhost:2"]}
+            text = json.dumps({"cluster": cluster, "task": task})
+            with (
+                mock.patch.dict(os.environ, {"TF_CONFIG": text}),
+                self.assertRaisesRegex(InputError, "names no such process: "),
+            ):
+                create_strategy("multi_worker")
+
     def test_a_batch_that_cannot_be_dealt_out_is_refused(self):
         strategy = create_strategy()
         check_batch_size(strategy, 12, 4)
         with self.assertRaisesRegex(InputError, "=10 .* give a multiple of 4"):
             check_batch_size(strategy, 10, 4)
+        with self.assertRaisesRegex(InputError, "^--eval_batch_size=3 "):
+            check_batch_size(strategy, 3, 2, flag="eval_batch_size")
 
     def test_one_worker_agrees_with_itself(self):
         self.assertAllEqual(Agreement(create_strategy(), 2).sum([1, 0.5]), [1.0, 0.5])
