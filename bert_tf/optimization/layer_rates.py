@@ -10,7 +10,8 @@ heads, which learn at the full rate. So each layer's rate is `decay` times that 
 one above it: ULMFiT's "discriminative fine-tuning" (Howard and Ruder 2018, section 3.2,
 decay 1 / 2.6). ELECTRA's code (Clark et al. 2020; model/optimization.py) has the same
 depths of embeddings and layers, and L + 2 for the task's head: there the last layer is
-two factors below the head, here one.
+two factors below the head, here one. L counts up to the highest layer that is trained:
+frozen ones below it count, frozen ones above it do not.
 """
 
 import re
