@@ -9,15 +9,16 @@ in an environment of its own, which the first run makes under --env_dir and late
 find there (about 4 GB; --peers=KerasHub needs none).
 
 Each library runs in a process of its own, and they take turns; the best of the rounds
-is printed, and the median. `of the ceiling` is the step's model FLOPs
-(bert_tf.modeling.flops) over its time, over the fastest matrix product that TensorFlow
-makes in the same rounds.
+counts. `core ms` is processor time of all cores a sequence: it tells what a step costs
+also where other programs take a part of the machine, and what it costs in wall-clock
+time follows from how well it uses all cores. `of the ceiling` is the step's model FLOPs
+(bert_tf.modeling.flops) over its processor time, over the same of the quickest matrix
+products that TensorFlow makes in the same rounds.
 """
 
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
     "tf-models",
     "Hugging Face",
 )
+CEILING = "ceiling"
+CEILING_FLOPS = 2 * 2048**3  # as in peers/pretraining_steps.py
 PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE]
 
 _SIZES = flags.DEFINE_list("sizes", ["tiny", "small", "base"], "Released sizes.")
@@ -112,12 +115,13 @@ class Worker:
         if self._answer() != "ready":
             raise SystemExit(f"{name} did not start")
 
-    def run(self, count: int) -> float:
-        """What the process answers to so many steps."""
+    def run(self, count: int) -> tuple[float, float]:
+        """Seconds, and processor seconds, of a step; so many are made."""
         assert self._process.stdin
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
-        return float(self._answer())
+        seconds, processor_seconds = map(float, self._answer().split())
+        return seconds / count, processor_seconds / count
 
     def _answer(self) -> str:
         assert self._process.stdout
@@ -150,18 +154,21 @@ def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
         "predictions": _PREDICTIONS.value,
         "folder": str(REPOSITORY),
     }
-    ceiling = Worker(sys.executable, "ceiling", settings)
+    ceiling = Worker(sys.executable, CEILING, settings)
     workers = [Worker(python, name, settings) for name, python in pythons.items()]
-    counts = {w.name: max(1, round(_SECONDS.value / w.run(1))) for w in workers}
-    peak = 0.0
-    seconds: dict[str, list[float]] = {w.name: [] for w in workers}
+    counts = {w: max(1, round(_SECONDS.value / w.run(1)[0])) for w in workers}
+    counts[ceiling] = 8
+    runs: dict[Worker, list] = {worker: [] for worker in counts}
     for _ in range(_ROUNDS.value):
-        peak = max(peak, ceiling.run(1))
-        for worker in workers:
-            count = counts[worker.name]
-            seconds[worker.name].append(worker.run(count) / count)
-    for worker in [ceiling, *workers]:
+        for worker, count in counts.items():
+            runs[worker].append(worker.run(count))
+    for worker in counts:
         worker.end()
+    best = {
+        worker.name: [min(column) for column in zip(*pairs, strict=True)]
+        for worker, pairs in runs.items()
+    }
+    peak = CEILING_FLOPS / best.pop(CEILING)[1]
     flops = pretraining_flops(
         config,
         {
@@ -170,14 +177,16 @@ def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
             "next_sentence_labels": (batch_size, 1),
         },
     )
-    print(f"{size}, {precision}, batch {batch_size}; ceiling {peak:,.0f} GFLOP/s")
-    print("                sequences/s   median   of the ceiling   ours over it")
-    for name, times in seconds.items():
-        best = min(times)
+    print(
+        f"{size}, {precision}, batch {batch_size}; "
+        f"ceiling {peak / 1e9:,.0f} GFLOP/s a core"
+    )
+    print("               sequences/s  times ours  core ms  times ours  of the ceiling")
+    for name, (seconds, processor) in best.items():
         print(
-            f"  {name:12s} {batch_size / best:12,.1f}"
-            f" {batch_size / statistics.median(times):8,.1f}"
-            f" {flops / best / peak / 1e9:15.0%} {best / min(seconds[OURS]):14.2f}",
+            f"  {name:12s} {batch_size / seconds:11,.1f}"
+            f" {best[OURS][0] / seconds:11.2f} {1000 * processor / batch_size:8,.1f}"
+            f" {processor / best[OURS][1]:11.2f} {flops / processor / peak:15.0%}",
             flush=True,
         )
 

@@ -231,6 +231,33 @@ def _column_sums(x: Any) -> Any:
     return ops.sum(_float32(x), axis=0)
 
 
+def widening_product(x: Any, kernel: Any) -> Any:
+    """The product of x [..., H] and kernel [H, F], where F is larger than H.
+
+    The gradient of x is taken with a transposed copy of the kernel: on a CPU,
+    TensorFlow's float32 product with the kernel as it lies takes a quarter longer. The
+    copy is a kernel of its own lest TensorFlow put the two together again.
+    """
+
+    @ops.custom_gradient
+    def product(x: Any, kernel: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            return (
+                ops.matmul(upstream, _transposed(kernel)),
+                ops.matmul(ops.transpose(x), upstream),
+            )
+
+        return ops.matmul(x, kernel), gradient
+
+    rows = product(_rows(x), _tensor(kernel))
+    return ops.reshape(rows, (*ops.shape(x)[:-1], rows.shape[-1]))
+
+
+@compiled
+def _transposed(x: Any) -> Any:
+    return ops.transpose(x)
+
+
 def scores_of_rows(x: Any, table: Any) -> Any:
     """The rows of `table` [V, H] as scores of x [N, H]: the product [N, V].
 

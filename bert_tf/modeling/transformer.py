@@ -137,7 +137,7 @@ class TransformerLayer(keras.layers.Layer):
         x = self.attention_output(context, x, training=training, seed=seeds[1])
         dense = self.intermediate
         if training:
-            product = ops.matmul(x, dense.kernel)
+            product = fused.widening_product(x, dense.kernel)
             intermediate = fused.bias_activation(product, dense.bias, self.activation)
         else:
             intermediate = self.activation(dense(x))
