@@ -137,8 +137,14 @@ class TransformerLayer(keras.layers.Layer):
         x = self.attention_output(context, x, training=training, seed=seeds[1])
         dense = self.intermediate
         if training:
-            product = fused.widening_product(x, dense.kernel)
-            intermediate = fused.bias_activation(product, dense.bias, self.activation)
+            # Cast here: Keras' scope that casts weights is gone where the backward
+            # pass computes this again.
+            kernel, bias = (
+                ops.cast(weight, self.compute_dtype)
+                for weight in (dense.kernel, dense.bias)
+            )
+            product = fused.widening_product(x, kernel)
+            intermediate = fused.bias_activation(product, bias, self.activation)
         else:
             intermediate = self.activation(dense(x))
         x = self.feed_forward_output(intermediate, x, training=training, seed=seeds[2])

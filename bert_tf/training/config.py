@@ -77,6 +77,14 @@ class TrainingConfig:
     iterations_per_loop: int = 1000
     random_seed: int = 12345
 
+    def __post_init__(self) -> None:
+        if (self.num_schedule_steps or self.num_train_steps) < self.num_train_steps:
+            raise InputError(
+                f"--num_schedule_steps={self.num_schedule_steps} must not be below the"
+                f" {self.num_train_steps} steps of training, or the last ones would"
+                " learn nothing."
+            )
+
     @classmethod
     def from_flags(
         cls,

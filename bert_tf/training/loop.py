@@ -24,7 +24,7 @@ from bert_tf.training.precision import LossScale, computing_in
 from bert_tf.training.profiling import StepProfiler, parse_steps
 from bert_tf.training.reporting import Reporter, progress_bar
 from bert_tf.training.signals import Signals
-from bert_tf.training.step import SEQUENCES, StepResults, training_steps
+from bert_tf.training.step import SEQUENCES, SKIPPED, StepResults, training_steps
 from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
@@ -243,6 +243,7 @@ class _Run:
             self._stop_unless_finite(results.losses, phase)
             self.step += count
             self.records += count * phase.batch_size
+            self._stop_unless_scalable(results, count)
             # The first call compiles; the second one, of a single step again, tells
             # the pace.
             window.add(
@@ -365,8 +366,9 @@ class _Run:
     def _refuse_other_steps(self) -> None:
         """Raises InputError where workers have restored different checkpoints."""
         count = num_workers(self._strategy)
-        total = Agreement(self._strategy, 1).sum([self.step])[0]
-        if total != count * self.step:
+        total, squares = Agreement(self._strategy, 2).sum([self.step, self.step**2])
+        # Equal for all if and only if they are all equal: so all of them leave.
+        if count * squares != total**2:
             raise InputError(
                 f"The workers stand at different steps (this one at {self.step}):"
                 f" --output_dir={self._folder} must be one folder that all of them see."
@@ -387,6 +389,20 @@ class _Run:
             f" the warmup. The step's batch is in {path} (python -m"
             " tfrecords.inspect_records shows it). Last good checkpoint:"
             f" {self.checkpoints.latest or 'none'}."
+        )
+
+    def _stop_unless_scalable(self, results: StepResults, count: int) -> None:
+        """Ends a float16 run whose gradients overflow at any scale of the loss."""
+        scale = self._loss_scale
+        if scale is None or scale.scale.numpy() > 1.0:
+            return
+        if results.sums[SKIPPED][0] < count:
+            return
+        self._wait_for_all()
+        raise InputError(
+            f"The gradients are not finite at step {self.step}, even without scaling"
+            " the loss. Train with --precision=bfloat16 or float32. Last good"
+            f" checkpoint: {self.checkpoints.latest or 'none'}."
         )
 
     def _stop_unless_finite_weights(self) -> None:

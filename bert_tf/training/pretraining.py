@@ -137,7 +137,9 @@ class PretrainingData:
                     data=_training_data(
                         records, spec, config.random_seed, vocab_size, self.is_packed
                     ),
-                    data_id=fingerprint(records.paths, records.counts),
+                    data_id=fingerprint(
+                        records.paths, records.counts, records.max_seq_length
+                    ),
                     evaluate=evaluation_of(
                         task,
                         held_out,
@@ -229,17 +231,20 @@ def evaluation_of(
     return evaluate
 
 
-def fingerprint(paths: Sequence[str], counts: Sequence[int]) -> int:
-    """Tells sets of records apart: their files' names and numbers of records.
+def fingerprint(
+    paths: Sequence[str], counts: Sequence[int], max_seq_length: int
+) -> int:
+    """Tells sets of records apart: their files' names, numbers and length of records.
 
     Args:
         paths: the record files; folders do not count, so that a set may move.
         counts: the number of records of each.
+        max_seq_length: of the records.
 
     Returns:
         A number above 0 and below 2**63.
     """
-    lines = "".join(
+    lines = f"{max_seq_length}\n" + "".join(
         f"{os.path.basename(path)} {count}\n"
         for path, count in zip(paths, counts, strict=True)
     )

@@ -343,6 +343,23 @@ class PrecisionTest(LoopTestCase):
         self.train("run", precision="float16", num_train_steps=42, log_steps=1)
         self.assertEqual(self.metrics("run")[40]["loss_scale"], lines[-1]["loss_scale"])
 
+    def test_gradients_that_overflow_at_any_scale_stop_the_run(self):
+        def never(self, is_finite):
+            del is_finite
+            self.scale.assign(1.0)
+
+        with (
+            mock.patch("bert_tf.training.precision.INITIAL_LOSS_SCALE", float("inf")),
+            mock.patch("bert_tf.training.precision.LossScale.update", never),
+            mock.patch("bert_tf.training.step.GLOBAL_CLIP_NORM", float("nan")),
+            self.assertRaisesRegex(InputError, "not finite at step 1, even without"),
+        ):
+            self.train("run", precision="float16")
+
+    def test_a_schedule_shorter_than_the_training_is_refused(self):
+        with self.assertRaisesRegex(InputError, "must not be below the 9 steps"):
+            self.train("run", num_schedule_steps=8)
+
 
 class MetricsTest(LoopTestCase):
     def test_what_is_reported(self):
