@@ -46,7 +46,7 @@ class NotebookTest(tf.test.TestCase):
             name: value.numpy().reshape(-1, value.shape[-1])
             for name, value in records.items()
         }
-        history = model.fit(toy.dataset(path)(0), steps_per_epoch=3, verbose=0)
+        history = model.fit(toy.data(path)(0, ALL_ROWS), steps_per_epoch=3, verbose=0)
         self.assertIn("masked_lm_accuracy", history.history)
         model.fit(arrays, batch_size=4, epochs=1, verbose=0)
 
