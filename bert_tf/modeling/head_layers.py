@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
+from bert_tf.modeling.dropout import dropout, next_seed
 from bert_tf.modeling.layers import (
     Embeddings,
     dense,
@@ -81,6 +82,16 @@ class MaskedLMHead(keras.layers.Layer):
         rows = ops.reshape(x, (-1, x.shape[-1]))
         logits = fused.add_bias(fused.scores_of_rows(rows, table), self.output_bias)
         return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
+
+
+class PooledDropout(keras.layers.Dropout):
+    """Dropout of the pooled output, with masks of each replica's own."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """[B, H] to [B, H]."""
+        if not training:
+            return inputs
+        return dropout(inputs, next_seed(self), self.rate)
 
 
 class OutputProjection(keras.layers.Layer):

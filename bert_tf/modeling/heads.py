@@ -21,6 +21,7 @@ from bert_tf.modeling.head_layers import (
     GatherPositions,
     MaskedLMHead,
     OutputProjection,
+    PooledDropout,
 )
 from bert_tf.modeling.objectives import (
     CLASSIFICATION,
@@ -264,7 +265,7 @@ class BertClassifier(_HeadModel):
             recompute=recompute,
             dtype=dtype,
         )
-        pooled_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")
+        pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
             num_labels, _CLASSIFIER_INITIALIZER_RANGE, dtype=dtype, name="classifier"
         )
