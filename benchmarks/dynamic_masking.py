@@ -20,6 +20,10 @@ _RECORDS = flags.DEFINE_integer("records", 4000, "Records in the generated files
 _BATCHES = flags.DEFINE_integer("batches", 60, "Batches of 256 to read, in records.")
 _REPETITIONS = flags.DEFINE_integer("repetitions", 3, "The best of so many is printed.")
 
+# `make benchmark` gives these to every script.
+flags.DEFINE_string("data_dir", None, "Not needed: the records are generated.")
+flags.DEFINE_string("original_dir", None, "Not needed.")
+
 VOCAB_SIZE = 30522
 NUM_FILES = 4
 # As in bert-base-uncased's vocabulary and English text: about one piece in six.

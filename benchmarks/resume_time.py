@@ -20,6 +20,10 @@ from typing import NamedTuple
 
 from absl import app, flags
 
+# `make benchmark` gives these to every script.
+flags.DEFINE_string("data_dir", None, "Not needed: the records are generated.")
+flags.DEFINE_string("original_dir", None, "Not needed.")
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 

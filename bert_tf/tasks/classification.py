@@ -6,7 +6,6 @@ output goes through dropout into one linear layer.
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
@@ -37,10 +36,9 @@ def task(
             more, rather than that they are kept.
     """
     num_labels = 1 if labels is None else len(labels)
-    options: dict[str, Any] = {"recompute": True} if recompute else {}
     return Task(
         name=name,
-        build_model=lambda: BertClassifier(config, num_labels, **options),
+        build_model=lambda: BertClassifier(config, num_labels, recompute=recompute),
         objective=REGRESSION if labels is None else CLASSIFICATION,
         training_flops=functools.partial(
             classifier_flops, config, num_labels=num_labels

@@ -1,7 +1,6 @@
 """Pre-training as a task: the masked LM, with next sentence prediction or alone."""
 
 import functools
-from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.flops import pretraining_flops
@@ -29,10 +28,9 @@ def pretraining_task(
         recompute: whether the backward pass computes each layer's activations once
             more, rather than that they are kept.
     """
-    options: dict[str, Any] = {"packed": packed} | (
-        {"recompute": True} if recompute else {}
+    build_model = functools.partial(
+        BertPretrainer, config, packed=packed, recompute=recompute
     )
-    build_model = functools.partial(BertPretrainer, config, **options)
     if next_sentence:
         return Task(
             name="pretraining",
