@@ -19,6 +19,14 @@ ATTENTION_MASK_PENALTY = -10000.0
 # "gelu").
 HIDDEN_ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
+# Fields that the original's files do not have, and their defaults: its constants.
+_OURS = {
+    "left_to_right": False,
+    "layer_norm_eps": LAYER_NORM_EPSILON,
+    "masked_lm_hidden_act": None,
+    "masked_lm_layer_norm_eps": None,
+}
+
 # Keys that released configs carry and no code of the original reads (the Chinese and
 # multilingual releases, google-research/bert issue 82).
 _KNOWN_AND_UNUSED = frozenset(
@@ -68,8 +76,15 @@ class BertConfig:
         type_vocab_size: number of segment ids (2 in every release, 16 by default).
         initializer_range: standard deviation of the truncated normal initializer.
         left_to_right: whether a token sees only itself and those before it, the
-            ablation "LTR" of section 5.1; not in the original's files, and in ours
-            only where it is true.
+            ablation "LTR" of section 5.1.
+        layer_norm_eps: what layer normalization adds to the variance; 1e-12 in the
+            original's code.
+        masked_lm_hidden_act: the activation in the masked LM's head; None for
+            `hidden_act`. KerasHub's head has another one than its encoder.
+        masked_lm_layer_norm_eps: likewise; None for `layer_norm_eps`.
+
+    The last four are not in the original's files, and in ours only where they are not
+    the original's constants.
 
     Raises:
         ValueError: a value is out of its range.
@@ -87,6 +102,9 @@ class BertConfig:
     type_vocab_size: int = 16
     initializer_range: float = 0.02
     left_to_right: bool = False
+    layer_norm_eps: float = LAYER_NORM_EPSILON
+    masked_lm_hidden_act: str | None = None
+    masked_lm_layer_norm_eps: float | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -101,7 +119,7 @@ class BertConfig:
                 raise ValueError(
                     f"`{field.name}` must be true or false. Received: {value!r}"
                 )
-            elif field.type is float and (
+            elif (field.type is float or (field.type == float | None and value)) and (
                 isinstance(value, bool) or not isinstance(value, int | float)
             ):
                 raise ValueError(
@@ -112,21 +130,22 @@ class BertConfig:
                 "`hidden_size` must be a multiple of `num_attention_heads`. "
                 f"Received: {self.hidden_size} and {self.num_attention_heads}"
             )
-        if self.hidden_act not in HIDDEN_ACTIVATIONS:
-            raise ValueError(
-                f"`hidden_act` must be one of {', '.join(HIDDEN_ACTIVATIONS)}. "
-                f"Received: {self.hidden_act!r}"
-            )
+        for name in ("hidden_act", "masked_lm_hidden_act"):
+            value = getattr(self, name)
+            if value not in HIDDEN_ACTIVATIONS and (name == "hidden_act" or value):
+                raise ValueError(
+                    f"`{name}` must be one of {', '.join(HIDDEN_ACTIVATIONS)}. "
+                    f"Received: {value!r}"
+                )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(
                     f"`{name}` must be in [0, 1). Received: {getattr(self, name)!r}"
                 )
-        if not self.initializer_range > 0.0:
-            raise ValueError(
-                "`initializer_range` must be positive. "
-                f"Received: {self.initializer_range!r}"
-            )
+        for name in ("initializer_range", "layer_norm_eps", "masked_lm_layer_norm_eps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0.0:
+                raise ValueError(f"`{name}` must be positive. Received: {value!r}")
 
     @classmethod
     def from_size(
@@ -233,10 +252,16 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, as they stand in bert_config.json."""
-        values = dataclasses.asdict(self)
-        if not self.left_to_right:
-            del values["left_to_right"]
-        return values
+        return {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if name not in _OURS or value != _OURS[name]
+        }
+
+    @property
+    def computes_as_the_original(self) -> bool:
+        """Whether the original's code computes this model: no field of ours is set."""
+        return self.hidden_act != "gelu_erf" and not set(_OURS) & set(self.to_dict())
 
     def to_json_string(self) -> str:
         """The text of bert_config.json, as the original writes it: sorted keys."""

@@ -19,7 +19,6 @@ from typing import Any
 from keras import ops
 
 from bert_tf.compilation import compiled, compiled_with_gradient
-from bert_tf.config import LAYER_NORM_EPSILON
 from bert_tf.modeling.dropout import dropout
 
 
@@ -97,7 +96,7 @@ def _add(x: Any, bias: Any) -> Any:
 _cast_and_add = compiled(_add)
 
 
-def layer_norm(x: Any, gamma: Any, beta: Any) -> Any:
+def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Layer normalization (Ba, Kiros, Hinton 2016) of [..., H] with [H] and [H].
 
     With n = (x - mean) r, r = 1 / sqrt(variance + epsilon) and the gradient g of
@@ -108,7 +107,7 @@ def layer_norm(x: Any, gamma: Any, beta: Any) -> Any:
 
     @ops.custom_gradient
     def normalized(x: Any, gamma: Any, beta: Any) -> Any:
-        output, mean, inverse = _layer_norm(x, gamma, beta)
+        output, mean, inverse = _layer_norm(x, gamma, beta, epsilon)
 
         def gradient(upstream: Any) -> Any:
             return (
@@ -122,11 +121,11 @@ def layer_norm(x: Any, gamma: Any, beta: Any) -> Any:
 
 
 @compiled
-def _layer_norm(x: Any, gamma: Any, beta: Any) -> tuple[Any, Any, Any]:
+def _layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
     rows = _float32(x)
     mean = ops.mean(rows, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(rows - mean), axis=-1, keepdims=True)
-    inverse = ops.rsqrt(variance + LAYER_NORM_EPSILON)
+    inverse = ops.rsqrt(variance + epsilon)
     return _cast_as(x, (rows - mean) * inverse * gamma + beta), mean, inverse
 
 

@@ -13,8 +13,8 @@ from bert_tf.modeling import fused
 from bert_tf.modeling.dropout import dropout, next_seed
 from bert_tf.modeling.layers import (
     Embeddings,
+    activation,
     dense,
-    hidden_activation,
     layer_norm,
     truncated_normal,
 )
@@ -56,9 +56,11 @@ class MaskedLMHead(keras.layers.Layer):
         super().__init__(dtype=dtype, name=name)
         self.bert_config = config
         self.embeddings = embeddings
-        self.activation = hidden_activation(config)
+        self.activation = activation(config.masked_lm_hidden_act or config.hidden_act)
         self.dense = dense(config, config.hidden_size, self.dtype_policy)
-        self.layer_norm = layer_norm(self.dtype_policy)
+        self.layer_norm = layer_norm(
+            config.masked_lm_layer_norm_eps or config.layer_norm_eps, self.dtype_policy
+        )
 
     def build(self, input_shape: tuple) -> None:
         """Makes the transform and the bias."""

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import LAYER_NORM_EPSILON, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.dropout import next_seed
 
@@ -54,15 +54,15 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def hidden_activation(config: BertConfig) -> Callable[[Any], Any]:
-    """The function that `config.hidden_act` names."""
-    return _ACTIVATIONS[config.hidden_act]
+def activation(name: str) -> Callable[[Any], Any]:
+    """The function that a config's `hidden_act` names."""
+    return _ACTIVATIONS[name]
 
 
-def layer_norm(dtype: Any) -> keras.layers.LayerNormalization:
-    """The layer normalization that every part of BERT uses."""
+def layer_norm(epsilon: float, dtype: Any) -> keras.layers.LayerNormalization:
+    """Layer normalization, under the original's name."""
     return keras.layers.LayerNormalization(
-        epsilon=LAYER_NORM_EPSILON, dtype=dtype, name="LayerNorm"
+        epsilon=epsilon, dtype=dtype, name="LayerNorm"
     )
 
 
@@ -85,7 +85,7 @@ class Embeddings(keras.layers.Layer):
     def __init__(self, config: BertConfig, dtype: Any = None, name: str = "embeddings"):
         super().__init__(dtype=dtype, name=name)
         self.bert_config = config
-        self.layer_norm = layer_norm(self.dtype_policy)
+        self.layer_norm = layer_norm(config.layer_norm_eps, self.dtype_policy)
         self.dropout = keras.layers.Dropout(
             config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout"
         )
@@ -155,7 +155,7 @@ class Embeddings(keras.layers.Layer):
             return self.layer_norm(x)
         norm, dropout = self.layer_norm, self.dropout
         x = ops.cast(x, self.compute_dtype)
-        x = fused.layer_norm(x, norm.gamma, norm.beta)
+        x = fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
         return fused.dropped(x, next_seed(dropout), dropout.rate)
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:

@@ -15,7 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.attention import SelfAttention
 from bert_tf.modeling.dropout import next_seed
-from bert_tf.modeling.layers import dense, hidden_activation, layer_norm
+from bert_tf.modeling.layers import activation, dense, layer_norm
 
 
 class ResidualOutput(keras.layers.Layer):
@@ -27,7 +27,7 @@ class ResidualOutput(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(
             config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout"
         )
-        self.layer_norm = layer_norm(self.dtype_policy)
+        self.layer_norm = layer_norm(config.layer_norm_eps, self.dtype_policy)
 
     def build(self, input_shape: tuple, *_: Any) -> None:
         """Builds the projection and the normalization."""
@@ -47,7 +47,7 @@ class ResidualOutput(keras.layers.Layer):
         seed = next_seed(dropout) if seed is None else seed
         x = ops.matmul(x, dense.kernel)
         x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
-        return fused.layer_norm(x, norm.gamma, norm.beta)
+        return fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -72,7 +72,7 @@ class TransformerLayer(keras.layers.Layer):
     ):
         super().__init__(dtype=dtype, name=name)
         self.recompute = recompute
-        self.activation = hidden_activation(config)
+        self.activation = activation(config.hidden_act)
         self.attention = SelfAttention(config, self.dtype_policy)
         self.attention_output = ResidualOutput(config, self.dtype_policy)
         self.intermediate = dense(config, config.intermediate_size, self.dtype_policy)

@@ -1,0 +1,268 @@
+"""One table of names: every weight of BERT in the original, Hugging Face and KerasHub.
+
+Both ways are read from it. Beside the original's name stand the weight's shape there and
+its other names; three rules, and no exceptions, turn the arrays:
+
+- Hugging Face keeps a dense layer's kernel as [outputs, inputs]: where the original's
+  name ends in `kernel`, the array is transposed. `output_weights` are [outputs, inputs]
+  in the original too.
+- KerasHub splits the hidden size of attention's weights by heads, [H, A, H / A]: the
+  same numbers in the same order, so the array is reshaped.
+- KerasHub's classifier has a kernel, [inputs, outputs], where the original has
+  output_weights: its row says so.
+
+The heads of multiple choice and of tagging, which the original does not have, are named
+by us in the manner of its `cls/squad`.
+
+Shapes: V vocabulary, P positions, T segment types, H hidden, F feed-forward, C labels
+(of a classifier or a tagger).
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from bert_tf.config import BertConfig
+
+# Where Hugging Face has the encoder in a model with a head; BertModel has it at the top.
+HUGGING_FACE_ENCODER = "bert."
+
+
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """A weight's names; `{}` stands for the number of the layer.
+
+    Attributes:
+        original: in the original's checkpoints, and in ours.
+        shape: the dimensions there, by their letters or numbers.
+        hugging_face: in Hugging Face's; the encoder's without `bert.` before it.
+        keras_hub: the path of KerasHub's variable; None where KerasHub has none.
+        keras_hub_transposes: whether KerasHub's array is the transposed one.
+    """
+
+    original: str
+    shape: str
+    hugging_face: str
+    keras_hub: str | None = None
+    keras_hub_transposes: bool = False
+
+    @property
+    def hugging_face_transposes(self) -> bool:
+        """Whether Hugging Face's array is the transposed one."""
+        return self.original.endswith("/kernel")
+
+    def dimensions(self, config: BertConfig, num_labels: int | None = None) -> tuple:
+        """The shape in a model.
+
+        Args:
+            config: the model's architecture.
+            num_labels: what C is; None leaves it open, as a None in the shape.
+        """
+        sizes = {
+            "V": config.vocab_size,
+            "P": config.max_position_embeddings,
+            "T": config.type_vocab_size,
+            "H": config.hidden_size,
+            "F": config.intermediate_size,
+            "C": num_labels,
+        }
+        return tuple(
+            sizes[letter] if letter in sizes else int(letter)
+            for letter in self.shape.split()
+        )
+
+    def at(self, layer: int) -> "Name":
+        """The names in one layer."""
+        return dataclasses.replace(
+            self,
+            original=self.original.format(layer),
+            hugging_face=self.hugging_face.format(layer),
+            keras_hub=self.keras_hub and self.keras_hub.format(layer),
+        )
+
+
+def _dense(original: str, shape: str, hugging_face: str, keras_hub: str) -> list[Name]:
+    return [
+        Name(
+            f"{original}/kernel", shape, f"{hugging_face}.weight", f"{keras_hub}/kernel"
+        ),
+        Name(
+            f"{original}/bias",
+            shape.split()[1],
+            f"{hugging_face}.bias",
+            f"{keras_hub}/bias",
+        ),
+    ]
+
+
+def _layer_norm(original: str, hugging_face: str, keras_hub: str) -> list[Name]:
+    return [
+        Name(
+            f"{original}/LayerNorm/{ours}",
+            "H",
+            f"{hugging_face}.LayerNorm.{theirs}",
+            f"{keras_hub}/{ours}",
+        )
+        for ours, theirs in (("gamma", "weight"), ("beta", "bias"))
+    ]
+
+
+def _scores(
+    original: str, num: str, hugging_face: str, keras_hub: str | None = None
+) -> list[Name]:
+    """A linear layer whose kernel is [outputs, inputs] in the original."""
+    return [
+        Name(
+            f"{original}output_weights",
+            f"{num} H",
+            f"{hugging_face}.weight",
+            keras_hub and f"{keras_hub}/kernel",
+            keras_hub_transposes=True,
+        ),
+        Name(
+            f"{original}output_bias",
+            num,
+            f"{hugging_face}.bias",
+            keras_hub and f"{keras_hub}/bias",
+        ),
+    ]
+
+
+EMBEDDINGS = (
+    Name(
+        "bert/embeddings/word_embeddings",
+        "V H",
+        "embeddings.word_embeddings.weight",
+        "token_embedding/embeddings",
+    ),
+    Name(
+        "bert/embeddings/token_type_embeddings",
+        "T H",
+        "embeddings.token_type_embeddings.weight",
+        "segment_embedding/embeddings",
+    ),
+    Name(
+        "bert/embeddings/position_embeddings",
+        "P H",
+        "embeddings.position_embeddings.weight",
+        "position_embedding/embeddings",
+    ),
+    *_layer_norm("bert/embeddings", "embeddings", "embeddings_layer_norm"),
+)
+
+# KerasHub's layer, and Hugging Face's and the original's scope of it.
+_HUB, _HF, _TF = (
+    "transformer_layer_{}",
+    "encoder.layer.{}",
+    "bert/encoder/layer_{}",
+)
+LAYER = (
+    *(
+        name
+        for part in ("query", "key", "value")
+        for name in _dense(
+            f"{_TF}/attention/self/{part}",
+            "H H",
+            f"{_HF}.attention.self.{part}",
+            f"{_HUB}/self_attention_layer/{part}",
+        )
+    ),
+    *_dense(
+        f"{_TF}/attention/output/dense",
+        "H H",
+        f"{_HF}.attention.output.dense",
+        f"{_HUB}/self_attention_layer/attention_output",
+    ),
+    *_layer_norm(
+        f"{_TF}/attention/output",
+        f"{_HF}.attention.output",
+        f"{_HUB}/self_attention_layer_norm",
+    ),
+    *_dense(
+        f"{_TF}/intermediate/dense",
+        "H F",
+        f"{_HF}.intermediate.dense",
+        f"{_HUB}/feedforward_intermediate_dense",
+    ),
+    *_dense(
+        f"{_TF}/output/dense",
+        "F H",
+        f"{_HF}.output.dense",
+        f"{_HUB}/feedforward_output_dense",
+    ),
+    *_layer_norm(f"{_TF}/output", f"{_HF}.output", f"{_HUB}/feedforward_layer_norm"),
+)
+
+POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "pooled_dense"))
+
+MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
+CLASSIFIER, SPAN = "classifier", "span"
+MULTIPLE_CHOICE, TAGGING = "multiple choice", "tagging"
+
+_TRANSFORM = "cls/predictions/transform"
+HEADS: Mapping[str, tuple[Name, ...]] = {
+    MASKED_LM: (
+        *_dense(
+            f"{_TRANSFORM}/dense",
+            "H H",
+            "cls.predictions.transform.dense",
+            "mlm_head/intermediate_dense",
+        ),
+        *_layer_norm(
+            _TRANSFORM,
+            "cls.predictions.transform",
+            "mlm_head/intermediate_layer_norm",
+        ),
+        Name(
+            "cls/predictions/output_bias",
+            "V",
+            "cls.predictions.bias",
+            "mlm_head/output_bias",
+        ),
+    ),
+    NEXT_SENTENCE: tuple(_scores("cls/seq_relationship/", "2", "cls.seq_relationship")),
+    CLASSIFIER: tuple(_scores("", "C", "classifier", "logits")),
+    SPAN: tuple(_scores("cls/squad/", "2", "qa_outputs")),
+    MULTIPLE_CHOICE: tuple(_scores("cls/multiple_choice/", "1", "classifier")),
+    TAGGING: tuple(_scores("cls/tagging/", "C", "classifier")),
+}
+
+
+def encoder_names(config: BertConfig) -> Iterator[Name]:
+    """The weights of an encoder, the pooler apart, in the order of the network."""
+    yield from EMBEDDINGS
+    for layer in range(config.num_hidden_layers):
+        for name in LAYER:
+            yield name.at(layer)
+
+
+def heads_of(names: Iterable[str]) -> list[str]:
+    """The heads, of HEADS, that have weights among the original's names."""
+    there = set(names)
+    return [
+        head
+        for head, rows in HEADS.items()
+        if any(row.original in there for row in rows)
+    ]
+
+
+def names_of(
+    config: BertConfig, names: Iterable[str], heads: Iterable[str] | None = None
+) -> list[Name]:
+    """The rows that weights with these original names should have, whole.
+
+    Args:
+        config: the architecture.
+        names: the original's names of the weights at hand.
+        heads: the heads; by default those with a weight among `names`.
+
+    Returns:
+        All of the encoder's rows; the pooler's, if one of its weights is there; those of
+        the heads. A row may lack its weight: that is for the caller to find.
+    """
+    there = set(names)
+    rows = list(encoder_names(config))
+    if any(row.original in there for row in POOLER):
+        rows += POOLER
+    for head in heads_of(there) if heads is None else heads:
+        rows += HEADS[head]
+    return rows

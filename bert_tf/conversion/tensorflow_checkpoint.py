@@ -1,0 +1,132 @@
+"""TensorFlow's checkpoints: the original's TF1 releases, and a run's own.
+
+Both are the same files, told apart by their keys:
+
+- ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's names
+  (see `bert_tf.training.checkpoints`);
+- the original's, whose keys are those names themselves. What a TF1 optimizer left beside
+  them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out.
+"""
+
+import os
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.conversion.weights import Tensor, Weights
+from bert_tf.errors import InputError
+
+RELEASED_PREFIX = "bert_model.ckpt"
+
+_OUR_PREFIX = "weights/"
+_OUR_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+# Adam's and LAMB's moments, and the scalars of steps and loss scales.
+_OPTIMIZERS_OWN = re.compile(
+    r".*/(adam_m|adam_v|Adam|Adam_1|LAMB|LAMB_1)|(.*/)?global_step|beta[12]_power"
+    r"|.*good_steps|.*loss_scale|.*bad_steps"
+)
+
+
+def find_checkpoint(path: str) -> str:
+    """The prefix of the checkpoint that `path` means.
+
+    Args:
+        path: a folder (its latest checkpoint, or bert_model.ckpt in it), a prefix, or
+            one of the checkpoint's own files.
+
+    Raises:
+        InputError: there is no checkpoint.
+    """
+    if files.is_folder(path):
+        try:
+            latest = tf.train.latest_checkpoint(path)
+        except ValueError as error:
+            raise InputError(
+                f"{os.path.join(path, 'checkpoint')} is damaged:"
+                f" {str(error).splitlines()[0]} Give a checkpoint's prefix, such as"
+                f" {os.path.join(path, 'model.ckpt-1000')}."
+            ) from error
+        if latest:
+            return latest
+        released = os.path.join(path, RELEASED_PREFIX)
+        if files.exists(released + ".index"):
+            return released
+        raise InputError(
+            f"{path}: no checkpoint in this folder (neither a run's `checkpoint` file"
+            f" nor {RELEASED_PREFIX}.index)."
+        )
+    prefix = path
+    for ending in (".index", ".meta", ".data-00000-of-00001"):
+        prefix = prefix.removesuffix(ending)
+    if not files.exists(prefix + ".index"):
+        raise InputError(
+            f"No checkpoint {path}: {prefix}.index is missing. Give a folder, or the"
+            " part of the name before .index."
+        )
+    return prefix
+
+
+def read_weights(path: str) -> tuple[Weights, bool]:
+    """The weights of a checkpoint, and whether a run of this package wrote it.
+
+    Args:
+        path: as for `find_checkpoint`.
+
+    Raises:
+        InputError: there is no checkpoint, or it cannot be read.
+    """
+    prefix = find_checkpoint(path)
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        shapes = reader.get_variable_to_shape_map()
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise InputError(
+            f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
+        ) from error
+    ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
+    keys = ours or {key: key for key in shapes if not _OPTIMIZERS_OWN.fullmatch(key)}
+
+    def reading(name: str, key: str):
+        def read() -> np.ndarray:
+            try:
+                return reader.get_tensor(key)
+            except tf.errors.OpError as error:
+                raise InputError(
+                    f"{prefix}: {name} cannot be read: {str(error).splitlines()[0]}"
+                ) from error
+
+        return read
+
+    return Weights(
+        prefix,
+        {
+            name: Tensor(tuple(shapes[key]), reading(name, key))
+            for name, key in keys.items()
+        },
+    ), bool(ours)
+
+
+def write(prefix: str, weights: Weights, names: list[str]) -> None:
+    """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads.
+
+    Args:
+        prefix: where; two files, `.index` and `.data-00000-of-00001`.
+        weights: the weights.
+        names: which of them.
+    """
+    # The operation that the Saver runs. It takes all the tensors at once: each array is
+    # dropped as soon as it is one.
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.constant(weights[name]) for name in names],
+    )
+
+
+def _name_of(key: str) -> str:
+    """The original's name in a key of ours: `.S` stands for a slash, `..` for a dot."""
+    escaped = key.removeprefix(_OUR_PREFIX).removesuffix(_OUR_SUFFIX)
+    return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)

@@ -1,0 +1,135 @@
+"""Weights by the original's names, wherever they lie; each is read when asked for.
+
+A model's weights are not held in memory at once: what converts a checkpoint reads a
+tensor, writes it and drops it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion.names import HEADS, Name, encoder_names, names_of
+from bert_tf.errors import InputError
+
+# An error names so many tensors, and counts the rest.
+_MOST_NAMED = 8
+
+
+class Tensor(NamedTuple):
+    """An array that is read when asked for.
+
+    Attributes:
+        shape: its shape, in the original's layout.
+        read: returns it, in that layout, float32.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """The weights of a checkpoint by the original's names.
+
+    Args:
+        path: where they lie, for messages.
+        tensors: by the original's names.
+
+    Attributes:
+        path: where they lie.
+        shapes: by the original's names.
+    """
+
+    def __init__(self, path: str, tensors: Mapping[str, Tensor]) -> None:
+        self.path = path
+        self._tensors = dict(tensors)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._tensors[name].read()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: all, or the first ones and how many more there are."""
+    names = list(names)
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
+    """Compares a checkpoint's tensors with its config, before any of them is read.
+
+    Args:
+        weights: the checkpoint's.
+        config: what its config file says.
+
+    Returns:
+        The rows of the table of names that the weights fill, without gaps.
+
+    Raises:
+        InputError: a weight of the encoder or of a head lacks its tensor, a shape is not
+            the config's, or a tensor has no place in BERT. Each kind is listed.
+    """
+    rows = names_of(config, weights)
+    missing = [row.original for row in rows if row.original not in weights]
+    known = {row.original for row in rows}
+    left_over = [name for name in weights if name not in known]
+    wrong = [
+        f"{row.original} is {_shown(weights.shapes[row.original])}, by the config"
+        f" {_shown(row.dimensions(config))}"
+        for row in rows
+        if row.original in weights
+        and not _fits(weights.shapes[row.original], row.dimensions(config))
+    ]
+    problems = [
+        f"{what}: {listed(names)}"
+        for what, names in (
+            ("shapes that are not the config's", wrong),
+            ("weights that have no tensor", missing),
+            ("tensors that have no place in the model", left_over),
+        )
+        if names
+    ]
+    if problems:
+        raise InputError(
+            f"{weights.path} and its config do not belong together: "
+            + "; ".join(problems)
+            + "."
+        )
+    return rows
+
+
+def check_shapes_of_encoder(weights: Weights, config: BertConfig) -> None:
+    """Raises InputError if a tensor of the encoder has not the config's shape."""
+    for row in encoder_names(config):
+        shape = weights.shapes.get(row.original)
+        if shape is not None and not _fits(shape, row.dimensions(config)):
+            raise InputError(
+                f"{weights.path} does not fit its config: {row.original} is"
+                f" {_shown(shape)}, by the config {_shown(row.dimensions(config))}."
+            )
+
+
+def num_labels(weights: Weights, head: str) -> int:
+    """How many outputs a head has, of its output_weights."""
+    return weights.shapes[HEADS[head][0].original][0]
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(
+        size in (None, there) for there, size in zip(shape, wanted, strict=True)
+    )
+
+
+def _shown(shape: Iterable[int | None]) -> str:
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
