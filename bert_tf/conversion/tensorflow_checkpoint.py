@@ -10,6 +10,8 @@ Both are the same files, told apart by their keys:
 
 import os
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -68,8 +70,17 @@ def find_checkpoint(path: str) -> str:
     return prefix
 
 
-def read_weights(path: str) -> tuple[Weights, bool]:
-    """The weights of a checkpoint, and whether a run of this package wrote it.
+def is_of_a_run(prefix: str) -> bool:
+    """Whether a run of this package wrote a checkpoint.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return any(key.startswith(_OUR_PREFIX) for key in _open(prefix)[1])
+
+
+def read_weights(path: str) -> Weights:
+    """The weights of a checkpoint.
 
     Args:
         path: as for `find_checkpoint`.
@@ -78,17 +89,11 @@ def read_weights(path: str) -> tuple[Weights, bool]:
         InputError: there is no checkpoint, or it cannot be read.
     """
     prefix = find_checkpoint(path)
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        shapes = reader.get_variable_to_shape_map()
-    except (tf.errors.OpError, RuntimeError) as error:
-        raise InputError(
-            f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
-        ) from error
+    reader, shapes = _open(prefix)
     ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
     keys = ours or {key: key for key in shapes if not _OPTIMIZERS_OWN.fullmatch(key)}
 
-    def reading(name: str, key: str):
+    def reading(name: str, key: str) -> Callable[[], np.ndarray]:
         def read() -> np.ndarray:
             try:
                 return reader.get_tensor(key)
@@ -105,7 +110,18 @@ def read_weights(path: str) -> tuple[Weights, bool]:
             name: Tensor(tuple(shapes[key]), reading(name, key))
             for name, key in keys.items()
         },
-    ), bool(ours)
+    )
+
+
+def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
+    """TensorFlow's reader of a checkpoint, and the shapes by key."""
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        return reader, reader.get_variable_to_shape_map()
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise InputError(
+            f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def write(prefix: str, weights: Weights, names: list[str]) -> None:

@@ -1,0 +1,170 @@
+"""A checkpoint of any format: its weights, its config, its tokenizer.
+
+`--init_checkpoint` takes any of these, and which one it is shows in its files:
+
+    a run's output_dir, or a checkpoint in it        `checkpoint`, bert_config.json
+    Google's TF1 release, its folder or its prefix   bert_model.ckpt.index, bert_config.json
+    a Hugging Face or sentence-transformers folder   model.safetensors, config.json
+    a KerasHub preset, its folder or its handle      model.weights.h5, config.json
+
+A folder that has several is taken as the first of this list.
+"""
+
+import dataclasses
+import enum
+import os
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.conversion import huggingface, kerashub, tensorflow_checkpoint
+from bert_tf.conversion.tokenizer_files import read_tokenizer
+from bert_tf.conversion.weights import Weights
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+
+CONFIG_NAME = "bert_config.json"
+LABELS_NAME = "labels.txt"
+
+
+class Format(enum.StrEnum):
+    """What wrote a checkpoint."""
+
+    RUN = "bert_tf run"
+    TF1 = "TF1 release"
+    HUGGING_FACE = "Hugging Face folder"
+    KERAS_HUB = "KerasHub preset"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """A checkpoint, opened; its weights are read when they are asked for.
+
+    Attributes:
+        path: as it was given.
+        format: what wrote it.
+        folder: where its files are; of a handle, the handle.
+        weights: by the original's names.
+        config: the architecture; None where no file says it.
+        vocabulary: None where there is none.
+        vocabulary_path: its file, for messages.
+        do_lower_case: the casing; None where nothing says it.
+        labels: a classifier's or tagger's labels by output; None where they have no
+            names, empty for regression.
+    """
+
+    path: str
+    format: Format
+    folder: str
+    weights: Weights
+    config: BertConfig | None = None
+    vocabulary: Vocabulary | None = None
+    vocabulary_path: str | None = None
+    do_lower_case: bool | None = None
+    labels: tuple[str, ...] | None = None
+
+    def require_config(self) -> BertConfig:
+        """The config; InputError where there is none."""
+        if self.config is None:
+            raise InputError(
+                f"{self.path}: {os.path.join(self.folder, CONFIG_NAME)} is missing;"
+                " give --bert_config_file."
+            )
+        return self.config
+
+
+def find_format(path: str) -> Format:
+    """Which format a path has, from the names of files alone.
+
+    Raises:
+        InputError: there is no checkpoint, or only pickled ones.
+    """
+    if not files.is_folder(path):
+        name = os.path.basename(path)
+        if name.endswith(".safetensors"):
+            return Format.HUGGING_FACE
+        if name.endswith(".h5"):
+            return Format.KERAS_HUB
+        if kerashub.is_handle(path):
+            return Format.KERAS_HUB
+        if files.exists(path):
+            huggingface.refuse_pickles(path)
+        prefix = tensorflow_checkpoint.find_checkpoint(path)
+        return (
+            Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+        )
+    if files.exists(os.path.join(path, "checkpoint")) or files.exists(
+        os.path.join(path, tensorflow_checkpoint.RELEASED_PREFIX + ".index")
+    ):
+        prefix = tensorflow_checkpoint.find_checkpoint(path)
+        return (
+            Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+        )
+    if kerashub.is_preset_folder(path):
+        return Format.KERAS_HUB
+    if huggingface.is_folder_of_hugging_face(path):
+        return Format.HUGGING_FACE
+    raise InputError(
+        f"{path}: no checkpoint in this folder: neither a run's `checkpoint` file, nor"
+        f" {tensorflow_checkpoint.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
+        " model.weights.h5."
+    )
+
+
+def open_source(path: str) -> Source:
+    """Opens a checkpoint, whatever its format.
+
+    Args:
+        path: a folder, a file or prefix in it, or a KerasHub handle.
+
+    Raises:
+        InputError: there is none, or a file of it is damaged or of something else.
+    """
+    format_ = find_format(path)
+    if format_ == Format.KERAS_HUB:
+        preset = kerashub.read(folder_of(path) if path.endswith(".h5") else path)
+        return Source(path=path, format=format_, folder=path, **preset._asdict())
+    if format_ == Format.HUGGING_FACE:
+        folder = huggingface.model_folder(folder_of(path))
+        config, values = huggingface.read_config(folder)
+        tokenizer = read_tokenizer(folder)
+        return Source(
+            path=path,
+            format=format_,
+            folder=folder,
+            weights=huggingface.read_weights(folder, config, values),
+            config=config,
+            vocabulary=tokenizer.vocabulary,
+            vocabulary_path=tokenizer.path,
+            do_lower_case=tokenizer.do_lower_case,
+            labels=huggingface.labels_in(values),
+        )
+    folder = folder_of(path)
+    config_path = os.path.join(folder, CONFIG_NAME)
+    tokenizer = read_tokenizer(folder)
+    return Source(
+        path=path,
+        format=format_,
+        folder=folder,
+        weights=tensorflow_checkpoint.read_weights(path),
+        config=(
+            BertConfig.from_json_file(config_path)
+            if files.exists(config_path)
+            else None
+        ),
+        vocabulary=tokenizer.vocabulary,
+        vocabulary_path=tokenizer.path,
+        do_lower_case=tokenizer.do_lower_case,
+        labels=_recorded_labels(folder),
+    )
+
+
+def folder_of(path: str) -> str:
+    """The folder that a checkpoint's config and vocabulary lie in."""
+    return path if files.is_folder(path) else os.path.dirname(path)
+
+
+def _recorded_labels(folder: str) -> tuple[str, ...] | None:
+    path = os.path.join(folder, LABELS_NAME)
+    if not files.exists(path):
+        return None
+    return tuple(files.read_text(path).split("\n")[:-1])
