@@ -8,17 +8,20 @@ products for each of the forward pass's (Kaplan et al. 2020, arXiv:2001.08361, s
 the machine's peak this gives the model FLOPs utilization, MFU, of Chowdhery et al. 2022
 (PaLM, arXiv:2204.02311, appendix B).
 
-S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C labels.
+S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C labels
+(a span has two: start and end).
 One sequence, forward:
 
     queries, keys, values, attention output   N * 8 S H^2
     scores and context, each [S, S] a head    N * 4 S^2 H
     feed-forward network                      N * 4 S H I
     pooler, and labels from it                2 H^2 + 2 H C
+    labels of every token                     2 S H C
     masked LM: transform, scores              2 P H^2 + 2 P H V
 
 Rows of packed sequences take the attention of their whole length, which is what runs,
-and as many poolers as they have slots for pairs.
+and as many poolers as they have slots for pairs. Each of several choices is a sequence with
+one score.
 """
 
 from collections.abc import Mapping
@@ -30,6 +33,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 # The forward pass, and two products backwards for each of its products.
 _TRAINING_OVER_FORWARD = 3
 _NEXT_SENTENCE_LABELS = 2
+_SPAN_LABELS = 2
 
 
 def encoder_flops(config: BertConfig, seq_length: int) -> int:
@@ -92,4 +96,35 @@ def classifier_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> 
     """
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length) + pooled_flops(config, num_labels)
+    return float(_TRAINING_OVER_FORWARD * batch_size * forward)
+
+
+def multiple_choice_flops(config: BertConfig, shapes: Shapes) -> float:
+    """FLOPs of one step of training a choice among several sequences.
+
+    Args:
+        config: the architecture.
+        shapes: of a batch of records: input_ids [B, choices, S].
+    """
+    batch_size, num_choices, seq_length = shapes["input_ids"]
+    sequences = {"input_ids": (batch_size * num_choices, seq_length)}
+    return classifier_flops(config, sequences, num_labels=1)
+
+
+def span_flops(config: BertConfig, shapes: Shapes) -> float:
+    """FLOPs of one step of training a span's start and end; see `tagger_flops`."""
+    return tagger_flops(config, shapes, num_labels=_SPAN_LABELS)
+
+
+def tagger_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
+    """FLOPs of one step of training a label for every token.
+
+    Args:
+        config: the architecture.
+        shapes: of a batch of records: input_ids [B, S].
+        num_labels: the labels.
+    """
+    batch_size, seq_length = shapes["input_ids"]
+    forward = encoder_flops(config, seq_length)
+    forward += 2 * seq_length * config.hidden_size * num_labels
     return float(_TRAINING_OVER_FORWARD * batch_size * forward)

@@ -1,6 +1,6 @@
 """The layers of the heads: rows at masked positions, and scores of tokens and labels.
 
-Shapes: B batch, S sequence, P predictions, H hidden, V vocabulary.
+Shapes: B batch, S sequence, P predictions, N choices, H hidden, V vocabulary.
 """
 
 from typing import Any
@@ -18,6 +18,10 @@ from bert_tf.modeling.layers import (
     layer_norm,
     truncated_normal,
 )
+
+# The original writes this into the heads of fine-tuning, whatever the config's
+# initializer_range.
+HEAD_INITIALIZER_RANGE = 0.02
 
 
 class GatherPositions(keras.layers.Layer):
@@ -94,6 +98,45 @@ class PooledDropout(keras.layers.Dropout):
         if not training:
             return inputs
         return dropout(inputs, next_seed(self), self.rate)
+
+
+class TokenDropout(keras.layers.Dropout):
+    """Dropout of every token's output, with masks of each replica's own."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """[B, S, H] to [B, S, H]."""
+        if not training:
+            return inputs
+        return fused.dropped(inputs, next_seed(self), self.rate)
+
+
+class MergeChoices(keras.layers.Layer):
+    """The choices of all questions one after the other, each a sequence of its own."""
+
+    def call(self, x: Any) -> Any:
+        """Integers [B, N, ...] to [B N, ...]."""
+        return ops.reshape(x, (-1, *ops.shape(x)[2:]))
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        """[B N, ...]."""
+        batch, choices, *rest = input_shape
+        return (batch and choices and batch * choices, *rest)
+
+
+class SplitChoices(keras.layers.Layer):
+    """Each question's scores of its choices."""
+
+    def __init__(self, name: str | None = None):
+        # Scores stay in float32 under any policy.
+        super().__init__(autocast=False, name=name)
+
+    def call(self, scores: Any, input_ids: Any) -> Any:
+        """Scores [B N, 1] and ids [B, N, S], whose shape tells N, to [B, N]."""
+        return ops.reshape(scores, ops.shape(input_ids)[:2])
+
+    def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:
+        """As `call`, on symbolic inputs."""
+        return keras.KerasTensor(tuple(input_ids.shape[:2]), scores.dtype)
 
 
 class OutputProjection(keras.layers.Layer):

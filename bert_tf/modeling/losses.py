@@ -3,7 +3,7 @@
 Pairs add up: the sums over N replicas, or k micro-batches, are those of one large
 batch, and one division gives its mean. All are computed in float32.
 
-Shapes: B batch, P predictions, V vocabulary, C classes.
+Shapes: B batch, S sequence, P predictions, V vocabulary, C classes.
 """
 
 from typing import Any
@@ -84,6 +84,64 @@ def regression_loss(
     """Squared error of logits [B, 1] to labels [B] or [B, 1], floats."""
     error = ops.cast(_flat(logits), "float32") - ops.cast(_flat(label_ids), "float32")
     return _weighted(ops.square(error), _flat(is_real_example))
+
+
+def span_loss(
+    start_logits: Any,
+    end_logits: Any,
+    start_positions: Any,
+    end_positions: Any,
+    is_real_example: Any = None,
+) -> tuple[Any, Any]:
+    """The mean of -log p(start) and -log p(end) (Devlin et al. 2018, section 4.2).
+
+    The original's mean of the two, where the paper speaks of their sum. Probabilities
+    are over all S tokens, padding included.
+
+    Args:
+        start_logits: [B, S].
+        end_logits: [B, S].
+        start_positions: [B] or [B, 1] integers, the answer's first token.
+        end_positions: [B] or [B, 1] integers, its last token.
+        is_real_example: as in `classification_loss`.
+    """
+    start = _negative_log_likelihood(start_logits, _flat(start_positions))
+    end = _negative_log_likelihood(end_logits, _flat(end_positions))
+    return _weighted(0.5 * (start + end), _flat(is_real_example))
+
+
+def span_accuracy(
+    start_logits: Any,
+    end_logits: Any,
+    start_positions: Any,
+    end_positions: Any,
+    is_real_example: Any = None,
+) -> tuple[Any, Any]:
+    """How often both the likeliest start and end are right; see `span_loss`."""
+    start = _is_likeliest(start_logits, _flat(start_positions))
+    end = _is_likeliest(end_logits, _flat(end_positions))
+    return _weighted(start * end, _flat(is_real_example))
+
+
+def tagging_loss(logits: Any, label_ids: Any, label_weights: Any) -> tuple[Any, Any]:
+    """-log p(label) at the first token of each word (Devlin et al. 2018, section 5.3).
+
+    Args:
+        logits: [B, S, C].
+        label_ids: [B, S] integers.
+        label_weights: [B, S], 1 at the first token of each word, else 0.
+    """
+    likelihood = _negative_log_likelihood(_rows(logits), _flat(label_ids))
+    return _weighted(likelihood, _flat(label_weights))
+
+
+def tagging_accuracy(
+    logits: Any, label_ids: Any, label_weights: Any
+) -> tuple[Any, Any]:
+    """How often the likeliest label is right; arguments as `tagging_loss`."""
+    return _weighted(
+        _is_likeliest(_rows(logits), _flat(label_ids)), _flat(label_weights)
+    )
 
 
 def _rows(logits: Any) -> Any:

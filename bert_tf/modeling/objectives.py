@@ -2,7 +2,9 @@
 
 Devlin et al. 2018: pre-training minimises the sum of the masked LM's and the next
 sentence prediction's mean likelihoods (section A.2); a classifier minimises the mean
-cross-entropy of its labels (section 4.1).
+cross-entropy of its labels (section 4.1), and so do the choice among several sequences
+(4.4), whose labels are the choices, a span's start and end (4.2), whose labels are the
+tokens, and a tagger (5.3), whose examples are words.
 
 Each is a `Mean`: a weighted sum and the weight that it is divided by. The two add up
 apart over replicas, micro-batches and evaluation batches and are divided once, so that
@@ -152,9 +154,36 @@ def _labelled(records: Records, outputs: Outputs) -> tuple[Any, ...]:
 
 
 def _labelled_weight(records: Records) -> Any:
+    return _num_real(records, "label_ids")
+
+
+def _span(records: Records, outputs: Outputs) -> tuple[Any, ...]:
+    return (
+        outputs["start_logits"],
+        outputs["end_logits"],
+        records["start_positions"],
+        records["end_positions"],
+        records.get("is_real_example"),
+    )
+
+
+def _span_weight(records: Records) -> Any:
+    return _num_real(records, "start_positions")
+
+
+def _num_real(records: Records, labels: str) -> Any:
+    """The number of examples, each of which has one of these labels."""
     if "is_real_example" in records:
         return _sum(records["is_real_example"])
-    return _sum(ops.ones_like(records["label_ids"]))
+    return _sum(ops.ones_like(records[labels]))
+
+
+def _tagging(records: Records, outputs: Outputs) -> tuple[Any, ...]:
+    return outputs["logits"], records["label_ids"], records["label_weights"]
+
+
+def _tagging_weight(records: Records) -> Any:
+    return _sum(records["label_weights"])
 
 
 MASKED_LM = Objective(
@@ -182,4 +211,12 @@ CLASSIFICATION = Objective(
 )
 REGRESSION = Objective(
     {"mean_squared_error": _loss(losses.regression_loss, _labelled, _labelled_weight)}
+)
+SPAN = Objective(
+    {"cross_entropy": _loss(losses.span_loss, _span, _span_weight)},
+    {"span_accuracy": _metric(losses.span_accuracy, _span)},
+)
+TAGGING = Objective(
+    {"cross_entropy": _loss(losses.tagging_loss, _tagging, _tagging_weight)},
+    {"accuracy": _metric(losses.tagging_accuracy, _tagging)},
 )

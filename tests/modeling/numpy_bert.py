@@ -33,7 +33,8 @@ def sequence_outputs(weights, config, record):
             )
         ]
     ).astype(np.float64)
-    hidden_states = [layer_norm(weights, "bert/embeddings/LayerNorm", x)]
+    epsilon = config.layer_norm_eps
+    hidden_states = [layer_norm(weights, "bert/embeddings/LayerNorm", x, epsilon)]
     attention_probs = []
     for i in range(config.num_hidden_layers):
         x, probabilities = transformer_layer(
@@ -61,11 +62,16 @@ def transformer_layer(weights, config, scope, x, sees):
     attended = dense(
         weights, f"{scope}/attention/output/dense", np.concatenate(heads, 1)
     )
-    x = layer_norm(weights, f"{scope}/attention/output/LayerNorm", x + attended)
-    inner = activation(config, dense(weights, f"{scope}/intermediate/dense", x))
+    epsilon = config.layer_norm_eps
+    x = layer_norm(
+        weights, f"{scope}/attention/output/LayerNorm", x + attended, epsilon
+    )
+    inner = activation(
+        config.hidden_act, dense(weights, f"{scope}/intermediate/dense", x)
+    )
     fed_forward = dense(weights, f"{scope}/output/dense", inner)
     return (
-        layer_norm(weights, f"{scope}/output/LayerNorm", x + fed_forward),
+        layer_norm(weights, f"{scope}/output/LayerNorm", x + fed_forward, epsilon),
         np.stack(probabilities),
     )
 
@@ -76,10 +82,16 @@ def pooled_output(weights, sequence_output):
 
 def masked_lm_logits(weights, config, sequence_output, positions):
     scope = "cls/predictions"
+    hidden_act, epsilon = config.masked_lm_hidden_act, config.masked_lm_layer_norm_eps
+    if hidden_act is None:
+        hidden_act = config.hidden_act
+    if epsilon is None:
+        epsilon = config.layer_norm_eps
     rows = []
     for position in positions:
         x = dense(weights, f"{scope}/transform/dense", sequence_output[position][None])
-        x = layer_norm(weights, f"{scope}/transform/LayerNorm", activation(config, x))
+        x = activation(hidden_act, x)
+        x = layer_norm(weights, f"{scope}/transform/LayerNorm", x, epsilon)
         rows.append(
             weights["bert/embeddings/word_embeddings"].astype(np.float64) @ x[0]
             + weights[f"{scope}/output_bias"]
@@ -87,27 +99,32 @@ def masked_lm_logits(weights, config, sequence_output, positions):
     return np.stack(rows)
 
 
-def output_logits(weights, scope, pooled):
+def output_logits(weights, scope, hidden):
     """Of `scope`output_weights [outputs, inputs] and `scope`output_bias."""
-    return weights[f"{scope}output_weights"] @ pooled + weights[f"{scope}output_bias"]
+    return weights[f"{scope}output_weights"] @ hidden + weights[f"{scope}output_bias"]
+
+
+def token_logits(weights, scope, sequence_output):
+    """`output_logits` of every token."""
+    return np.stack([output_logits(weights, scope, x) for x in sequence_output])
 
 
 def dense(weights, scope, x):
     return x @ weights[f"{scope}/kernel"].astype(np.float64) + weights[f"{scope}/bias"]
 
 
-def layer_norm(weights, scope, x):
+def layer_norm(weights, scope, x, epsilon):
     rows = []
     for row in x:
         centered = row - row.mean()
-        deviation = math.sqrt((centered**2).mean() + 1e-12)
+        deviation = math.sqrt((centered**2).mean() + epsilon)
         rows.append(
             weights[f"{scope}/gamma"] * centered / deviation + weights[f"{scope}/beta"]
         )
     return np.stack(rows)
 
 
-def activation(config, x):
+def activation(name, x):
     return {
         "gelu": lambda x: (
             0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
@@ -116,4 +133,4 @@ def activation(config, x):
         "relu": lambda x: np.where(x > 0, x, 0.0),
         "tanh": np.tanh,
         "linear": lambda x: x,
-    }[config.hidden_act](x)
+    }[name](x)
