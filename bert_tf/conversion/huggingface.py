@@ -7,82 +7,49 @@ safetensors alone: a pickle can run any code when it is opened.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from absl import logging
 
 from bert_tf import files
-from bert_tf.config import CLASSIFIER_DROPOUT, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.weights import Tensor, Weights, listed
+from bert_tf.conversion.huggingface_config import (
+    ARCHITECTURES,
+    CONFIG_NAME,
+    architecture_of,
+    labels_in,
+    named_architecture,
+    read_config,
+    to_config,
+)
+from bert_tf.conversion.pickles import WEIGHTS_NAME, pickles_in, refuse_pickles
+from bert_tf.conversion.safetensors_files import read_tensors, write_tensors
+from bert_tf.conversion.weights import (
+    Tensor,
+    Weights,
+    check_against_config,
+    listed,
+)
 from bert_tf.errors import InputError
 
-CONFIG_NAME = "config.json"
-WEIGHTS_NAME = "model.safetensors"
+__all__ = [
+    "WEIGHTS_NAME",
+    "architecture_of",
+    "is_folder_of_hugging_face",
+    "labels_in",
+    "model_folder",
+    "read_config",
+    "read_weights",
+    "refuse_pickles",
+    "to_config",
+    "write",
+]
+
 INDEX_NAME = "model.safetensors.index.json"
 _MODULES_NAME = "modules.json"
-PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-
-# transformers' name -> ours. Its "gelu" is the exact function; the tanh approximation
-# has three names.
-_ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-_THEIR_ACTIVATIONS = {
-    "gelu": "gelu_new",
-    "gelu_erf": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-
-# Fields with the same name in both configs.
-_SAME_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "layer_norm_eps",
-)
-# What transformers assumes where a config does not say it.
-_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2}
-
-# Generic labels, which say nothing.
-_NO_LABEL = "LABEL_"
-
-
-class Architecture(NamedTuple):
-    """A model class of transformers: its heads, and whether it has a pooler."""
-
-    heads: tuple[str, ...]
-    pooler: bool
-
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    "BertModel": Architecture((), True),
-    "BertForPreTraining": Architecture((names.MASKED_LM, names.NEXT_SENTENCE), True),
-    "BertForMaskedLM": Architecture((names.MASKED_LM,), False),
-    "BertLMHeadModel": Architecture((names.MASKED_LM,), False),
-    "BertForNextSentencePrediction": Architecture((names.NEXT_SENTENCE,), True),
-    "BertForSequenceClassification": Architecture((names.CLASSIFIER,), True),
-    "BertForQuestionAnswering": Architecture((names.SPAN,), False),
-    "BertForMultipleChoice": Architecture((names.MULTIPLE_CHOICE,), True),
-    "BertForTokenClassification": Architecture((names.TAGGING,), False),
-}
 
 # Tensors that repeat another: theirs -> whose values they must have.
 _COPIES = {
@@ -96,99 +63,35 @@ _OLD_ENDINGS = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
 }
-
-
-def import_safetensors() -> Any:
-    """The package safetensors.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        import safetensors
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "Hugging Face folders need the package safetensors: "
-            "pip install 'bert-tf[hf]'."
-        ) from error
-    return safetensors
+# These share the name `classifier`; only the config tells whose it is.
+_CLASSIFIERS = (names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING)
 
 
 def model_folder(folder: str) -> str:
-    """The folder of the model itself, in one of sentence-transformers maybe another."""
+    """The folder of the model itself; in one of sentence-transformers maybe another.
+
+    Raises:
+        InputError: modules.json is damaged.
+    """
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
         return folder
     modules = files.read_json(path)
     try:
         first = modules[0]["path"]
-    except (KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{path}: must list modules, each with its `path`.") from error
+    except (KeyError, IndexError, TypeError):
+        first = None
+    if not isinstance(first, str):
+        raise InputError(f"{path}: must list modules, each with its `path`.")
     return os.path.join(folder, first) if first else folder
 
 
 def is_folder_of_hugging_face(folder: str) -> bool:
     """Whether a folder's files are those of transformers or sentence-transformers."""
-    there = [
-        name
-        for name in (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, "pytorch_model.bin")
-        if files.exists(os.path.join(folder, name))
-    ]
-    return bool(there)
-
-
-def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
-    """A BertConfig from config.json, and all that the file says.
-
-    Raises:
-        InputError: no such file, not a BERT, or a BERT that computes something else.
-    """
-    path = os.path.join(folder, CONFIG_NAME)
-    values = files.read_json(path, "Hugging Face config")
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must hold one JSON object of settings.")
-    if values.get("model_type", "bert") != "bert":
-        raise InputError(
-            f"{path}: `model_type` must be 'bert'. Found: {values['model_type']!r}."
-        )
-    activation = values.get("hidden_act", "gelu")
-    # No activation, in transformers' way of writing it.
-    activation = "linear" if activation is None else activation
-    if activation not in _ACTIVATIONS:
-        raise InputError(
-            f"{path}: `hidden_act` must be one of {', '.join(_ACTIVATIONS)}."
-            f" Found: {activation!r}."
-        )
-    for key, wanted in (
-        ("position_embedding_type", "absolute"),
-        ("add_cross_attention", False),
-    ):
-        if values.get(key, wanted) != wanted:
-            raise InputError(
-                f"{path}: `{key}` must be {wanted!r}, as BERT has it. Found:"
-                f" {values[key]!r}."
-            )
-    fields = {
-        **_DEFAULTS,
-        **{key: values[key] for key in _SAME_FIELDS if key in values},
-        "hidden_act": _ACTIVATIONS[activation],
-        "left_to_right": bool(values.get("is_decoder", False)),
-    }
-    return BertConfig.from_dict(fields, source=path), values
-
-
-def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """A config's labels in the order of the outputs; None where they say nothing."""
-    labels = values.get("id2label")
-    if not isinstance(labels, dict):
-        return None
-    try:
-        ordered = tuple(str(labels[str(i)]) for i in range(len(labels)))
-    except KeyError:
-        return None
-    if all(label.startswith(_NO_LABEL) for label in ordered):
-        return None
-    return ordered
+    known = (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME)
+    return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
+        pickles_in(folder)
+    )
 
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
@@ -201,226 +104,141 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             `classifier` is.
 
     Raises:
-        InputError: there are none, or only pickled ones; a file is damaged; a tensor has
-            no place in BERT; tied weights differ.
+        InputError: there are none, or only pickled ones; a file is damaged; config and
+            tensors do not belong together, or a tensor has no place in BERT; tied
+            weights differ.
     """
     stored = _stored(folder)
-    table = _table(config, _architecture(values, stored, folder))
-    tensors: dict[str, Tensor] = {}
-    left_over, copies = [], []
-    for key, (shape, read) in stored.items():
-        name = key.removeprefix(names.HUGGING_FACE_ENCODER)
-        for old, new in _OLD_ENDINGS.items():
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        if name in _BUFFERS:
-            continue
-        if name in _COPIES:
-            copies.append((key, read))
-        elif name in table:
-            tensors[table[name].original] = _in_our_layout(table[name], shape, read)
-        else:
-            left_over.append(key)
+    rows = dict(_rows(config, _classifier_in(values)))
+    keys = [*rows, *_COPIES, *_BUFFERS]
+    found: dict[str, Tensor] = {}
+    left_over = []
+    for name, tensor in stored.items():
+        key = _current_name(name)
+        if key not in keys or key in found:
+            left_over.append(name)
+        found[key] = tensor
     if left_over:
+        if _classifier_in(values) is None and "classifier.weight" in left_over:
+            raise InputError(
+                f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must say what"
+                f" `classifier.weight` classifies: {', '.join(_classes(_CLASSIFIERS))}."
+                f" Found: {values.get('architectures')!r}."
+            )
         raise InputError(
             f"{folder}: tensors that have no place in BERT: {listed(left_over)}."
         )
-    weights = Weights(folder, tensors)
-    for key, read in copies:
-        original = table[_COPIES[key]].original
-        if original in weights and not np.array_equal(read(), weights[original]):
-            raise InputError(
-                f"{folder}: {key} is not {_COPIES[key]}: a BERT with untied word"
-                " embeddings, which cannot be represented."
-            )
+    copies = {copy: found.pop(copy) for copy in _COPIES if copy in found}
+    for copy, tensor in copies.items():
+        # A file may have the one or the other, or both.
+        found.setdefault(_COPIES[copy], tensor)
+    weights = Weights(
+        folder,
+        {
+            row.original: _transposed(found[key], row)
+            for key, row in rows.items()
+            if key in found
+        },
+    )
+    check_against_config(weights, config)
+    _check_labels(weights, values, os.path.join(folder, CONFIG_NAME))
+    for copy, tensor in copies.items():
+        _check_same(folder, copy, tensor, found[_COPIES[copy]])
     return weights
 
 
-def _architecture(
-    values: Mapping[str, Any], stored: Iterable[str], folder: str
-) -> Architecture:
-    """The architecture that the config names, or else what the tensors' names tell."""
-    for name in values.get("architectures") or ():
-        if name in ARCHITECTURES:
-            return ARCHITECTURES[name]
+def _rows(
+    config: BertConfig, classifier: str | None
+) -> Iterator[tuple[str, names.Name]]:
+    """Hugging Face's names, without `bert.`, and their rows of the table."""
+    for row in (*names.encoder_names(config), *names.POOLER):
+        yield row.hugging_face, row
+    for head, rows in names.HEADS.items():
+        if head not in _CLASSIFIERS or head == classifier:
+            for row in rows:
+                yield row.hugging_face, row
+
+
+def _classifier_in(values: Mapping[str, Any]) -> str | None:
+    """Which head the config's class calls `classifier`; None where it has none."""
+    architecture = ARCHITECTURES.get(named_architecture(values) or "")
+    heads = architecture.heads if architecture else ()
+    return next((head for head in heads if head in _CLASSIFIERS), None)
+
+
+def _classes(heads: Iterable[str]) -> list[str]:
+    """The classes of transformers with one of the heads."""
+    return [
+        name
+        for name, architecture in ARCHITECTURES.items()
+        if set(heads) & set(architecture.heads)
+    ]
+
+
+def _current_name(name: str) -> str:
+    """A tensor's name as transformers has it today, the encoder's without `bert.`."""
+    for old, new in _OLD_ENDINGS.items():
+        if name.endswith(old):
+            name = name.removesuffix(old) + new
+    return name.removeprefix(names.HUGGING_FACE_ENCODER)
+
+
+def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
+    """A tensor in the other layout, where the two differ."""
+    if not row.hugging_face_transposes:
+        return tensor
+    return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
+
+
+def _check_labels(weights: Weights, values: Mapping[str, Any], path: str) -> None:
+    """Raises InputError if a classifier has not as many outputs as there are labels."""
+    labels = values.get("id2label")
+    for head in (names.CLASSIFIER, names.TAGGING):
+        shape = weights.shapes.get(names.HEADS[head][0].original)
+        if shape and isinstance(labels, dict) and len(labels) != shape[0]:
+            raise InputError(
+                f"{path}: `id2label` has {len(labels)} labels, but the {head} in"
+                f" {weights.path} has {shape[0]} outputs."
+            )
+
+
+def _check_same(folder: str, copy: str, tensor: Tensor, other: Tensor) -> None:
+    """Raises InputError unless a copy is one, bit for bit: NaN is equal to itself."""
+    if tensor is other:
+        return
+    if tensor.shape != other.shape or not np.array_equal(
+        tensor.read().view(np.int32), other.read().view(np.int32)
+    ):
         raise InputError(
-            f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must be one of"
-            f" {', '.join(ARCHITECTURES)}. Found: {name!r}."
+            f"{folder}: {copy} is not {_COPIES[copy]}: a BERT whose weights are not"
+            " tied, which cannot be represented."
         )
-    if any(key.startswith("classifier.") for key in stored):
-        raise InputError(
-            f"{os.path.join(folder, CONFIG_NAME)}: `architectures` is missing, so it is"
-            " not known what the tensor `classifier.weight` classifies; say"
-            ' ["BertForSequenceClassification"] or another one.'
-        )
-    return Architecture((names.MASKED_LM, names.NEXT_SENTENCE, names.SPAN), True)
-
-
-def _table(config: BertConfig, architecture: Architecture) -> dict[str, names.Name]:
-    """Rows of the table by Hugging Face's names, without `bert.`."""
-    rows = [*names.encoder_names(config), *names.POOLER]
-    for head in architecture.heads:
-        rows += names.HEADS[head]
-    return {row.hugging_face: row for row in rows}
-
-
-def _in_our_layout(
-    row: names.Name, shape: tuple[int, ...], read: Callable[[], np.ndarray]
-) -> Tensor:
-    if row.hugging_face_transposes:
-        return Tensor(shape[::-1], lambda: read().T)
-    return Tensor(shape, read)
 
 
 def _stored(folder: str) -> dict[str, Tensor]:
     """All tensors of a folder's safetensors files, by the names and layout there."""
-    index = os.path.join(folder, INDEX_NAME)
     single = os.path.join(folder, WEIGHTS_NAME)
+    index = os.path.join(folder, INDEX_NAME)
     if files.exists(single):
-        parts = [single]
-    elif files.exists(index):
-        try:
-            parts = sorted(set(files.read_json(index)["weight_map"].values()))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{index}: must have a `weight_map`.") from error
-        parts = [os.path.join(folder, part) for part in parts]
-    else:
+        return read_tensors(single)
+    if not files.exists(index):
         refuse_pickles(folder)
         raise InputError(f"{folder}: no {WEIGHTS_NAME} in this folder.")
+    content = files.read_json(index)
+    places = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(places, dict) or not all(
+        isinstance(part, str) for part in places.values()
+    ):
+        raise InputError(f"{index}: must have a `weight_map` from tensors to files.")
     stored: dict[str, Tensor] = {}
-    for part in parts:
-        stored.update(_stored_in(part))
+    for part in sorted(set(places.values())):
+        stored |= read_tensors(os.path.join(folder, part))
+    missing = [name for name in places if name not in stored]
+    if missing:
+        raise InputError(
+            f"{index} lists tensors that its files lack: {listed(missing)}."
+        )
     return stored
-
-
-def refuse_pickles(path: str) -> None:
-    """Raises InputError if `path` is a pickle, or a folder with nothing but pickles."""
-    found = [
-        name
-        for ending in PICKLES
-        for name in files.glob(os.path.join(path, f"*{ending}"))
-    ]
-    if path.endswith(PICKLES):
-        found, path = [path], os.path.dirname(path)
-    if not found:
-        return
-    architecture = "BertForPreTraining"
-    config = os.path.join(path, CONFIG_NAME)
-    if files.exists(config):
-        architecture = (read_config(path)[1].get("architectures") or [architecture])[0]
-    raise InputError(
-        f"{found[0]} is a pickle, which can run any code when it is opened, and is not"
-        " read. With PyTorch and transformers installed, this writes model.safetensors"
-        f' beside it: python -c "from transformers import {architecture} as M;'
-        f' M.from_pretrained({path!r}).save_pretrained({path!r})"'
-    )
-
-
-def _stored_in(path: str) -> dict[str, Tensor]:
-    safetensors = import_safetensors()
-    if files.is_remote(path):
-        raise InputError(
-            f"{path}: safetensors are read from a local disk; copy the folder first."
-        )
-    if not files.exists(path):
-        raise InputError(f"No such file: {path}")
-    try:
-        with safetensors.safe_open(path, framework="np") as opened:
-            shapes = {
-                key: tuple(opened.get_slice(key).get_shape()) for key in opened.keys()
-            }
-    except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path} is damaged or no safetensors file: {_first_line(error)}"
-        ) from error
-
-    def reading(key: str) -> Callable[[], np.ndarray]:
-        def read() -> np.ndarray:
-            # Opened for each tensor: an open file stays mapped, and what was read of it
-            # would count as this process' memory.
-            with safetensors.safe_open(path, framework="np") as opened:
-                return np.asarray(opened.get_tensor(key), dtype=np.float32)
-
-        return read
-
-    return {key: Tensor(shape, reading(key)) for key, shape in shapes.items()}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
-    """The class of transformers that has just these heads.
-
-    Raises:
-        InputError: there is none.
-    """
-    there = set(weights)
-    heads = tuple(names.heads_of(there))
-    if config.left_to_right:
-        if heads != (names.MASKED_LM,):
-            raise InputError(
-                "A left-to-right model is transformers' BertLMHeadModel, which has a"
-                f" language model and nothing else; here: {', '.join(heads) or 'none'}."
-            )
-        return "BertLMHeadModel"
-    for name, architecture in ARCHITECTURES.items():
-        if architecture.heads == heads:
-            return name
-    raise InputError(
-        f"transformers has no class with these heads: {', '.join(heads)}. Choose one by"
-        " --heads."
-    )
-
-
-def to_config(
-    config: BertConfig,
-    architecture: str,
-    *,
-    labels: Iterable[str] | None = None,
-    num_labels: int | None = None,
-    is_regression: bool = False,
-) -> dict[str, Any]:
-    """What config.json says of a model.
-
-    Args:
-        config: the architecture.
-        architecture: transformers' class.
-        labels: the labels of a classifier or tagger.
-        num_labels: how many there are, where they have no names.
-        is_regression: whether a classifier's one output is a number.
-    """
-    fields = dataclass_fields(config)
-    values = {
-        "architectures": [architecture],
-        "model_type": "bert",
-        **{key: fields[key] for key in _SAME_FIELDS},
-        "hidden_act": _THEIR_ACTIVATIONS[config.hidden_act],
-        "position_embedding_type": "absolute",
-        "pad_token_id": 0,
-        "use_cache": True,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    }
-    if config.left_to_right:
-        values["is_decoder"] = True
-    if labels is None and num_labels is not None:
-        labels = [f"{_NO_LABEL}{i}" for i in range(num_labels)]
-    if labels is not None:
-        values["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        values["label2id"] = {label: i for i, label in enumerate(labels)}
-        values["classifier_dropout"] = CLASSIFIER_DROPOUT
-    if architecture == "BertForSequenceClassification":
-        values["problem_type"] = (
-            "regression" if is_regression else "single_label_classification"
-        )
-    return values
-
-
-def dataclass_fields(config: BertConfig) -> dict[str, Any]:
-    """All fields of a config, those that its file leaves out too."""
-    return {key: getattr(config, key) for key in _SAME_FIELDS}
 
 
 def write(
@@ -430,36 +248,55 @@ def write(
 
     Args:
         folder: an existing folder.
-        weights: the weights; what the architecture has no place for is left out.
+        weights: the weights; what the architecture has no place for is left out, and
+            logged in one line.
         config: their config.
         values: what config.json says, of `to_config`.
+
+    Raises:
+        InputError: weights and config do not belong together, or a weight that the
+            architecture has is missing. Nothing is written then.
     """
-    safetensors = import_safetensors()
     (name,) = values["architectures"]
-    architecture = ARCHITECTURES[name]
-    rows = list(names.encoder_names(config))
-    if architecture.pooler:
-        rows += names.POOLER
-    prefix = "" if name == "BertModel" else names.HUGGING_FACE_ENCODER
-    stored: dict[str, Any] = {}
-    for row in rows:
-        stored[prefix + row.hugging_face] = _serialized(row, weights)
-    for head in architecture.heads:
-        for row in names.HEADS[head]:
-            stored[row.hugging_face] = _serialized(row, weights)
+    check_against_config(weights, config)
+    rows = dict(_rows_of(name, config))
+    missing = [row.original for row in rows.values() if row.original not in weights]
+    if missing:
+        raise InputError(
+            f"{weights.path}: transformers' {name} has weights that are not there:"
+            f" {listed(missing)}."
+        )
+    left_out = set(weights) - {row.original for row in rows.values()}
+    if left_out:
+        logging.info(
+            "Left out, as transformers' %s has no place for them: %s.",
+            name,
+            listed(sorted(left_out)),
+        )
+    write_tensors(
+        os.path.join(folder, WEIGHTS_NAME),
+        {
+            key: _transposed(_tensor(weights, row.original), row)
+            for key, row in rows.items()
+        },
+    )
     files.write_atomically(
         os.path.join(folder, CONFIG_NAME), json.dumps(values, indent=2) + "\n"
     )
-    path = os.path.join(folder, WEIGHTS_NAME)
-    # transformers asks for the framework that a file was written by.
-    safetensors.serialize_file(stored, path, metadata={"format": "pt"})
 
 
-def _serialized(row: names.Name, weights: Weights) -> dict[str, Any]:
-    array = weights[row.original]
-    array = array.T if row.hugging_face_transposes else array
-    return {
-        "dtype": "float32",
-        "shape": list(array.shape),
-        "data": np.ascontiguousarray(array, "<f4").tobytes(),
-    }
+def _tensor(weights: Weights, name: str) -> Tensor:
+    return Tensor(weights.shapes[name], lambda: weights[name])
+
+
+def _rows_of(name: str, config: BertConfig) -> Iterator[tuple[str, names.Name]]:
+    """The tensors' names in files of a class of transformers, and their rows."""
+    architecture = ARCHITECTURES[name]
+    prefix = "" if name == "BertModel" else names.HUGGING_FACE_ENCODER
+    for row in names.encoder_names(config):
+        yield prefix + row.hugging_face, row
+    for row in names.POOLER if architecture.pooler else ():
+        yield prefix + row.hugging_face, row
+    for head in architecture.heads:
+        for row in names.HEADS[head]:
+            yield row.hugging_face, row

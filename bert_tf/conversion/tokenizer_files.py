@@ -1,22 +1,62 @@
 """The vocabulary and the casing that lie beside a checkpoint.
 
     vocab.txt              one token a line
-    tokenizer_config.json  {"do_lower_case": true}
+    tokenizer_config.json  {"do_lower_case": true, ...}
+    tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; what its
+                           newer versions write instead of vocab.txt
 
-A TF1 release has no second file; its name says the casing.
+A TF1 release has only the first file; its folder's name says the casing. Hugging Face's
+files may describe a tokenizer that splits a text in other places than the original's:
+that is not imitated, but said, where the tokenizer is asked for. One difference is in
+all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
 """
 
 import json
 import os
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.wordpiece import CONTINUATION
 
 VOCAB_NAME = "vocab.txt"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
+TOKENIZER_NAME = "tokenizer.json"
+
+_SPECIAL_TOKENS = {
+    "unk_token": UNK,
+    "sep_token": SEP,
+    "pad_token": PAD,
+    "cls_token": CLS,
+    "mask_token": MASK,
+}
+# Classes whose rules are the original's, or stand in tokenizer.json.
+_CLASSES = (
+    "BertTokenizer",
+    "BertTokenizerFast",
+    "PreTrainedTokenizerFast",
+    "TokenizersBackend",
+)
+# Settings of tokenizer_config.json that must be as they are in the original.
+_CONFIG_FIXED = {
+    "tokenize_chinese_chars": True,
+    "do_basic_tokenize": True,
+    **_SPECIAL_TOKENS,
+}
+# And of the parts of tokenizer.json.
+_NORMALIZER_FIXED = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+}
+_MODEL_FIXED = {
+    "type": "WordPiece",
+    "unk_token": UNK,
+    "continuing_subword_prefix": CONTINUATION,
+}
 
 
 class TokenizerFiles(NamedTuple):
@@ -26,43 +66,92 @@ class TokenizerFiles(NamedTuple):
         vocabulary: None where it has none.
         path: the vocabulary's file, for messages.
         do_lower_case: None where nothing says it.
+        difference: what its tokenizer does that ours does not, in a line that begins
+            with the file; None where they are the same.
     """
 
     vocabulary: Vocabulary | None
     path: str | None
     do_lower_case: bool | None
+    difference: str | None = None
+
+    def require_same(self) -> None:
+        """Raises InputError if the folder's tokenizer is another one than ours."""
+        if self.difference:
+            raise InputError(
+                f"{self.difference} The tokenizer here cannot do that: give"
+                " --vocab_file and --do_lower_case to use the weights with it all the"
+                " same."
+            )
 
 
 def read_tokenizer(folder: str) -> TokenizerFiles:
     """The tokenizer's files of a folder.
 
     Raises:
-        InputError: a file is damaged.
+        InputError: a file is damaged, or two of them have different tokens.
     """
-    path = os.path.join(folder, VOCAB_NAME)
-    casing = casing_of(folder)
-    if not files.exists(path):
-        return TokenizerFiles(None, None, casing)
-    return TokenizerFiles(Vocabulary.from_file(path), path, casing)
+    vocab_path = os.path.join(folder, VOCAB_NAME)
+    json_path = os.path.join(folder, TOKENIZER_NAME)
+    vocabulary = path = tokenizer = None
+    if files.exists(vocab_path):
+        vocabulary, path = Vocabulary.from_file(vocab_path), vocab_path
+    if files.exists(json_path):
+        tokenizer = _object_in(json_path)
+        theirs = _ids_in(tokenizer, json_path)
+        if theirs and vocabulary is None:
+            vocabulary, path = _vocabulary_of(theirs, json_path), json_path
+        elif vocabulary and theirs.items() - vocabulary.ids.items():
+            raise InputError(
+                f"{json_path} has other tokens than {vocab_path}; remove the one that"
+                " does not belong to the weights."
+            )
+    return TokenizerFiles(
+        vocabulary,
+        path,
+        casing_of(folder),
+        next(_differences(folder, tokenizer), None),
+    )
 
 
 def write_tokenizer(folder: str, vocabulary: Vocabulary, do_lower_case: bool) -> None:
-    """Writes vocab.txt and tokenizer_config.json."""
+    """Writes vocab.txt and tokenizer_config.json, as transformers reads them too.
+
+    Args:
+        folder: an existing folder.
+        vocabulary: the tokens.
+        do_lower_case: the casing.
+    """
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": do_lower_case,
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+        **_SPECIAL_TOKENS,
+    }
     vocabulary.save(os.path.join(folder, VOCAB_NAME))
     files.write_atomically(
         os.path.join(folder, TOKENIZER_CONFIG_NAME),
-        json.dumps({"do_lower_case": do_lower_case}) + "\n",
+        json.dumps(settings, indent=2) + "\n",
     )
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None where nothing says it."""
+    """A checkpoint folder's casing; None where nothing says it.
+
+    Raises:
+        InputError: a file is damaged.
+    """
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
-        try:
-            return json.loads(files.read_text(path)).get("do_lower_case")
-        except (json.JSONDecodeError, AttributeError) as error:
-            raise InputError(f"{path}: must hold one JSON object.") from error
+        casing = _object_in(path).get("do_lower_case")
+        if casing is not None:
+            return _boolean(casing, "do_lower_case", path)
+    path = os.path.join(folder, TOKENIZER_NAME)
+    if files.exists(path):
+        casing = _part(_object_in(path), "normalizer").get("lowercase")
+        if casing is not None:
+            return _boolean(casing, "normalizer.lowercase", path)
     name = os.path.basename(os.path.normpath(folder)) if folder else ""
     # The releases' names, such as multi_cased_L-12_H-768_A-12; the first multilingual
     # model and the Chinese one are lower-cased and do not say so.
@@ -71,3 +160,104 @@ def casing_of(folder: str) -> bool | None:
         name,
     )
     return None if match is None else match[1] != "cased"
+
+
+def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]:
+    """What the files ask for that is not the original's tokenizer."""
+    config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
+    json_path = os.path.join(folder, TOKENIZER_NAME)
+    config = _object_in(config_path) if files.exists(config_path) else {}
+    casing = casing_of(folder)
+    for key, wanted in _CONFIG_FIXED.items():
+        value = config.get(key, wanted)
+        # A special token may be an object with its text in it.
+        value = value.get("content") if isinstance(value, dict) else value
+        if value != wanted:
+            yield f"{config_path} sets {key}={json.dumps(value)}."
+    if config.get("tokenizer_class") not in (None, *_CLASSES):
+        yield f"{config_path} names the tokenizer {config['tokenizer_class']}."
+    strips = config.get("strip_accents")
+    if strips is not None and strips != casing:
+        yield f"{config_path} sets strip_accents={json.dumps(strips)}" + (
+            f" beside do_lower_case={json.dumps(casing)}."
+        )
+    if tokenizer is None:
+        return
+    for part, wanted in (("model", _MODEL_FIXED), ("normalizer", _NORMALIZER_FIXED)):
+        difference = _differing(tokenizer, part, wanted)
+        if difference:
+            yield f"{json_path} sets {difference}."
+    if _part(tokenizer, "pre_tokenizer").get("type") != "BertPreTokenizer":
+        yield f"{json_path} splits words by another rule than BertPreTokenizer."
+    normalizer = _part(tokenizer, "normalizer")
+    if normalizer.get("lowercase", casing) != casing:
+        yield (
+            f"{json_path} sets normalizer.lowercase="
+            f"{json.dumps(normalizer['lowercase'])}, but {config_path} sets"
+            f" do_lower_case={json.dumps(casing)}."
+        )
+    strips = normalizer.get("strip_accents")
+    if strips is not None and strips != casing:
+        yield f"{json_path} sets normalizer.strip_accents={json.dumps(strips)}."
+    for token in _added(tokenizer):
+        if token["content"] not in _SPECIAL_TOKENS.values():
+            yield f"{json_path} adds words that are never split: {token['content']!r}."
+
+
+def _ids_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:
+    """The tokens of a tokenizer.json and their ids; none but a WordPiece model's."""
+    model = _part(tokenizer, "model")
+    if model.get("type") != "WordPiece":
+        return {}
+    ids = model.get("vocab")
+    if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
+        raise InputError(f"{path}: `model.vocab` must map tokens to their ids.")
+    # White space round a token is no part of it, as in vocab.txt.
+    return {token.strip(): number for token, number in ids.items()}
+
+
+def _vocabulary_of(ids: dict[str, int], path: str) -> Vocabulary:
+    """The tokens by their ids."""
+    by_id = {number: token for token, number in ids.items()}
+    if set(by_id) != set(range(len(ids))):
+        raise InputError(
+            f"{path}: `model.vocab` must number its tokens from 0 on, without gaps."
+        )
+    return Vocabulary([by_id[number] for number in range(len(ids))])
+
+
+def _added(tokenizer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        token
+        for token in tokenizer.get("added_tokens") or ()
+        if isinstance(token, dict) and "content" in token and "id" in token
+    ]
+
+
+def _differing(
+    tokenizer: dict[str, Any], part: str, wanted: dict[str, Any]
+) -> str | None:
+    """The first setting of a part that is not as wanted, as PART.KEY=VALUE."""
+    values = _part(tokenizer, part)
+    for key, value in wanted.items():
+        if values.get(key) != value:
+            return f"{part}.{key}={json.dumps(values.get(key))}"
+    return None
+
+
+def _part(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:
+    part = tokenizer.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _object_in(path: str) -> dict[str, Any]:
+    values = files.read_json(path)
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: must hold one JSON object.")
+    return values
+
+
+def _boolean(value: Any, key: str, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{path}: `{key}` must be true or false. Found: {value!r}.")
+    return value
