@@ -34,9 +34,13 @@ _HOMES = {
     "create_optimizer": "bert_tf.optimization.recipe",
     "load_classifier": "bert_tf.conversion.checkpoint",
     "load_encoder": "bert_tf.conversion.checkpoint",
+    "load_multiple_choice": "bert_tf.conversion.checkpoint",
     "load_pretrainer": "bert_tf.conversion.checkpoint",
+    "load_span_predictor": "bert_tf.conversion.checkpoint",
+    "load_tagger": "bert_tf.conversion.checkpoint",
     "load_tokenizer": "bert_tf.conversion.checkpoint",
     "load_weights": "bert_tf.conversion.checkpoint",
+    "open_source": "bert_tf.conversion.source",
     "pretraining_dataset": "bert_tf.records.pretraining_input",
     "weights_by_name": "bert_tf.modeling.names",
 }

@@ -30,8 +30,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "checkpoint",
         None,
-        "A pre-training run's output_dir, a checkpoint in it, or the folder of a"
-        " released model with vocab.txt and bert_config.json.",
+        "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
+        " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
         flag_values=flag_values,
     )
     flags.DEFINE_integer(
@@ -136,12 +136,14 @@ def run(flag_values: flags.FlagValues) -> None:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow()
     from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.source import open_source
 
     options = {"recognize_special_tokens": True}
     if flag_values.do_lower_case is not None:
         options["do_lower_case"] = flag_values.do_lower_case
-    tokenizer = load_tokenizer(flag_values.checkpoint, **options)
-    model = load_pretrainer(flag_values.checkpoint)
+    source = open_source(flag_values.checkpoint)
+    tokenizer = load_tokenizer(source, **options)
+    model = load_pretrainer(source)
     for text in texts:
         print(show(text, fill_mask(model, tokenizer, text, top_k=flag_values.top_k)))
 

@@ -47,9 +47,10 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         True,
     ),
     "init_checkpoint": _string(
-        "Weights to start from: an output_dir of bert_tf, a checkpoint's prefix, or a"
-        " released TF1 checkpoint (.../bert_model.ckpt). A checkpoint in --output_dir"
-        " goes before it."
+        "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
+        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
+        " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint in"
+        " --output_dir goes before it."
     ),
     # The shape of the data.
     "max_seq_length": _integer(
@@ -332,14 +333,14 @@ def require_one_of(flag_values: flags.FlagValues, *names: str) -> None:
     )
 
 
-def require_exactly_one(flag_values: flags.FlagValues, *names: str) -> None:
-    """Makes it a usage error to give none or several of these flags."""
+def require_one_given(flag_values: flags.FlagValues, *names: str) -> None:
+    """Makes it a usage error to give none of these flags."""
 
     def one_is_given(values: dict[str, Any]) -> bool:
-        if sum(value is not None for value in values.values()) == 1:
+        if any(value is not None for value in values.values()):
             return True
         wanted = " or ".join(f"--{name}" for name in names)
-        raise flags.ValidationError(f"Give {wanted}, one of them.")
+        raise flags.ValidationError(f"Give {wanted}.")
 
     flags.register_multi_flags_validator(
         list(names), one_is_given, flag_values=flag_values

@@ -18,7 +18,6 @@ from absl import flags, logging
 
 from bert_tf import cli, files
 from bert_tf import flags as shared_flags
-from bert_tf.config import BertConfig
 
 if TYPE_CHECKING:
     import keras
@@ -39,7 +38,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "predict_batch_size",
         "num_train_epochs",
         "warmup_proportion",
-        required=("vocab_file", "bert_config_file", "output_dir"),
+        "vocab_file",
+        "bert_config_file",
+        required=("output_dir",),
     )
     shared_flags.define_training(flag_values)
 
@@ -91,11 +92,10 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import checked_casing, find_checkpoint
+    from bert_tf.conversion.model_files import model_files
     from bert_tf.records.schema import classifier_schema
     from bert_tf.tasks import classification
     from bert_tf.tasks.glue import data_set_from_flags
-    from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training import run_folder
     from bert_tf.training.finetuning import RecordSet, finetune
@@ -116,18 +116,14 @@ def run(flag_values: flags.FlagValues) -> None:
             strategy, flag_values.predict_batch_size, flag="predict_batch_size"
         )
     data_set = data_set_from_flags(flag_values)
-    config = BertConfig.from_json_file(flag_values.bert_config_file)
-    config.check_sequence_length(flag_values.max_seq_length)
-    vocabulary = Vocabulary.from_file(flag_values.vocab_file)
-    vocabulary.require_special_tokens(flag_values.vocab_file)
-    config.check_vocabulary(len(vocabulary), flag_values.vocab_file)
-    do_lower_case = checked_casing(
+    config, vocabulary, do_lower_case, source = model_files(
         flag_values.init_checkpoint,
-        vocabulary,
-        shared_flags.given(flag_values, "do_lower_case"),
+        bert_config_file=flag_values.bert_config_file,
+        vocab_file=flag_values.vocab_file,
+        do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
+        output_dir=flag_values.output_dir,
     )
-    if flag_values.init_checkpoint:
-        find_checkpoint(flag_values.init_checkpoint)
+    config.check_sequence_length(flag_values.max_seq_length)
     # Every input is read and checked before anything is written or trained.
     wanted = {
         "train": flag_values.do_train,
@@ -135,7 +131,7 @@ def run(flag_values: flags.FlagValues) -> None:
         "test": flag_values.do_predict,
     }
     output_dir = flag_values.output_dir
-    labels = _labels(data_set, flag_values)
+    labels = _labels(data_set, flag_values, source.labels if source else None)
     examples = {
         split: data_set.read(flag_values.data_dir, split)
         for split in wanted
@@ -204,25 +200,22 @@ def run(flag_values: flags.FlagValues) -> None:
 
 
 def _labels(
-    data_set: "DataSet", flag_values: flags.FlagValues
+    data_set: "DataSet",
+    flag_values: flags.FlagValues,
+    trained_labels: tuple[str, ...] | None,
 ) -> tuple[str, ...] | None:
     """The classes; None for regression.
 
-    Where nothing is trained, a table's classes are those that the run recorded, so that
-    prediction needs no training file.
+    Where nothing is trained, a table's classes are those that the run recorded, or that
+    the checkpoint was trained with, so that prediction needs no training file.
     """
-    from bert_tf.conversion.checkpoint import folder_of
     from bert_tf.training import run_folder
 
     is_open = data_set.labels is None and not data_set.regression
     if is_open and not flag_values.do_train:
-        for folder in (
-            flag_values.output_dir,
-            folder_of(flag_values.init_checkpoint or ""),
-        ):
-            recorded = run_folder.recorded_labels(folder)
-            if recorded:
-                return tuple(recorded)
+        recorded = run_folder.recorded_labels(flag_values.output_dir)
+        if recorded or trained_labels:
+            return tuple(recorded or trained_labels or ())
     return data_set.read_labels(flag_values.data_dir)
 
 

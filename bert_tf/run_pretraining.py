@@ -27,6 +27,8 @@ from bert_tf.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bert_tf.conversion.source import Source
+
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
@@ -93,7 +95,10 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     _define_ablations(flag_values)
     _define_masking(flag_values)
     flags.mark_flag_as_required("input_file", flag_values)
-    shared_flags.require_exactly_one(flag_values, "bert_config_file", "bert_size")
+    shared_flags.refuse_together(flag_values, "bert_config_file", "bert_size")
+    shared_flags.require_one_given(
+        flag_values, "bert_config_file", "bert_size", "init_checkpoint"
+    )
     shared_flags.refuse_together(flag_values, "phases", "num_train_steps")
     shared_flags.refuse_together(flag_values, "phases", "train_batch_size")
     shared_flags.refuse_together(flag_values, "phases", "max_seq_length")
@@ -180,7 +185,9 @@ def _define_masking(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import checked_casing, find_checkpoint
+    from bert_tf.conversion.checkpoint import refuse_other_function
+    from bert_tf.conversion.model_files import checked_casing
+    from bert_tf.conversion.source import open_source
     from bert_tf.records.masking_options import MaskingOptions
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
@@ -205,7 +212,14 @@ def run(flag_values: flags.FlagValues) -> None:
             for field in dataclasses.fields(MaskingOptions)
         }
     )
-    config = model_config(flag_values)
+    source = (
+        open_source(flag_values.init_checkpoint)
+        if flag_values.init_checkpoint
+        else None
+    )
+    config = model_config(flag_values, source)
+    if source is not None and source.config is not None:
+        refuse_other_function(source, config, "this run's model")
 
     def open_records(paths: "Sequence[str]", flag: str) -> PretrainingRecords:
         return PretrainingRecords(
@@ -242,10 +256,8 @@ def run(flag_values: flags.FlagValues) -> None:
     if vocabulary is not None:
         config.check_vocabulary(len(vocabulary), "The vocabulary")
         do_lower_case = checked_casing(
-            flag_values.init_checkpoint, vocabulary, do_lower_case
+            source, vocabulary, do_lower_case, "The vocabulary of the records"
         )
-    if flag_values.init_checkpoint:
-        find_checkpoint(flag_values.init_checkpoint)
     run_folder.prepare(
         flag_values.output_dir, config, vocabulary, do_lower_case, flag_values
     )
@@ -325,13 +337,15 @@ def run(flag_values: flags.FlagValues) -> None:
         )
 
 
-def model_config(flag_values: flags.FlagValues) -> BertConfig:
-    """The architecture that the flags name."""
-    config = (
-        BertConfig.from_size(flag_values.bert_size)
-        if flag_values.bert_size
-        else BertConfig.from_json_file(flag_values.bert_config_file)
-    )
+def model_config(flag_values: flags.FlagValues, source: "Source | None") -> BertConfig:
+    """The architecture that the flags name, or else the checkpoint to start from."""
+    if flag_values.bert_size:
+        config = BertConfig.from_size(flag_values.bert_size)
+    elif flag_values.bert_config_file:
+        config = BertConfig.from_json_file(flag_values.bert_config_file)
+    else:
+        assert source is not None  # One of the three flags is given.
+        config = source.require_config()
     if flag_values.left_to_right:
         config = dataclasses.replace(config, left_to_right=True)
     return config

@@ -1,7 +1,7 @@
 """One table of names: every weight of BERT in the original, Hugging Face and KerasHub.
 
-Both ways are read from it. Beside the original's name stand the weight's shape there and
-its other names; three rules, and no exceptions, turn the arrays:
+Both ways are read from it. Beside the original's name stand the weight's shape there
+and its other names; three rules, and no exceptions, turn the arrays:
 
 - Hugging Face keeps a dense layer's kernel as [outputs, inputs]: where the original's
   name ends in `kernel`, the array is transposed. `output_weights` are [outputs, inputs]
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from bert_tf.config import BertConfig
 
-# Where Hugging Face has the encoder in a model with a head; BertModel has it at the top.
+# Where Hugging Face has the encoder of a model with a head; BertModel has it at the top.
 HUGGING_FACE_ENCODER = "bert."
 
 
@@ -256,8 +256,8 @@ def names_of(
         heads: the heads; by default those with a weight among `names`.
 
     Returns:
-        All of the encoder's rows; the pooler's, if one of its weights is there; those of
-        the heads. A row may lack its weight: that is for the caller to find.
+        All of the encoder's rows; the pooler's, if one of its weights is there; those
+        of the heads. A row may lack its weight: that is for the caller to find.
     """
     there = set(names)
     rows = list(encoder_names(config))

@@ -2,10 +2,10 @@
 
 `--init_checkpoint` takes any of these, and which one it is shows in its files:
 
-    a run's output_dir, or a checkpoint in it        `checkpoint`, bert_config.json
-    Google's TF1 release, its folder or its prefix   bert_model.ckpt.index, bert_config.json
-    a Hugging Face or sentence-transformers folder   model.safetensors, config.json
-    a KerasHub preset, its folder or its handle      model.weights.h5, config.json
+    a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
+    a TF1 release of Google's, folder or prefix   bert_model.ckpt.index, bert_config.json
+    Hugging Face's or sentence-transformers'      model.safetensors, config.json
+    a KerasHub preset, its folder or its handle   model.weights.h5, config.json
 
 A folder that has several is taken as the first of this list.
 """
@@ -89,16 +89,12 @@ def find_format(path: str) -> Format:
         if files.exists(path):
             huggingface.refuse_pickles(path)
         prefix = tensorflow_checkpoint.find_checkpoint(path)
-        return (
-            Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
-        )
+        return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
     if files.exists(os.path.join(path, "checkpoint")) or files.exists(
         os.path.join(path, tensorflow_checkpoint.RELEASED_PREFIX + ".index")
     ):
         prefix = tensorflow_checkpoint.find_checkpoint(path)
-        return (
-            Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
-        )
+        return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
     if kerashub.is_preset_folder(path):
         return Format.KERAS_HUB
     if huggingface.is_folder_of_hugging_face(path):

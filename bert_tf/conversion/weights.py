@@ -77,8 +77,8 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
         The rows of the table of names that the weights fill, without gaps.
 
     Raises:
-        InputError: a weight of the encoder or of a head lacks its tensor, a shape is not
-            the config's, or a tensor has no place in BERT. Each kind is listed.
+        InputError: a weight of the encoder or of a head lacks its tensor, a shape is
+            not the config's, or a tensor has no place in BERT. Each kind is listed.
     """
     rows = names_of(config, weights)
     missing = [row.original for row in rows if row.original not in weights]
@@ -120,7 +120,7 @@ def check_shapes_of_encoder(weights: Weights, config: BertConfig) -> None:
             )
 
 
-def num_labels(weights: Weights, head: str) -> int:
+def num_outputs(weights: Weights, head: str) -> int:
     """How many outputs a head has, of its output_weights."""
     return weights.shapes[HEADS[head][0].original][0]
 

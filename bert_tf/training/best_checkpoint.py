@@ -17,11 +17,8 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
-from bert_tf.conversion.checkpoint import (
-    CONFIG_NAME,
-    TOKENIZER_CONFIG_NAME,
-    VOCAB_NAME,
-)
+from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME
+from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, VOCAB_NAME
 from bert_tf.errors import InputError
 from bert_tf.training.checkpoint_files import (
     candidates,
@@ -29,7 +26,6 @@ from bert_tf.training.checkpoint_files import (
     remove_checkpoint,
     write_state,
 )
-from bert_tf.training.run_folder import LABELS_NAME
 
 FOLDER_NAME = "best"
 BEST_NAME = "best.json"

@@ -20,8 +20,8 @@ from absl import flags
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.conversion.checkpoint import (
-    CONFIG_NAME,
+from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME
+from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
     casing_of,
@@ -31,7 +31,6 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.reporting import EVALUATION, Reporter
 
 FLAGS_NAME = "flags.json"
-LABELS_NAME = "labels.txt"
 EVAL_RESULTS_NAME = "eval_results.txt"
 
 
