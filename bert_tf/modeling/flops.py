@@ -20,8 +20,8 @@ One sequence, forward:
     masked LM: transform, scores              2 P H^2 + 2 P H V
 
 Rows of packed sequences take the attention of their whole length, which is what runs,
-and as many poolers as they have slots for pairs. Each of several choices is a sequence with
-one score.
+and as many poolers as they have slots for pairs. Each of several choices is a sequence
+with one score.
 """
 
 from collections.abc import Mapping

@@ -126,9 +126,9 @@ class MergeChoices(keras.layers.Layer):
 class SplitChoices(keras.layers.Layer):
     """Each question's scores of its choices."""
 
-    def __init__(self, name: str | None = None):
+    def __init__(self, dtype: Any = None, name: str | None = None):
         # Scores stay in float32 under any policy.
-        super().__init__(autocast=False, name=name)
+        super().__init__(autocast=False, dtype=dtype, name=name)
 
     def call(self, scores: Any, input_ids: Any) -> Any:
         """Scores [B N, 1] and ids [B, N, S], whose shape tells N, to [B, N]."""

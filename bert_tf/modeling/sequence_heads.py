@@ -138,12 +138,12 @@ class BertMultipleChoice(HeadModel):
             recompute=recompute,
             dtype=dtype,
         )
-        merge_choices = MergeChoices(name="merge_choices")
+        merge_choices = MergeChoices(dtype=dtype, name="merge_choices")
         pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
             1, HEAD_INITIALIZER_RANGE, dtype=dtype, name="multiple_choice"
         )
-        split_choices = SplitChoices(name="split_choices")
+        split_choices = SplitChoices(dtype=dtype, name="split_choices")
 
         # === Functional Model ===
         inputs = {

@@ -23,6 +23,7 @@ CONFIGS = [
     {"hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 512},
     {"num_hidden_layers": 1, "num_attention_heads": 1, "type_vocab_size": 16},
     {"num_hidden_layers": 6},
+    {"layer_norm_eps": 0.5},
 ]
 
 

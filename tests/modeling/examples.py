@@ -56,6 +56,34 @@ def random_records(config, *, batch=4, length=14, predictions=5, seed=3):
         "next_sentence_labels": ids(2, batch, 1),
         "label_ids": ids(2, batch, 1),
         "is_real_example": np.ones((batch, 1), np.int32),
+        "start_positions": ids(length, batch, 1),
+        "end_positions": ids(length, batch, 1),
+    }
+
+
+def random_choices(config, *, batch=4, choices=3, length=14, seed=3):
+    """A batch of whole records of multiple choice."""
+    records = random_records(config, batch=batch * choices, length=length, seed=seed)
+    labels = np.random.default_rng(seed).integers(0, choices, (batch, 1))
+    return {
+        **{
+            name: records[name].reshape(batch, choices, length)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        },
+        "label_ids": labels.astype(np.int32),
+        "is_real_example": np.ones((batch, 1), np.int32),
+    }
+
+
+def random_tags(config, *, num_labels=3, batch=4, length=14, seed=3):
+    """A batch of whole records of tagging; about half of the tokens begin a word."""
+    records = random_records(config, batch=batch, length=length, seed=seed)
+    rng = np.random.default_rng(seed)
+    begins = rng.integers(0, 2, (batch, length)) * records["input_mask"]
+    return {
+        **{name: records[name] for name in ("input_ids", "input_mask", "segment_ids")},
+        "label_ids": rng.integers(0, num_labels, (batch, length)).astype(np.int32),
+        "label_weights": begins.astype(np.float32),
     }
 
 
@@ -63,6 +91,12 @@ def outputs_of(model, records):
     """The outputs in inference, as arrays; without the seconds that a trace takes."""
     outputs = model(records, training=False)
     return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
+
+
+def log_softmax(x):
+    """Over the last dimension, in float64."""
+    x = x.astype(np.float64)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
 def one_of(records, row):

@@ -4,7 +4,13 @@ import tensorflow as tf
 from bert_tf.compilation import pieces_left_alone
 from bert_tf.config import BertConfig
 from bert_tf.modeling import flops
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
 
 # All different, so that no factor passes for another.
 CONFIG = BertConfig(
@@ -73,6 +79,16 @@ class ByHandTest(tf.test.TestCase):
             flops.classifier_flops(config, {"input_ids": (1, 4)}, num_labels=3),
             3 * (352 + 20),
         )
+        # Two sequences of six choices, with a pooler, 8, and a score, 4, each.
+        self.assertEqual(
+            flops.multiple_choice_flops(config, {"input_ids": (2, 6, 4)}),
+            3 * 12 * (352 + 12),
+        )
+        # [4, 2] with [2, 2], 32, and with [2, 5], 80.
+        self.assertEqual(flops.span_flops(config, {"input_ids": (1, 4)}), 3 * 384)
+        self.assertEqual(
+            flops.tagger_flops(config, {"input_ids": (2, 4)}, num_labels=5), 6 * 432
+        )
 
     def test_base_takes_as_much_as_its_weights_say(self):
         # Kaplan et al.: 6 FLOPs a token and weight, and attention's 12 N S H a token.
@@ -110,7 +126,8 @@ class GraphTest(tf.test.TestCase):
             return [mean.total for mean in means.values()]
 
         def lookup():
-            return model.encoder.embeddings(batch["input_ids"], batch["segment_ids"])
+            ids = (batch["input_ids"], batch["segment_ids"])
+            return model.encoder.embeddings(*(x.reshape(-1, S) for x in ids))
 
         with pieces_left_alone():
             return graph_operations(tf.function(forward)) - graph_operations(
@@ -128,6 +145,24 @@ class GraphTest(tf.test.TestCase):
         shapes = {name: value.shape for name, value in batch.items()}
         step = flops.classifier_flops(CONFIG, shapes, num_labels=3)
         self.assertEqual(step, 3 * self.counted(BertClassifier(CONFIG, 3), batch))
+
+    def test_a_choice(self):
+        batch = {
+            name: np.ones((2, 3, S), "int32")
+            for name in ("input_ids", "input_mask", "segment_ids")
+        } | {"label_ids": np.ones((2, 1), "int32")}
+        step = flops.multiple_choice_flops(CONFIG, {"input_ids": (2, 3, S)})
+        self.assertEqual(step, 3 * self.counted(BertMultipleChoice(CONFIG), batch))
+
+    def test_scores_of_every_token(self):
+        ones = np.ones((2, 1), "int32")
+        batch = self.batch(2) | {"start_positions": ones, "end_positions": ones}
+        shapes = {name: value.shape for name, value in batch.items()}
+        step = flops.span_flops(CONFIG, shapes)
+        self.assertEqual(step, 3 * self.counted(BertSpanPredictor(CONFIG), batch))
+        batch["label_ids"] = batch["label_weights"] = batch["input_mask"]
+        step = flops.tagger_flops(CONFIG, shapes, num_labels=3)
+        self.assertEqual(step, 3 * self.counted(BertTagger(CONFIG, 3), batch))
 
 
 if __name__ == "__main__":

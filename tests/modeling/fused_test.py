@@ -1,5 +1,7 @@
 """Kernels of training beside the same formulas in numpy, and Keras' layers."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -41,9 +43,9 @@ def difference_quotients(function, arguments, upstream, step=1e-3):
     return gradients
 
 
-def numpy_layer_norm(x, gamma, beta):
+def numpy_layer_norm(x, gamma, beta, epsilon):
     x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-12) * gamma + beta
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * gamma + beta
 
 
 def numpy_gelu(x, bias):
@@ -70,7 +72,13 @@ class KernelsTest(tf.test.TestCase):
 
     def test_layer_norm(self):
         arguments = [normal(2, 3, 5), normal(5, seed=1), normal(5, seed=2)]
-        self.check(fused.layer_norm, numpy_layer_norm, arguments, normal(2, 3, 5))
+        for epsilon in (1e-12, 0.5):
+            self.check(
+                functools.partial(fused.layer_norm, epsilon=epsilon),
+                functools.partial(numpy_layer_norm, epsilon=epsilon),
+                arguments,
+                normal(2, 3, 5),
+            )
 
     def test_bias_activation(self):
         self.check(
@@ -164,7 +172,10 @@ class WholeModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_gradients_equal_those_through_keras_layers(self, how):
         if how == "as a whole" and not xla_compiles_for_the_cpu():
             self.skipTest("this TensorFlow has no XLA compiler for CPUs")
-        config = small_config(**NO_DROPOUT)
+        # Epsilons that show, so that either way must have them right.
+        config = small_config(
+            layer_norm_eps=0.3, masked_lm_layer_norm_eps=0.1, **NO_DROPOUT
+        )
         model = BertPretrainer(config)
         randomize(model)
         records = {

@@ -3,7 +3,6 @@ import tensorflow as tf
 
 from bert_tf.modeling import layers
 from bert_tf.modeling.head_layers import GatherPositions
-from tests.modeling.examples import small_config
 
 
 class ActivationTest(tf.test.TestCase):
@@ -27,11 +26,9 @@ class ActivationTest(tf.test.TestCase):
         for function in (layers.gelu, layers.gelu_erf):
             self.assertAllClose(function(x), [0.0, 0.0, 50.0], atol=2e-6)
 
-    def test_config_chooses(self):
+    def test_chosen_by_name(self):
         chosen = [
-            layers.hidden_activation(small_config(hidden_act=name))(
-                tf.constant([-1.0, 2.0])
-            )
+            layers.activation(name)(tf.constant([-1.0, 2.0]))
             for name in ("relu", "tanh", "linear")
         ]
         self.assertAllClose(
@@ -41,7 +38,7 @@ class ActivationTest(tf.test.TestCase):
 
 class LayerNormTest(tf.test.TestCase):
     def test_values(self):
-        layer = layers.layer_norm(None)
+        layer = layers.layer_norm(1e-12, None)
         layer.build((None, 4))
         # Mean 5, variance 5: (-3, -1, 1, 3) / sqrt(5).
         self.assertAllClose(
@@ -50,8 +47,18 @@ class LayerNormTest(tf.test.TestCase):
             rtol=1e-6,
         )
 
+    def test_epsilon_is_added_to_the_variance(self):
+        layer = layers.layer_norm(4.0, None)
+        layer.build((None, 4))
+        # Mean 5, variance 5: (-3, -1, 1, 3) / sqrt(5 + 4).
+        self.assertAllClose(
+            layer(np.array([[2.0, 4.0, 6.0, 8.0]], np.float32)),
+            [[-1.0, -1 / 3, 1 / 3, 1.0]],
+            rtol=1e-6,
+        )
+
     def test_a_large_mean_leaves_the_variance_exact(self):
-        layer = layers.layer_norm(None)
+        layer = layers.layer_norm(1e-12, None)
         layer.build((None, 4))
         # E[x^2] - E[x]^2 would lose every digit: 4096^2 has no room for a 5.
         x = np.array([[2.0, 4.0, 6.0, 8.0]], np.float32) + 4096.0

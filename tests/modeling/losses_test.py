@@ -104,5 +104,64 @@ class SequenceLabelTest(tf.test.TestCase):
         self.assertAllClose([total, weight], [0.25, 2.0])
 
 
+class SpanTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        # Probabilities: of starts (1/4, 3/4) and (1/3, 2/3), of ends (1/2, 1/2) and
+        # (4/5, 1/5).
+        self.logits = (LOGITS[[0, 3]], LOGITS[[1, 2]])
+        self.positions = (np.array([[1], [1]]), np.array([[0], [1]]))
+
+    def test_loss_is_the_mean_of_both_ends(self):
+        total, weight = losses.span_loss(*self.logits, *self.positions)
+        self.assertAllClose(
+            total,
+            (LOG(4 / 3) + LOG(2)) / 2 + (LOG(3 / 2) + LOG(5)) / 2,
+            rtol=1e-6,
+        )
+        self.assertAllClose(weight, 2.0)
+        total, weight = losses.span_loss(*self.logits, *self.positions, [[0], [1]])
+        self.assertAllClose(total, (LOG(3 / 2) + LOG(5)) / 2, rtol=1e-6)
+        self.assertAllClose(weight, 1.0)
+
+    def test_accuracy_asks_for_both_ends(self):
+        # The first is right (of equal scores the first counts), the second's end wrong.
+        self.assertAllClose(
+            losses.span_accuracy(*self.logits, *self.positions), [1.0, 2.0]
+        )
+        start_wrong = (np.array([[0], [1]]), np.array([[0], [0]]))
+        self.assertAllClose(
+            losses.span_accuracy(*self.logits, *start_wrong), [1.0, 2.0]
+        )
+        self.assertAllClose(
+            losses.span_accuracy(*self.logits, *self.positions, [[0], [1]]), [0.0, 1.0]
+        )
+
+
+class TaggingTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.logits = LOGITS.reshape(2, 2, 2)
+        self.ids = np.array([[1, 0], [1, 1]], np.int32)
+        self.weights = np.array([[1.0, 0.0], [1.0, 1.0]], np.float32)
+
+    def test_loss(self):
+        total, weight = losses.tagging_loss(self.logits, self.ids, self.weights)
+        # -log of 3/4, (weight 0), of 1/5 and of 2/3.
+        self.assertAllClose(total, LOG(4 / 3) + LOG(5) + LOG(3 / 2), rtol=1e-6)
+        self.assertAllClose(weight, 3.0)
+
+    def test_accuracy(self):
+        self.assertAllClose(
+            losses.tagging_accuracy(self.logits, self.ids, self.weights), [2.0, 3.0]
+        )
+
+    def test_weights_may_be_integers(self):
+        self.assertAllClose(
+            losses.tagging_loss(self.logits, self.ids, self.weights.astype(np.int32)),
+            losses.tagging_loss(self.logits, self.ids, self.weights),
+        )
+
+
 if __name__ == "__main__":
     tf.test.main()

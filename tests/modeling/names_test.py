@@ -4,7 +4,13 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
 from bert_tf.modeling.names import weights_by_name
 from tests.modeling.examples import small_config
 
@@ -73,6 +79,29 @@ class WeightsByNameTest(tf.test.TestCase, parameterized.TestCase):
             "output_bias": (5,),
         }
         self.assertEqual(shapes_of(BertClassifier(small_config(), 5)), expected)
+
+    @parameterized.parameters(
+        (lambda: BertSpanPredictor(small_config()), "cls/squad/", 2, False),
+        (lambda: BertTagger(small_config(), 5), "cls/tagging/", 5, False),
+        (
+            lambda: BertMultipleChoice(small_config()),
+            "cls/multiple_choice/",
+            1,
+            True,
+        ),
+    )
+    def test_heads_of_fine_tuning(self, build_model, scope, outputs, has_pooler):
+        expected = {
+            name: shape
+            for name, shape in encoder_shapes(2).items()
+            if has_pooler or "pooler" not in name
+        } | {
+            f"{scope}output_weights": (outputs, 24),
+            f"{scope}output_bias": (outputs,),
+        }
+        with keras.name_scope("outer"):
+            model = build_model()
+        self.assertEqual(shapes_of(model), expected)
 
     def test_masked_lm_only(self):
         model = BertPretrainer(small_config(), next_sentence=False)

@@ -55,6 +55,38 @@ class ObjectiveTest(tf.test.TestCase):
         means = objectives.REGRESSION.means(RECORDS, outputs)
         self.assertAllClose(tuple(means["mean_squared_error"]), (4.0, 1.0, 0.0))
 
+    def test_spans(self):
+        records = {
+            "start_positions": [[1], [0]],
+            "end_positions": [[1], [0]],
+            "is_real_example": [[1], [0]],
+        }
+        outputs = {
+            "start_logits": tf.constant([LOGITS, LOGITS]),
+            "end_logits": tf.constant([[0.0, 0.0], LOGITS]),
+        }
+        means = objectives.SPAN.means(records, outputs)
+        loss = (np.log(4 / 3) + np.log(2.0)) / 2
+        self.assertAllClose(tuple(means["cross_entropy"]), (loss, 1.0, 0.0))
+        # The first of equal scores counts as the likeliest.
+        self.assertAllClose(tuple(means["span_accuracy"]), (0.0, 1.0, 0.0))
+        self.assertAllEqual(objectives.SPAN.weights(records), {"cross_entropy": 1.0})
+        del records["is_real_example"]
+        means = objectives.SPAN.means(records, outputs)
+        self.assertAllClose(
+            tuple(means["cross_entropy"]), (loss + np.log(4.0), 2.0, 0.0)
+        )
+        self.assertAllEqual(objectives.SPAN.weights(records), {"cross_entropy": 2.0})
+
+    def test_tags(self):
+        records = {"label_ids": [[1, 0, 0]], "label_weights": [[1.0, 0.0, 1.0]]}
+        outputs = {"logits": tf.constant([[LOGITS, LOGITS, LOGITS]])}
+        means = objectives.TAGGING.means(records, outputs)
+        loss = np.log(4 / 3) + np.log(4.0)
+        self.assertAllClose(tuple(means["cross_entropy"]), (loss, 2.0, 0.0))
+        self.assertAllClose(tuple(means["accuracy"]), (1.0, 2.0, 0.0))
+        self.assertAllEqual(objectives.TAGGING.weights(records), {"cross_entropy": 2.0})
+
     def test_weights_need_no_outputs(self):
         records = RECORDS | {"masked_lm_weights": [[1.0, 0.5]]}
         objective = objectives.MASKED_LM + objectives.NEXT_SENTENCE

@@ -1,0 +1,206 @@
+import os
+import warnings
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from bert_tf.compilation import xla_compiles_for_the_cpu
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.optimization.recipe import create_optimizer
+from tests.modeling.examples import (
+    outputs_of,
+    random_choices,
+    random_records,
+    random_tags,
+    randomize,
+    small_config,
+)
+
+# name -> a function of (config, **options) to the model. A new head needs only its line
+# here to go through the conformance test, and one in RECORDS if its own are other ones.
+MODELS = {
+    "encoder": BertEncoder,
+    "pretrainer": BertPretrainer,
+    "pretrainer_masked_lm_only": lambda config, **options: BertPretrainer(
+        config, next_sentence=False, **options
+    ),
+    "classifier": lambda config, **options: BertClassifier(config, 3, **options),
+    "regression": lambda config, **options: BertClassifier(config, 1, **options),
+    "multiple_choice": BertMultipleChoice,
+    "span": BertSpanPredictor,
+    "tagger": lambda config, **options: BertTagger(config, 3, **options),
+}
+RECORDS = {"multiple_choice": random_choices, "tagger": random_tags}
+
+
+def records_of(name, config, **sizes):
+    """A batch for one of MODELS, as arrays and as tensors."""
+    records = RECORDS.get(name, random_records)(config, **sizes)
+    return records, {key: tf.constant(value) for key, value in records.items()}
+
+
+def sum_of_squares(outputs):
+    return tf.add_n(
+        [tf.reduce_sum(tf.square(x - 0.1)) for x in tf.nest.flatten(outputs)]
+    )
+
+
+class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
+    """What every model must do: saved, compiled, in half precision, any batch, ..."""
+
+    def setUp(self):
+        super().setUp()
+        self.config = small_config(num_hidden_layers=1)
+
+    @parameterized.parameters(*MODELS)
+    def test_keras_file(self, name):
+        records, _ = records_of(name, self.config)
+        model = MODELS[name](self.config)
+        randomize(model)
+        path = os.path.join(self.get_temp_dir(), f"{name}.keras")
+        model.save(path)
+        loaded = keras.models.load_model(path)
+        self.assertIs(type(loaded), type(model))
+        expected = outputs_of(model, records)
+        for key, values in outputs_of(loaded, records).items():
+            self.assertAllEqual(values, expected[key])
+
+    @parameterized.parameters(*MODELS)
+    def test_compiled_by_xla(self, name):
+        if not xla_compiles_for_the_cpu():
+            self.skipTest("this TensorFlow has no XLA compiler for CPUs")
+        _, tensors = records_of(name, self.config)
+        model = MODELS[name](self.config)
+        randomize(model)
+        # Without labels: the names of the model's inputs, and nothing else.
+        inputs = {key: tensors[key] for key in model.input}
+        compiled = tf.function(model, jit_compile=True)(inputs, training=False)
+        for key, values in model(inputs, training=False).items():
+            self.assertAllClose(compiled[key], values, rtol=1e-4, atol=1e-5)
+
+    @parameterized.parameters(*MODELS)
+    def test_mixed_precision(self, name):
+        _, tensors = records_of(name, self.config)
+        exact = MODELS[name](self.config)
+        randomize(exact)
+        model = MODELS[name](self.config, dtype="mixed_bfloat16")
+        model.set_weights(exact.get_weights())
+        self.assertAllEqual({w.dtype for w in model.weights}, {"float32"})
+        with tf.GradientTape() as tape:
+            outputs = model(tensors, training=True)
+            loss = sum_of_squares([tf.cast(x, tf.float32) for x in outputs.values()])
+        for gradient in tape.gradient(loss, [w.value for w in model.weights]):
+            self.assertTrue(np.isfinite(tf.convert_to_tensor(gradient)).all())
+        expected = exact(tensors, training=False)
+        for key, values in model(tensors, training=False).items():
+            if name != "encoder":
+                self.assertEqual(values.dtype, tf.float32)
+            error = tf.cast(values, tf.float32) - expected[key]
+            # bfloat16 has 8 bits.
+            self.assertLess(tf.norm(error) / tf.norm(expected[key]), 0.05, msg=key)
+        restored = type(model).from_config(model.get_config())
+        self.assertEqual(restored(tensors)[key].dtype, values.dtype)
+        self.assertEqual(
+            restored.get_layer(index=-1).dtype_policy.name, "mixed_bfloat16"
+        )
+
+    @parameterized.parameters(*MODELS)
+    def test_any_batch_and_length_in_one_trace(self, name):
+        _, tensors = records_of(name, self.config)
+        model = MODELS[name](self.config)
+        randomize(model)
+        traces = []
+        signature = {
+            key: tf.TensorSpec([None] * tensors[key].ndim, tf.int32)
+            for key in model.input
+        }
+
+        @tf.function(input_signature=[signature])
+        def run(inputs):
+            traces.append(1)
+            return model(inputs, training=False)
+
+        whole = model(tensors, training=False)
+        for rows in (slice(0, 1), slice(1, 4)):
+            part = run({key: tensors[key][rows] for key in model.input})
+            for key, values in part.items():
+                self.assertAllClose(values, whole[key][rows], rtol=1e-5, atol=1e-5)
+        _, shorter = records_of(name, self.config, length=6)
+        run({key: shorter[key] for key in model.input})
+        self.assertLen(traces, 1)
+
+    @parameterized.parameters(*MODELS)
+    def test_gradients_reach_every_weight(self, name):
+        _, tensors = records_of(name, self.config)
+        model = MODELS[name](self.config)
+        weights = randomize(model)
+        variables = weights_by_name(model)
+        self.assertSameElements(
+            [id(v) for v in variables.values()],
+            [id(v) for v in model.trainable_variables],
+        )
+        with tf.GradientTape() as tape:
+            loss = sum_of_squares(model(tensors, training=False))
+        gradients = tape.gradient(loss, {k: v.value for k, v in variables.items()})
+        for key, gradient in gradients.items():
+            self.assertIsNotNone(gradient, msg=key)
+            # A key's bias adds one number to all scores of a query: softmax ignores it.
+            if not key.endswith("/key/bias"):
+                largest = tf.reduce_max(tf.abs(tf.convert_to_tensor(gradient)))
+                self.assertGreater(largest, 1e-5, msg=key)
+        self.assertLen(weights, len(gradients))
+
+    @parameterized.parameters(*MODELS)
+    def test_recompute_changes_no_gradient(self, name):
+        config = small_config(num_hidden_layers=1, hidden_dropout_prob=0.3)
+        _, tensors = records_of(name, config)
+        kept, recomputed = (
+            MODELS[name](config, recompute=recompute) for recompute in (False, True)
+        )
+        randomize(kept)
+        recomputed.set_weights(kept.get_weights())
+        for seed, other in zip(
+            kept.non_trainable_variables,
+            recomputed.non_trainable_variables,
+            strict=True,
+        ):
+            other.assign(seed)
+        gradients = []
+        for model in (kept, recomputed):
+            with tf.GradientTape() as tape:
+                loss = sum_of_squares(model(tensors, training=True))
+            of_model = tape.gradient(loss, [v.value for v in model.trainable_variables])
+            gradients.append([tf.convert_to_tensor(gradient) for gradient in of_model])
+        largest = max(np.abs(gradient).max() for gradient in gradients[0])
+        for actual, expected in zip(*reversed(gradients), strict=True):
+            self.assertAllClose(actual, expected, rtol=0, atol=1e-6 * largest)
+
+    @parameterized.parameters(*(name for name in MODELS if name != "encoder"))
+    def test_fit_on_records(self, name):
+        records, _ = records_of(name, self.config)
+        model = MODELS[name](self.config)
+        model.compile(optimizer=create_optimizer(5e-3, 1000, 0))
+        with warnings.catch_warnings():
+            # Keras warns of dicts that do not match a model's inputs.
+            warnings.simplefilter("error", UserWarning)
+            dataset = tf.data.Dataset.from_tensors(records).repeat(25)
+            losses = model.fit(dataset, epochs=2, shuffle=False, verbose=0).history[
+                "loss"
+            ]
+            outputs = model.predict(records, verbose=0)
+        self.assertLess(losses[1], 0.7 * losses[0])
+        self.assertAllEqual({len(values) for values in outputs.values()}, {4})
+
+
+if __name__ == "__main__":
+    tf.test.main()
