@@ -2,6 +2,7 @@
 
     config.json         the backbone's class and settings
     model.weights.h5    its weights; from 10 GB on in parts, named in model.weights.json
+    metadata.json       versions, and the number of parameters
     task.json           of a model with a head: its class and settings
     task.weights.h5     the head's weights
     tokenizer.json, assets/tokenizer/vocabulary.txt
@@ -12,6 +13,8 @@ and another epsilon than its encoder: they become `masked_lm_hidden_act` and
 `kerashub_weights`.
 """
 
+import json
+import math
 import os
 from typing import Any, NamedTuple
 
@@ -26,16 +29,18 @@ from bert_tf.conversion.kerashub_weights import (
     INDEX_NAME,
     TASK_WEIGHTS_NAME,
     WEIGHTS_NAME,
-    make_backbone,
     read_weights,
     rows_of,
+    settings_of,
     small_model,
+    write_weights,
 )
 from bert_tf.conversion.weights import Weights, check_against_config
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 
 CONFIG_NAME = "config.json"
+METADATA_NAME = "metadata.json"
 TASK_NAME = "task.json"
 TOKENIZER_NAME = "tokenizer.json"
 VOCABULARY_NAME = os.path.join("assets", "tokenizer", "vocabulary.txt")
@@ -149,13 +154,20 @@ def write(
             config.hidden_dropout_prob,
             config.attention_probs_dropout_prob,
         )
-    backbone = make_backbone(config)
-    variables = {variable.path: variable for variable in backbone.weights}
-    for row in rows_of(config, head=None):
-        variable = variables.pop(row.keras_hub)
-        variable.assign(weights[row.original].reshape(variable.shape))
-    assert not variables, f"weights that have no name: {list(variables)}"
-    backbone.save_to_preset(folder)
+    small = small_model(config, head=None)
+    small.save_to_preset(folder)
+    write_weights(folder, weights, config, small)
+    # What the small model's files say of its sizes.
+    path = os.path.join(folder, CONFIG_NAME)
+    values = files.read_json(path)
+    values["config"].update(settings_of(config))
+    files.write_atomically(path, json.dumps(values, indent=4) + "\n")
+    path = os.path.join(folder, METADATA_NAME)
+    values = files.read_json(path)
+    values["parameter_count"] = sum(
+        math.prod(row.dimensions(config)) for row in rows_of(config, head=None)
+    )
+    files.write_atomically(path, json.dumps(values, indent=4) + "\n")
     if vocabulary is not None:
         keras_hub.models.BertTokenizer(
             vocabulary=list(vocabulary),

@@ -6,8 +6,7 @@
 In a file a tensor has a place, such as `layers/transformer_encoder_1/
 _self_attention_layer/query_dense/vars/0`, but no name of its variable. Which variable
 has which place is asked of KerasHub itself, by a model of the same depth and no width:
-`small_model`. So the model that is read never lies in memory whole, and nothing of a
-preset is built from what its files say but numbers.
+`small_model`. So no model lies in memory whole.
 """
 
 import os
@@ -52,35 +51,29 @@ def small_model(config: BertConfig, head: str | None) -> Any:
         config: the architecture.
         head: the masked LM's or the classifier's; None for the backbone.
     """
-    import keras_hub
-
-    kept = ("num_layers", "dropout")
-    backbone = make_backbone(
-        config, **{setting: 1 for setting in FIELDS if setting not in kept}
-    )
-    if head == names.MASKED_LM:
-        return keras_hub.models.BertMaskedLM(backbone)
-    if head == names.CLASSIFIER:
-        return keras_hub.models.BertTextClassifier(backbone, num_classes=1)
-    return backbone
-
-
-def make_backbone(config: BertConfig, **overrides: int) -> Any:
-    """KerasHub's BertBackbone of a config, randomly initialized.
-
-    Args:
-        config: the architecture.
-        **overrides: KerasHub's settings.
-    """
     import keras
     import keras_hub
 
-    settings = {theirs: getattr(config, ours) for theirs, ours in FIELDS.items()}
+    kept = ("num_layers", "dropout")
+    settings = {
+        setting: value if setting in kept else 1
+        for setting, value in settings_of(config).items()
+    }
     # In the machine's memory: a converter needs no accelerator.
     with keras.device("cpu"):
-        return keras_hub.models.BertBackbone(
-            **{**settings, **overrides}, dtype="float32", name="bert_backbone"
+        backbone = keras_hub.models.BertBackbone(
+            **settings, dtype="float32", name="bert_backbone"
         )
+        if head == names.MASKED_LM:
+            return keras_hub.models.BertMaskedLM(backbone)
+        if head == names.CLASSIFIER:
+            return keras_hub.models.BertTextClassifier(backbone, num_classes=1)
+    return backbone
+
+
+def settings_of(config: BertConfig) -> dict[str, Any]:
+    """The settings of KerasHub's BertBackbone."""
+    return {theirs: getattr(config, ours) for theirs, ours in FIELDS.items()}
 
 
 def read_weights(
@@ -129,6 +122,27 @@ def read_weights(
     return Weights(folder, found)
 
 
+def write_weights(
+    folder: str, weights: Weights, config: BertConfig, small: Any
+) -> None:
+    """Puts a backbone's weights into the file of the small model, tensor by tensor.
+
+    Args:
+        folder: the preset's, to which `small` has been saved.
+        weights: the weights.
+        config: their config.
+        small: the `small_model` with these layers, without a head.
+    """
+    import h5py
+
+    places = _places(small)
+    with h5py.File(os.path.join(folder, WEIGHTS_NAME), "r+") as file:
+        for row in rows_of(config, head=None):
+            place = places[_path(row)]
+            del file[place]
+            file[place] = np.reshape(weights[row.original], _their_shape(row, config))
+
+
 def rows_of(config: BertConfig, head: str | None) -> list[names.Name]:
     """The rows of the table of names that KerasHub's model has."""
     heads = () if head is None else names.HEADS[head]
@@ -140,7 +154,7 @@ def _path(row: names.Name) -> str:
     return row.keras_hub
 
 
-def _their_shape(row: names.Name, config: BertConfig) -> tuple[int | None, ...]:
+def _their_shape(row: names.Name, config: BertConfig) -> tuple:
     """The shape of KerasHub's variable: attention's hidden size is split by heads."""
     shape = row.dimensions(config)
     if row.keras_hub_transposes:
@@ -159,6 +173,9 @@ def _in_our_layout(row: names.Name, config: BertConfig, tensor: Tensor) -> Tenso
     if row.keras_hub_transposes:
         return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
     shape = row.dimensions(config)
+    if None in shape:
+        # A classifier's outputs, which only the file counts.
+        shape = tensor.shape
     return Tensor(shape, lambda: tensor.read().reshape(shape))
 
 
