@@ -260,8 +260,15 @@ class BertConfig:
 
     @property
     def computes_as_the_original(self) -> bool:
-        """Whether the original's code computes this model: no field of ours is set."""
-        return self.hidden_act != "gelu_erf" and not set(_OURS) & set(self.to_dict())
+        """Whether the original's code computes this model."""
+        return not self.beyond_the_original()
+
+    def beyond_the_original(self) -> dict[str, Any]:
+        """The fields whose values the original's code does not know."""
+        values = {name: x for name, x in self.to_dict().items() if name in _OURS}
+        if self.hidden_act == "gelu_erf":
+            values["hidden_act"] = self.hidden_act
+        return values
 
     def to_json_string(self) -> str:
         """The text of bert_config.json, as the original writes it: sorted keys."""

@@ -49,8 +49,8 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     "init_checkpoint": _string(
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
         " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
-        " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint in"
-        " --output_dir goes before it."
+        " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint"
+        " in --output_dir goes before it."
     ),
     # The shape of the data.
     "max_seq_length": _integer(

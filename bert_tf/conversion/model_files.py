@@ -112,14 +112,14 @@ def checked_casing(
     if source.vocabulary is not None and source.vocabulary.sha256 != vocabulary.sha256:
         raise InputError(
             f"{vocabulary_said_by} has other tokens than {source.vocabulary_path},"
-            f" which --init_checkpoint={source.path} was trained with."
+            f" which the checkpoint {source.path} was trained with."
         )
     there = source.do_lower_case
     if do_lower_case is None:
         return True if there is None else there
     if there is not None and there != do_lower_case:
         raise InputError(
-            f"--do_lower_case={do_lower_case}, but --init_checkpoint={source.path}"
-            f" was trained with {there}."
+            f"--do_lower_case={do_lower_case}, but the checkpoint {source.path} was"
+            f" trained with {there}."
         )
     return do_lower_case

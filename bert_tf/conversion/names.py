@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from bert_tf.config import BertConfig
 
-# Where Hugging Face has the encoder of a model with a head; BertModel has it at the top.
+# Where Hugging Face has the encoder of a model with a head; BertModel has it on top.
 HUGGING_FACE_ENCODER = "bert."
 
 

@@ -3,7 +3,7 @@
 `--init_checkpoint` takes any of these, and which one it is shows in its files:
 
     a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
-    a TF1 release of Google's, folder or prefix   bert_model.ckpt.index, bert_config.json
+    a TF1 release, its folder or prefix           bert_model.ckpt.*, bert_config.json
     Hugging Face's or sentence-transformers'      model.safetensors, config.json
     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
 

@@ -124,14 +124,14 @@ def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
         ) from error
 
 
-def write(prefix: str, weights: Weights, names: list[str]) -> None:
+def write(prefix: str, weights: Weights) -> None:
     """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads.
 
     Args:
         prefix: where; two files, `.index` and `.data-00000-of-00001`.
         weights: the weights.
-        names: which of them.
     """
+    names = list(weights)
     # The operation that the Saver runs. It takes all the tensors at once: each array is
     # dropped as soon as it is one.
     tf.raw_ops.SaveV2(

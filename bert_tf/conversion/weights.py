@@ -58,6 +58,17 @@ class Weights(Mapping[str, np.ndarray]):
     def __contains__(self, name: object) -> bool:
         return name in self._tensors
 
+    def with_heads(self, heads: Iterable[str]) -> "Weights":
+        """The same without the other heads, of those in the table of names."""
+        others = {
+            row.original
+            for head, rows in HEADS.items()
+            if head not in heads
+            for row in rows
+        }
+        kept = {name: x for name, x in self._tensors.items() if name not in others}
+        return Weights(self.path, kept)
+
 
 def listed(names: Iterable[str]) -> str:
     """Names for a message: all, or the first ones and how many more there are."""

@@ -1,0 +1,171 @@
+"""Writes a checkpoint of any format as one of any other."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.conversion import (
+    huggingface,
+    huggingface_config,
+    kerashub,
+    names,
+    tensorflow_checkpoint,
+)
+from bert_tf.conversion.model_files import checked_casing
+from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME, Source
+from bert_tf.conversion.tokenizer_files import write_tokenizer
+from bert_tf.conversion.weights import check_against_config, num_outputs
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+
+_UNFINISHED = ".unfinished"
+
+
+def completed(
+    source: Source,
+    *,
+    config: BertConfig | None = None,
+    vocabulary: Vocabulary | None = None,
+    do_lower_case: bool | None = None,
+    heads: Sequence[str] | None = None,
+) -> Source:
+    """A source, checked whole, with what the user says beside it.
+
+    Args:
+        source: the opened checkpoint.
+        config: the architecture, where the source has none.
+        vocabulary: the vocabulary, where the source has none.
+        do_lower_case: the casing, where the source does not say it; default true.
+        heads: which heads to keep; None keeps all.
+
+    Raises:
+        InputError: config and weights do not belong together, a head is not there, the
+            user contradicts the source, or the vocabulary has more tokens than the
+            model.
+    """
+    weights = source.weights
+    config = config or source.require_config()
+    check_against_config(weights, config)
+    if heads is not None:
+        there = names.heads_of(weights)
+        missing = [head for head in heads if head not in there]
+        if missing:
+            raise InputError(
+                f"{source.path} has no {missing[0]} head; it has:"
+                f" {', '.join(there) or 'none'}."
+            )
+        weights = weights.with_heads(heads)
+    if vocabulary is None:
+        vocabulary = source.vocabulary
+    if vocabulary is not None:
+        path = source.vocabulary_path or "--vocab_file"
+        config.check_vocabulary(len(vocabulary), path)
+        do_lower_case = checked_casing(
+            source, vocabulary, do_lower_case, "--vocab_file"
+        )
+    return dataclasses.replace(
+        source,
+        config=config,
+        weights=weights,
+        vocabulary=vocabulary,
+        do_lower_case=do_lower_case,
+    )
+
+
+class NewFolder:
+    """A folder that is there when it is complete, and not before.
+
+    Within the `with`, files go to `path`, under another name; at its end the folder is
+    renamed. What a killed run left there is removed by the next one.
+
+    Args:
+        folder: its name in the end.
+
+    Raises:
+        InputError: there is something already.
+    """
+
+    def __init__(self, folder: str) -> None:
+        if files.exists(folder) and not files.is_folder(folder):
+            raise InputError(f"--output_dir={folder} is a file. Give another folder.")
+        if files.is_folder(folder) and files.glob(os.path.join(folder, "*")):
+            raise InputError(
+                f"--output_dir={folder} is not empty, and nothing is overwritten. Give"
+                " another folder, or remove this one."
+            )
+        self._folder = folder.rstrip("/")
+        self.path = self._folder + _UNFINISHED
+
+    def __enter__(self) -> str:
+        if files.exists(self.path):
+            files.remove(self.path)
+        files.make_folder(self.path)
+        return self.path
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            files.remove(self.path)
+            return
+        if files.is_folder(self._folder):
+            files.remove(self._folder)  # Empty, as `__init__` saw it.
+        files.replace(self.path, self._folder)
+
+
+def write_tf1(folder: str, model: Source) -> None:
+    """Writes the original's files: bert_config.json, vocab.txt, bert_model.ckpt.
+
+    Raises:
+        InputError: the original's code computes another function with these weights.
+    """
+    config = model.require_config()
+    if not config.computes_as_the_original:
+        other = ", ".join(
+            f"{name}={value}" for name, value in config.beyond_the_original().items()
+        )
+        raise InputError(
+            f"{model.weights.path}: the original's code cannot compute this model"
+            f" ({other}). Export it as huggingface or saved_model."
+        )
+    prefix = os.path.join(folder, tensorflow_checkpoint.RELEASED_PREFIX)
+    tensorflow_checkpoint.write(prefix, model.weights)
+    files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
+    if model.vocabulary is not None:
+        write_tokenizer(folder, model.vocabulary, bool(model.do_lower_case))
+    if model.labels is not None:
+        files.write_atomically(
+            os.path.join(folder, LABELS_NAME),
+            "".join(f"{label}\n" for label in model.labels),
+        )
+
+
+def write_huggingface(folder: str, model: Source) -> None:
+    """Writes a folder that transformers reads, head included."""
+    config = model.require_config()
+    architecture = huggingface_config.architecture_of(model.weights, config)
+    labels: dict[str, Any] = {}
+    for head in (names.CLASSIFIER, names.TAGGING):
+        if head in names.heads_of(model.weights):
+            number = num_outputs(model.weights, head)
+            labels = {
+                "labels": model.labels,
+                "num_labels": number,
+                "is_regression": number == 1 and not model.labels,
+            }
+    values = huggingface_config.to_config(config, architecture, **labels)
+    huggingface.write(folder, model.weights, config, values)
+    if model.vocabulary is not None:
+        write_tokenizer(folder, model.vocabulary, bool(model.do_lower_case))
+
+
+def write_kerashub(folder: str, model: Source) -> None:
+    """Writes a preset that KerasHub's BertBackbone reads: the encoder."""
+    kerashub.write(
+        folder,
+        model.weights.with_heads(()),
+        model.require_config(),
+        model.vocabulary,
+        model.do_lower_case,
+    )

@@ -1,0 +1,184 @@
+r"""Writes a checkpoint in another format: for the original, transformers, a server.
+
+    python -m bert_tf.export_model --checkpoint=/tmp/mrpc_output \
+        --format=huggingface --output_dir=/tmp/mrpc_transformers
+
+The checkpoint may be a run's output_dir, a TF1 release, a Hugging Face folder or a
+KerasHub preset. Formats:
+
+    tf1          bert_model.ckpt, for google-research/bert and every converter
+    huggingface  for transformers, with the head
+    kerashub     for keras_hub.models.BertBackbone: the encoder
+    saved_model  for TensorFlow Serving: takes raw text
+    litert       for devices, as Keras exports it; takes ids
+    onnx         likewise
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from absl import flags, logging
+
+from bert_tf import cli
+from bert_tf import flags as shared_flags
+from bert_tf.config import BertConfig
+
+if TYPE_CHECKING:
+    from bert_tf.conversion.source import Source
+
+FORMATS = ("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx")
+
+# Flag's word -> the head's name in the table of names.
+HEADS = {
+    "masked_lm": "masked LM",
+    "next_sentence": "next sentence prediction",
+    "classifier": "classifier",
+    "span": "span",
+    "multiple_choice": "multiple choice",
+    "tagging": "tagging",
+}
+_NO_HEADS = "none"
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    shared_flags.define(
+        flag_values, "bert_config_file", "vocab_file", "do_lower_case", "output_dir"
+    )
+
+    def integer(name: str, default: int | None, help_text: str) -> None:
+        flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
+
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "What to export: an output_dir or a checkpoint in it, a TF1 release, a Hugging"
+        " Face folder, a KerasHub preset.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_enum(
+        "format", None, FORMATS, "What to write.", flag_values=flag_values
+    )
+    flags.DEFINE_list(
+        "heads",
+        None,
+        f"Heads to export, of {', '.join(HEADS)}; {_NO_HEADS} for the encoder alone,"
+        " which as a saved_model gives features. Default: those of the checkpoint.",
+        flag_values=flag_values,
+    )
+    integer("max_seq_length", None, "For saved_model. Longer texts are cut, or read in"
+            " windows. Default: the model's positions.")  # fmt: skip
+    integer("doc_stride", 128, "For saved_model with a span head: tokens from one"
+            " window's start to the next one's.")  # fmt: skip
+    integer("max_query_length", 64, "For saved_model with a span head: a question is"
+            " cut to so many tokens.")  # fmt: skip
+    integer("max_answer_length", 30, "For saved_model with a span head: the most"
+            " tokens of an answer.")  # fmt: skip
+    flags.mark_flags_as_required(["checkpoint", "format", "output_dir"], flag_values)
+    shared_flags.require_at_least(
+        flag_values,
+        1,
+        "max_seq_length",
+        "doc_stride",
+        "max_query_length",
+        "max_answer_length",
+    )
+    flags.register_validator(
+        "heads",
+        lambda heads: not heads or heads == [_NO_HEADS] or set(heads) <= set(HEADS),
+        message=f"must be {_NO_HEADS}, or of {', '.join(HEADS)}",
+        flag_values=flag_values,
+    )
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Reads, checks, writes."""
+    cli.import_tensorflow()
+    from bert_tf.conversion import export
+    from bert_tf.conversion.source import open_source
+    from bert_tf.text.vocabulary import Vocabulary
+
+    folder = export.NewFolder(flag_values.output_dir)
+    source = open_source(flag_values.checkpoint)
+    model = export.completed(
+        source,
+        config=_config(flag_values, source),
+        vocabulary=(
+            Vocabulary.from_file(flag_values.vocab_file)
+            if flag_values.vocab_file
+            else None
+        ),
+        do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
+        heads=_heads(flag_values.heads),
+    )
+    with folder as path:
+        if flag_values.format == "tf1":
+            export.write_tf1(path, model)
+        elif flag_values.format == "huggingface":
+            export.write_huggingface(path, model)
+        elif flag_values.format == "kerashub":
+            export.write_kerashub(path, model)
+        elif flag_values.format == "saved_model":
+            _write_saved_model(path, model, flag_values)
+        else:
+            from bert_tf.conversion.saved_model import head_to_serve, write_by_keras
+
+            write_by_keras(path, model, head_to_serve(model), flag_values.format)
+    logging.info("Wrote %s: %s.", flag_values.format, flag_values.output_dir)
+
+
+def _heads(words: list[str] | None) -> list[str] | None:
+    if words is None:
+        return None
+    return [HEADS[word] for word in words if word != _NO_HEADS]
+
+
+def _config(flag_values: flags.FlagValues, source: "Source") -> BertConfig | None:
+    from bert_tf.conversion.checkpoint import refuse_other_function
+
+    if not flag_values.bert_config_file:
+        return None
+    config = BertConfig.from_json_file(flag_values.bert_config_file)
+    if source.config is not None:
+        said_by = f"--bert_config_file={flag_values.bert_config_file}"
+        refuse_other_function(source, config, said_by)
+    return config
+
+
+def _write_saved_model(
+    path: str, model: "Source", flag_values: flags.FlagValues
+) -> None:
+    from bert_tf.conversion.names import SPAN
+    from bert_tf.conversion.saved_model import head_to_serve, write_saved_model
+
+    config = model.require_config()
+    max_seq_length = flag_values.max_seq_length or config.max_position_embeddings
+    config.check_sequence_length(max_seq_length)
+    head = head_to_serve(model)
+    options: dict[str, Any] = {}
+    if head == SPAN:
+        names = ("doc_stride", "max_query_length", "max_answer_length")
+        options = {name: flag_values[name].value for name in names}
+    signatures = write_saved_model(
+        path, model, head, max_seq_length=max_seq_length, **options
+    )
+    if model.vocabulary is None:
+        logging.warning(
+            "%s has no vocabulary, so the SavedModel takes ids, no text; give"
+            " --vocab_file.",
+            flag_values.checkpoint,
+        )
+    for name, function in sorted(signatures.items()):
+        inputs = function.input_signature[0]
+        specs = (
+            inputs.values() if isinstance(inputs, dict) else function.input_signature
+        )
+        logging.info("  %s(%s)", name, ", ".join(str(spec.name) for spec in specs))
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()
