@@ -1,0 +1,464 @@
+"""Hugging Face folders that the tests write with the format's own package."""
+
+import dataclasses
+import json
+import os
+import shlex
+
+import numpy as np
+import safetensors.numpy
+import tensorflow as tf
+
+from bert_tf.conversion import huggingface
+from bert_tf.conversion.weights import Tensor, Weights
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.modeling.names import weights_by_name
+from tests.conversion import one_layer
+from tests.conversion.one_layer import CONFIG
+from tests.modeling import numpy_bert
+
+THEIR_CONFIG = {
+    "model_type": "bert",
+    "vocab_size": 11,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 6,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu_new",
+    "layer_norm_eps": 1e-12,
+    "transformers_version": "5.0.0",
+}
+WORDS = "bert.embeddings.word_embeddings.weight"
+
+
+class HuggingFaceTestCase(tf.test.TestCase):
+    def folder(self):
+        parent = self.get_temp_dir()
+        folder = os.path.join(parent, f"model{len(os.listdir(parent))}")
+        os.mkdir(folder)
+        return folder
+
+    def write_config(self, folder, name, **fields):
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(THEIR_CONFIG | {"architectures": [name]} | fields, file)
+
+    def save(self, name, tensors=None, folder=None, **fields):
+        """A folder as transformers writes it, with random weights."""
+        folder = folder or self.folder()
+        if tensors is None:
+            tensors = one_layer.their_tensors(name, one_layer.random_weights(name))
+        safetensors.numpy.save_file(tensors, os.path.join(folder, "model.safetensors"))
+        self.write_config(folder, name, **fields)
+        return folder
+
+    def read(self, folder):
+        folder = huggingface.model_folder(folder)
+        config, values = huggingface.read_config(folder)
+        return huggingface.read_weights(folder, config, values)
+
+    def write(self, arrays, name=None, config=CONFIG, **options):
+        folder = self.folder()
+        weights = Weights(
+            "somewhere",
+            {
+                key: Tensor(array.shape, lambda array=array: array)
+                for key, array in arrays.items()
+            },
+        )
+        name = name or huggingface.architecture_of(weights, config)
+        values = huggingface.to_config(config, name, **options)
+        huggingface.write(folder, weights, config, values)
+        return folder
+
+    def problem(self, folder):
+        with self.assertRaises(InputError) as caught:
+            self.read(folder)
+        message = str(caught.exception)
+        self.assertNotIn("\n", message)
+        self.assertIn(folder, message)
+        return message
+
+    def assert_same(self, weights, arrays):
+        self.assertEqual(set(weights), set(arrays))
+        for name, array in arrays.items():
+            self.assertEqual(weights.shapes[name], array.shape)
+            self.assertEqual(weights[name].dtype, np.float32)
+            self.assertEqual(weights[name].tobytes(), array.tobytes(), name)
+
+
+class ReadTest(HuggingFaceTestCase):
+    def test_every_class(self):
+        for name in one_layer.CLASSES:
+            labels = {str(i): f"label {i}" for i in range(3)}
+            weights = self.read(self.save(name, id2label=labels))
+            self.assert_same(weights, one_layer.random_weights(name))
+
+    def test_logits_of_the_masked_lm_and_hidden_states(self):
+        arrays = one_layer.random_weights("BertForPreTraining")
+        for theirs, ours in (("gelu", "gelu_erf"), ("gelu_new", "gelu")):
+            folder = self.save("BertForPreTraining", hidden_act=theirs)
+            config, values = huggingface.read_config(folder)
+            self.assertEqual(config.hidden_act, ours)
+            weights = huggingface.read_weights(folder, config, values)
+            model = BertPretrainer(config)
+            for name, variable in weights_by_name(model).items():
+                variable.assign(weights[name])
+            record = {
+                "input_ids": np.array([2, 7, 10, 3]),
+                "input_mask": np.array([1, 1, 1, 0]),
+                "segment_ids": np.array([0, 0, 1, 1]),
+            }
+            batch = {name: values[None] for name, values in record.items()}
+            batch["masked_lm_positions"] = np.array([[1, 2]])
+            actual = model(batch)
+            expected = numpy_bert.sequence_outputs(arrays, config, record)[0][-1]
+            self.assertAllClose(
+                actual["masked_lm_logits"][0],
+                numpy_bert.masked_lm_logits(arrays, config, expected, [1, 2]),
+                rtol=1e-5,
+                atol=1e-5,
+            )
+            self.assertAllClose(
+                actual["next_sentence_logits"][0],
+                numpy_bert.output_logits(
+                    arrays,
+                    "cls/seq_relationship/",
+                    numpy_bert.pooled_output(arrays, expected),
+                ),
+                rtol=1e-5,
+                atol=1e-5,
+            )
+
+    def test_what_a_class_leaves_out_is_read_where_it_is_there(self):
+        # bert-base-uncased names BertForMaskedLM and has all of BertForPreTraining.
+        arrays = one_layer.random_weights("BertForPreTraining")
+        tensors = one_layer.their_tensors("BertForPreTraining", arrays)
+        for fields in ({"architectures": ["BertForMaskedLM"]}, {"architectures": None}):
+            folder = self.save("BertForMaskedLM", tensors, **fields)
+            self.assert_same(self.read(folder), arrays)
+
+    def test_names_of_older_files_and_buffers(self):
+        arrays = one_layer.random_weights("BertForPreTraining")
+        tensors = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): tensor
+            for name, tensor in one_layer.their_tensors(
+                "BertForPreTraining", arrays
+            ).items()
+        }
+        self.assertIn("cls.predictions.transform.LayerNorm.gamma", tensors)
+        tensors["bert.embeddings.position_ids"] = np.arange(6)[None]
+        self.assert_same(self.read(self.save("BertForPreTraining", tensors)), arrays)
+
+    def test_half_precision(self):
+        arrays = one_layer.random_weights("BertModel")
+        tensors = {
+            name: tensor.astype(np.float16)
+            for name, tensor in one_layer.their_tensors("BertModel", arrays).items()
+        }
+        rounded = {
+            name: array.astype(np.float16).astype(np.float32)
+            for name, array in arrays.items()
+        }
+        self.assert_same(self.read(self.save("BertModel", tensors)), rounded)
+
+    def test_tied_weights(self):
+        arrays = one_layer.random_weights("BertForMaskedLM")
+        arrays["bert/embeddings/word_embeddings"][3, 4] = np.nan  # no damage
+        tensors = one_layer.their_tensors("BertForMaskedLM", arrays)
+        copies = {
+            "cls.predictions.decoder.weight": tensors[WORDS],
+            "cls.predictions.decoder.bias": tensors["cls.predictions.bias"],
+        }
+        self.assert_same(
+            self.read(self.save("BertForMaskedLM", tensors | copies)), arrays
+        )
+        alone = tensors | copies
+        del alone[WORDS], alone["cls.predictions.bias"]
+        self.assert_same(self.read(self.save("BertForMaskedLM", alone)), arrays)
+        for name in copies:
+            untied = tensors | {name: copies[name] + 1}
+            message = self.problem(self.save("BertForMaskedLM", untied))
+            self.assertIn(name, message)
+
+    def test_parts_with_an_index(self):
+        name = "BertForPreTraining"
+        arrays = one_layer.random_weights(name)
+        tensors = list(one_layer.their_tensors(name, arrays).items())
+        folder, places = self.folder(), {}
+        self.write_config(folder, name)
+        for number, part in enumerate((tensors[:9], tensors[9:])):
+            file = f"model-{number + 1:05d}-of-00002.safetensors"
+            safetensors.numpy.save_file(dict(part), os.path.join(folder, file))
+            places |= dict.fromkeys(dict(part), file)
+        index = os.path.join(folder, "model.safetensors.index.json")
+        self.assertFalse(huggingface.is_folder_of_hugging_face(folder))
+        for content, message in (
+            ({"weight_map": places}, None),
+            ({"weight_map": places | {"bert.x": file}}, "files lack: bert.x"),
+            ({"weight_map": places | {"bert.x": "y"}}, "No such file: .*y"),
+            ({"weight_map": {"bert.x": 1}}, "weight_map"),
+            ([], "weight_map"),
+        ):
+            with open(index, "w") as opened:
+                json.dump(content, opened)
+            if message is None:
+                self.assert_same(self.read(folder), arrays)
+            else:
+                self.assertRegex(self.problem(folder), message)
+        self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
+
+    def test_folders_of_sentence_transformers(self):
+        for first in ("", "0_Transformer"):
+            folder = self.folder()
+            os.makedirs(os.path.join(folder, first), exist_ok=True)
+            self.save("BertModel", folder=os.path.join(folder, first))
+            with open(os.path.join(folder, "modules.json"), "w") as file:
+                json.dump([{"idx": 0, "path": first}, {"path": "1_Pooling"}], file)
+            self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
+            weights = self.read(folder)
+            self.assert_same(weights, one_layer.random_weights("BertModel"))
+        with open(os.path.join(folder, "modules.json"), "w") as file:
+            file.write("[{}]")
+        self.assertIn("must list modules", self.problem(folder))
+
+
+class RefusedTest(HuggingFaceTestCase):
+    def test_damaged_weights(self):
+        folder = self.save("BertModel")
+        path = os.path.join(folder, "model.safetensors")
+        with open(path, "rb") as file:
+            whole = file.read()
+        for length in (0, 7, 8, 300, len(whole) // 2, len(whole) - 1):
+            with open(path, "wb") as file:
+                file.write(whole[:length])
+            self.assertIn(f"{path} is damaged", self.problem(folder))
+        os.remove(path)
+        self.assertIn("no model.safetensors", self.problem(folder))
+
+    def test_tensors_that_do_not_fit(self):
+        tensors = one_layer.their_tensors(
+            "BertModel", one_layer.random_weights("BertModel")
+        )
+        name = "encoder.layer.0.output.dense.weight"
+        turned = tensors | {name: np.ascontiguousarray(tensors[name].T)}
+        self.assertIn(
+            "layer_0/output/dense/kernel is [8, 12], by the config [12, 8]",
+            self.problem(self.save("BertModel", turned)),
+        )
+        more = tensors | {"encoder.layer.1.output.dense.bias": np.zeros(8, np.float32)}
+        self.assertIn(
+            "no place in BERT: encoder.layer.1.output.dense.bias",
+            self.problem(self.save("BertModel", more)),
+        )
+        del tensors[name]
+        self.assertIn(
+            "no tensor: bert/encoder/layer_0/output/dense/kernel",
+            self.problem(self.save("BertModel", tensors)),
+        )
+        twice = tensors | {"bert.pooler.dense.bias": tensors["pooler.dense.bias"]}
+        self.assertIn("pooler.dense.bias", self.problem(self.save("BertModel", twice)))
+
+    def test_a_classifier_of_nobody_knows_what(self):
+        name = "BertForSequenceClassification"
+        for fields in ({"architectures": None}, {"architectures": ["MyBert"]}):
+            message = self.problem(self.save(name, **fields))
+            self.assertIn("`architectures` must say", message)
+            self.assertIn("BertForTokenClassification", message)
+
+    def test_labels_of_another_number(self):
+        folder = self.save("BertForTokenClassification", id2label={"0": "O", "1": "B"})
+        self.assertRegex(self.problem(folder), "2 labels, but the tagging .* 3 outputs")
+
+    def test_configs_of_other_models(self):
+        for fields, message in (
+            ({"model_type": "roberta"}, "model_type"),
+            ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+            ({"add_cross_attention": True}, "add_cross_attention"),
+            ({"hidden_act": "silu"}, "hidden_act"),
+            ({"hidden_act": ["gelu"]}, "hidden_act"),
+            ({"hidden_size": 9}, "multiple"),
+            ({"layer_norm_eps": "small"}, "layer_norm_eps"),
+        ):
+            self.assertIn(message, self.problem(self.save("BertModel", **fields)))
+
+    def test_pickles_are_refused_with_a_line_that_converts_them(self):
+        for names in (
+            ["pytorch_model.bin", "training_args.bin"],
+            ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
+        ):
+            folder = self.folder()
+            self.write_config(folder, "BertModel")
+            for name in names:
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(b"\x80\x04")
+            self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
+            message = self.problem(folder)
+            with self.assertRaises(InputError) as caught:
+                huggingface.refuse_pickles(os.path.join(folder, names[0]))
+            for text in (message, str(caught.exception)):
+                python, c, code = shlex.split(text[text.index("python -c") :])
+                self.assertEqual((python, c), ("python", "-c"))
+                compile(code, "line", "exec")
+                self.assertIn(os.path.join(folder, names[0]), code)
+                self.assertIn(os.path.join(folder, "model.safetensors"), code)
+                self.assertIn("weights_only=True", code)
+            self.assertNotIn("training_args", message)
+            self.assertEqual(names[1] in message, "pytorch" in names[1])
+        # Beside safetensors nobody asks for them.
+        self.read(self.save("BertModel", folder=folder))
+
+
+class ConfigTest(HuggingFaceTestCase):
+    def test_what_is_not_said_is_as_transformers_has_it(self):
+        folder = self.folder()
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            file.write("{}")
+        config, _ = huggingface.read_config(folder)
+        self.assertEqual(
+            dataclasses.asdict(config),
+            {
+                "vocab_size": 30522,
+                "hidden_size": 768,
+                "num_hidden_layers": 12,
+                "num_attention_heads": 12,
+                "intermediate_size": 3072,
+                "hidden_act": "gelu_erf",
+                "hidden_dropout_prob": 0.1,
+                "attention_probs_dropout_prob": 0.1,
+                "max_position_embeddings": 512,
+                "type_vocab_size": 2,
+                "initializer_range": 0.02,
+                "left_to_right": False,
+                "layer_norm_eps": 1e-12,
+                "masked_lm_hidden_act": None,
+                "masked_lm_layer_norm_eps": None,
+            },
+        )
+
+    def test_there_and_back(self):
+        config = dataclasses.replace(
+            CONFIG,
+            hidden_act="gelu_erf",
+            hidden_dropout_prob=0.0,
+            layer_norm_eps=1e-5,
+            left_to_right=True,
+        )
+        folder = self.write(one_layer.random_weights("BertForMaskedLM"), config=config)
+        read, values = huggingface.read_config(folder)
+        self.assertEqual(read, config)
+        self.assertEqual(values["architectures"], ["BertLMHeadModel"])
+        self.assertEqual(values["hidden_act"], "gelu")
+
+    def test_labels(self):
+        sequence = "BertForSequenceClassification"
+        for values, labels in (
+            ({}, None),
+            ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, None),
+            ({"id2label": {"1": "b", "0": "a"}}, ("a", "b")),
+            ({"id2label": {"1": "b", "2": "a"}}, None),
+            ({"architectures": [sequence], "id2label": {"0": "x"}}, ()),
+            ({"architectures": [sequence], "problem_type": "regression"}, ()),
+            ({"architectures": ["BertModel"], "id2label": {"0": "x"}}, ("x",)),
+        ):
+            self.assertEqual(huggingface.labels_in(values), labels)
+
+    def test_labels_there_and_back(self):
+        arrays = one_layer.random_weights("BertForSequenceClassification")
+        _, values = huggingface.read_config(self.write(arrays, labels=["n", "e", "c"]))
+        self.assertEqual(huggingface.labels_in(values), ("n", "e", "c"))
+        self.assertEqual(values["label2id"], {"n": 0, "e": 1, "c": 2})
+        _, values = huggingface.read_config(self.write(arrays, num_labels=3))
+        self.assertIsNone(huggingface.labels_in(values))
+        self.assertLen(values["id2label"], 3)
+        arrays["output_weights"] = arrays["output_weights"][:1]
+        arrays["output_bias"] = arrays["output_bias"][:1]
+        _, values = huggingface.read_config(
+            self.write(arrays, labels=(), is_regression=True)
+        )
+        self.assertEqual(huggingface.labels_in(values), ())
+        self.assertEqual(values["problem_type"], "regression")
+
+
+class WriteTest(HuggingFaceTestCase):
+    def test_every_class(self):
+        for name in one_layer.CLASSES:
+            arrays = one_layer.random_weights(name)
+            config = dataclasses.replace(
+                CONFIG, left_to_right=name == "BertLMHeadModel"
+            )
+            folder = self.write(arrays, config=config, num_labels=3)
+            with open(os.path.join(folder, "config.json")) as file:
+                self.assertEqual(json.load(file)["architectures"], [name])
+            stored = safetensors.numpy.load_file(
+                os.path.join(folder, "model.safetensors")
+            )
+            expected = one_layer.their_tensors(name, arrays)
+            self.assertEqual(set(stored), set(expected))
+            for key, tensor in expected.items():
+                self.assertEqual(stored[key].tobytes(), tensor.tobytes())
+                self.assertEqual(stored[key].shape, tensor.shape)
+            # In, out, in: the same bits.
+            self.assert_same(self.read(folder), arrays)
+            again = self.write(dict(self.read(folder)), config=config, num_labels=3)
+            for file in ("config.json", "model.safetensors"):
+                with (
+                    open(os.path.join(folder, file), "rb") as first,
+                    open(os.path.join(again, file), "rb") as second,
+                ):
+                    self.assertEqual(first.read(), second.read())
+
+    def test_what_a_class_has_no_place_for_is_said(self):
+        arrays = one_layer.random_weights("BertForPreTraining")
+        with self.assertLogs(level="INFO") as logs:
+            folder = self.write(arrays, "BertForMaskedLM")
+        self.assertIn("cls/seq_relationship/output_bias", logs.output[0])
+        self.assertEqual(
+            set(self.read(folder)), set(one_layer.random_weights("BertForMaskedLM"))
+        )
+
+    def test_what_a_class_lacks_is_refused_before_anything_is_written(self):
+        arrays = one_layer.random_weights("BertForMaskedLM")
+        without_pooler = {k: v for k, v in arrays.items() if k.startswith("bert/")}
+        cut = dict(arrays)
+        cut["cls/predictions/output_bias"] = np.zeros(5, np.float32)
+        for weights, message in (
+            (without_pooler, "BertModel has .* bert/pooler/dense/kernel"),
+            (cut, r"output_bias is \[5\]"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.write(weights)
+            last = os.path.join(self.get_temp_dir(), sorted(self.folders())[-1])
+            self.assertEqual(os.listdir(last), [])
+
+    def folders(self):
+        return os.listdir(self.get_temp_dir())
+
+    def test_heads_that_no_class_has_together(self):
+        arrays = one_layer.random_weights("BertForPreTraining")
+        arrays |= one_layer.random_weights("BertForQuestionAnswering")
+        with self.assertRaisesRegex(InputError, "no class with these heads.*span"):
+            self.write(arrays)
+
+    def test_a_masked_lm_with_a_computation_of_its_own(self):
+        arrays = one_layer.random_weights("BertForPreTraining")
+        for fields in (
+            {"masked_lm_hidden_act": "gelu_erf"},
+            {"masked_lm_layer_norm_eps": 1e-5},
+        ):
+            config = dataclasses.replace(CONFIG, **fields)
+            with self.assertRaisesRegex(InputError, next(iter(fields))):
+                self.write(arrays, config=config)
+            self.write(arrays, "BertForNextSentencePrediction", config=config)
+        same = dataclasses.replace(
+            CONFIG, masked_lm_hidden_act="gelu", masked_lm_layer_norm_eps=1e-12
+        )
+        self.write(arrays, config=same)
+
+
+if __name__ == "__main__":
+    tf.test.main()

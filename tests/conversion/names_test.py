@@ -1,0 +1,87 @@
+"""The table of names against names and shapes that are written out by hand."""
+
+import tensorflow as tf
+
+from bert_tf.conversion import names
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.names import weights_by_name
+from tests.conversion import one_layer
+from tests.conversion.one_layer import CONFIG
+
+
+class NamesTest(tf.test.TestCase):
+    def check(self, rows, lines, prefix=""):
+        for row, line in zip(rows, lines, strict=True):
+            self.assertEqual(row.original, line.original)
+            self.assertEqual(row.dimensions(CONFIG, num_labels=3), line.shape)
+            self.assertEqual(prefix + row.hugging_face, line.hugging_face)
+            shape = line.shape[::-1] if row.hugging_face_transposes else line.shape
+            self.assertEqual(shape, line.their_shape)
+            self.assertEqual(row.keras_hub or "-", line.keras_hub)
+
+    def test_the_encoder_and_the_pooler(self):
+        lines = one_layer.lines(one_layer.ENCODER)
+        self.check(names.encoder_names(CONFIG), lines, "bert.")
+        self.check(names.POOLER, one_layer.lines(one_layer.POOLER), "bert.")
+
+    def test_every_head(self):
+        self.assertEqual(list(names.HEADS), list(one_layer.HEADS))
+        for head, text in one_layer.HEADS.items():
+            self.check(names.HEADS[head], one_layer.lines(text))
+
+    def test_only_kernels_are_transposed(self):
+        for head in one_layer.HEADS:
+            for row in names.HEADS[head]:
+                self.assertEqual(
+                    row.hugging_face_transposes,
+                    row.original == "cls/predictions/transform/dense/kernel",
+                )
+        transposed = [
+            row.original
+            for row in (*names.LAYER, *names.EMBEDDINGS, *names.POOLER)
+            if row.hugging_face_transposes
+        ]
+        self.assertLen(transposed, 7)  # Q, K, V, output, two of feed-forward; pooler
+
+    def test_the_layers_are_numbered(self):
+        rows = [row.at(11) for row in names.LAYER]
+        self.assertEqual(
+            rows[0].original, "bert/encoder/layer_11/attention/self/query/kernel"
+        )
+        self.assertEqual(
+            rows[0].hugging_face, "encoder.layer.11.attention.self.query.weight"
+        )
+        self.assertEqual(
+            rows[0].keras_hub, "transformer_layer_11/self_attention_layer/query/kernel"
+        )
+
+    def test_the_model_has_these_weights(self):
+        weights = weights_by_name(BertEncoder(CONFIG))
+        lines = one_layer.lines(one_layer.ENCODER + one_layer.POOLER)
+        self.assertEqual(
+            {name: tuple(weight.shape) for name, weight in weights.items()},
+            {line.original: line.shape for line in lines},
+        )
+
+    def test_rows_of_what_is_there(self):
+        there = ["bert/pooler/dense/bias", "cls/squad/output_bias"]
+        rows = [row.original for row in names.names_of(CONFIG, there)]
+        self.assertLen(rows, 21 + 2 + 2)
+        self.assertIn("bert/pooler/dense/kernel", rows)
+        self.assertIn("cls/squad/output_weights", rows)
+        self.assertLen(names.names_of(CONFIG, []), 21)
+        rows = names.names_of(CONFIG, there, heads=[names.CLASSIFIER])
+        self.assertEqual(
+            [row.original for row in rows[-2:]], ["output_weights", "output_bias"]
+        )
+
+    def test_the_heads_that_are_there(self):
+        self.assertEqual(names.heads_of(["bert/embeddings/word_embeddings"]), [])
+        self.assertEqual(
+            names.heads_of(["output_bias", "cls/predictions/output_bias"]),
+            [names.MASKED_LM, names.CLASSIFIER],
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()

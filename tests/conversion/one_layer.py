@@ -1,0 +1,137 @@
+"""A one-layer BERT: the names of its weights in all three layouts, written out by hand.
+
+V 11, H 8 with 2 heads, F 12, P 6, T 2, C 3 labels. A line: the original's name and
+shape, Hugging Face's name (where BertModel has `bert.` cut off) and shape, and
+KerasHub's path.
+"""
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+
+CONFIG = BertConfig(
+    vocab_size=11,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=6,
+    type_vocab_size=2,
+)
+
+ENCODER = """
+bert/embeddings/word_embeddings 11,8 bert.embeddings.word_embeddings.weight 11,8 token_embedding/embeddings
+bert/embeddings/token_type_embeddings 2,8 bert.embeddings.token_type_embeddings.weight 2,8 segment_embedding/embeddings
+bert/embeddings/position_embeddings 6,8 bert.embeddings.position_embeddings.weight 6,8 position_embedding/embeddings
+bert/embeddings/LayerNorm/gamma 8 bert.embeddings.LayerNorm.weight 8 embeddings_layer_norm/gamma
+bert/embeddings/LayerNorm/beta 8 bert.embeddings.LayerNorm.bias 8 embeddings_layer_norm/beta
+bert/encoder/layer_0/attention/self/query/kernel 8,8 bert.encoder.layer.0.attention.self.query.weight 8,8 transformer_layer_0/self_attention_layer/query/kernel
+bert/encoder/layer_0/attention/self/query/bias 8 bert.encoder.layer.0.attention.self.query.bias 8 transformer_layer_0/self_attention_layer/query/bias
+bert/encoder/layer_0/attention/self/key/kernel 8,8 bert.encoder.layer.0.attention.self.key.weight 8,8 transformer_layer_0/self_attention_layer/key/kernel
+bert/encoder/layer_0/attention/self/key/bias 8 bert.encoder.layer.0.attention.self.key.bias 8 transformer_layer_0/self_attention_layer/key/bias
+bert/encoder/layer_0/attention/self/value/kernel 8,8 bert.encoder.layer.0.attention.self.value.weight 8,8 transformer_layer_0/self_attention_layer/value/kernel
+bert/encoder/layer_0/attention/self/value/bias 8 bert.encoder.layer.0.attention.self.value.bias 8 transformer_layer_0/self_attention_layer/value/bias
+bert/encoder/layer_0/attention/output/dense/kernel 8,8 bert.encoder.layer.0.attention.output.dense.weight 8,8 transformer_layer_0/self_attention_layer/attention_output/kernel
+bert/encoder/layer_0/attention/output/dense/bias 8 bert.encoder.layer.0.attention.output.dense.bias 8 transformer_layer_0/self_attention_layer/attention_output/bias
+bert/encoder/layer_0/attention/output/LayerNorm/gamma 8 bert.encoder.layer.0.attention.output.LayerNorm.weight 8 transformer_layer_0/self_attention_layer_norm/gamma
+bert/encoder/layer_0/attention/output/LayerNorm/beta 8 bert.encoder.layer.0.attention.output.LayerNorm.bias 8 transformer_layer_0/self_attention_layer_norm/beta
+bert/encoder/layer_0/intermediate/dense/kernel 8,12 bert.encoder.layer.0.intermediate.dense.weight 12,8 transformer_layer_0/feedforward_intermediate_dense/kernel
+bert/encoder/layer_0/intermediate/dense/bias 12 bert.encoder.layer.0.intermediate.dense.bias 12 transformer_layer_0/feedforward_intermediate_dense/bias
+bert/encoder/layer_0/output/dense/kernel 12,8 bert.encoder.layer.0.output.dense.weight 8,12 transformer_layer_0/feedforward_output_dense/kernel
+bert/encoder/layer_0/output/dense/bias 8 bert.encoder.layer.0.output.dense.bias 8 transformer_layer_0/feedforward_output_dense/bias
+bert/encoder/layer_0/output/LayerNorm/gamma 8 bert.encoder.layer.0.output.LayerNorm.weight 8 transformer_layer_0/feedforward_layer_norm/gamma
+bert/encoder/layer_0/output/LayerNorm/beta 8 bert.encoder.layer.0.output.LayerNorm.bias 8 transformer_layer_0/feedforward_layer_norm/beta
+"""  # noqa: E501
+
+POOLER = """
+bert/pooler/dense/kernel 8,8 bert.pooler.dense.weight 8,8 pooled_dense/kernel
+bert/pooler/dense/bias 8 bert.pooler.dense.bias 8 pooled_dense/bias
+"""
+
+HEADS = {
+    "masked LM": """
+cls/predictions/transform/dense/kernel 8,8 cls.predictions.transform.dense.weight 8,8 mlm_head/intermediate_dense/kernel
+cls/predictions/transform/dense/bias 8 cls.predictions.transform.dense.bias 8 mlm_head/intermediate_dense/bias
+cls/predictions/transform/LayerNorm/gamma 8 cls.predictions.transform.LayerNorm.weight 8 mlm_head/intermediate_layer_norm/gamma
+cls/predictions/transform/LayerNorm/beta 8 cls.predictions.transform.LayerNorm.bias 8 mlm_head/intermediate_layer_norm/beta
+cls/predictions/output_bias 11 cls.predictions.bias 11 mlm_head/output_bias
+""",  # noqa: E501
+    "next sentence prediction": """
+cls/seq_relationship/output_weights 2,8 cls.seq_relationship.weight 2,8 -
+cls/seq_relationship/output_bias 2 cls.seq_relationship.bias 2 -
+""",
+    "classifier": """
+output_weights 3,8 classifier.weight 3,8 logits/kernel
+output_bias 3 classifier.bias 3 logits/bias
+""",
+    "span": """
+cls/squad/output_weights 2,8 qa_outputs.weight 2,8 -
+cls/squad/output_bias 2 qa_outputs.bias 2 -
+""",
+    "multiple choice": """
+cls/multiple_choice/output_weights 1,8 classifier.weight 1,8 -
+cls/multiple_choice/output_bias 1 classifier.bias 1 -
+""",
+    "tagging": """
+cls/tagging/output_weights 3,8 classifier.weight 3,8 -
+cls/tagging/output_bias 3 classifier.bias 3 -
+""",
+}
+
+# The classes of transformers, and what they are made of.
+CLASSES = {
+    "BertModel": (True, ()),
+    "BertForPreTraining": (True, ("masked LM", "next sentence prediction")),
+    "BertForMaskedLM": (False, ("masked LM",)),
+    "BertLMHeadModel": (False, ("masked LM",)),
+    "BertForNextSentencePrediction": (True, ("next sentence prediction",)),
+    "BertForSequenceClassification": (True, ("classifier",)),
+    "BertForQuestionAnswering": (False, ("span",)),
+    "BertForMultipleChoice": (True, ("multiple choice",)),
+    "BertForTokenClassification": (False, ("tagging",)),
+}
+
+
+class Line:
+    """A weight's names and shapes."""
+
+    def __init__(self, text):
+        self.original, shape, self.hugging_face, theirs, self.keras_hub = text.split()
+        self.shape = tuple(map(int, shape.split(",")))
+        self.their_shape = tuple(map(int, theirs.split(",")))
+
+
+def lines(text):
+    return [Line(line) for line in text.splitlines() if line]
+
+
+def lines_of(name):
+    """The weights of a class of transformers, by that class' names."""
+    pooler, heads = CLASSES[name]
+    text = ENCODER + (POOLER if pooler else "") + "".join(HEADS[h] for h in heads)
+    found = lines(text)
+    if name == "BertModel":
+        for line in found:
+            line.hugging_face = line.hugging_face.removeprefix("bert.")
+    return found
+
+
+def random_weights(name, seed=0):
+    """Random weights of a class, by the original's names."""
+    rng = np.random.default_rng(seed)
+    return {
+        line.original: rng.normal(0, 0.5, line.shape).astype(np.float32)
+        for line in lines_of(name)
+    }
+
+
+def their_tensors(name, weights):
+    """The same weights, as transformers stores them."""
+    return {
+        line.hugging_face: np.ascontiguousarray(
+            weights[line.original].T
+            if line.original.endswith("kernel")
+            else weights[line.original]
+        )
+        for line in lines_of(name)
+    }

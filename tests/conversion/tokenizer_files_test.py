@@ -1,0 +1,175 @@
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf.conversion.tokenizer_files import (
+    casing_of,
+    read_tokenizer,
+    write_tokenizer,
+)
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##s"]
+
+
+def tokenizer_json(**changes):
+    """The parts of a tokenizer.json that matter, as transformers writes them."""
+    parts = {
+        "added_tokens": [{"id": 0, "content": "[PAD]", "special": True}],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {token: i for i, token in enumerate(TOKENS)},
+        },
+    }
+    for key, value in changes.items():
+        part = parts[key]
+        parts[key] = part | value if isinstance(part, dict) else value
+    return parts
+
+
+class TokenizerFilesTest(tf.test.TestCase):
+    def folder(self, **contents):
+        """A new folder; vocab=TOKENS, config={...}, tokenizer={...}."""
+        folder = os.path.join(
+            self.get_temp_dir(), str(len(os.listdir(self.get_temp_dir())))
+        )
+        os.mkdir(folder)
+        if "vocab" in contents:
+            Vocabulary(contents.pop("vocab")).save(os.path.join(folder, "vocab.txt"))
+        for name, values in contents.items():
+            name = {"config": "tokenizer_config", "tokenizer": "tokenizer"}[name]
+            with open(os.path.join(folder, f"{name}.json"), "w") as file:
+                file.write(values if isinstance(values, str) else json.dumps(values))
+        return folder
+
+    def difference(self, **contents):
+        tokenizer = read_tokenizer(self.folder(**contents))
+        with self.assertRaisesRegex(InputError, "--vocab_file") as caught:
+            tokenizer.require_same()
+        self.assertNotIn("\n", str(caught.exception))
+        return tokenizer.difference
+
+    def test_nothing(self):
+        tokenizer = read_tokenizer(self.folder())
+        self.assertEqual(tokenizer, (None, None, None, None))
+        tokenizer.require_same()
+
+    def test_what_is_written_is_read(self):
+        for do_lower_case in (True, False):
+            folder = self.folder()
+            write_tokenizer(folder, Vocabulary(TOKENS), do_lower_case)
+            self.assertEqual(
+                read_tokenizer(folder),
+                (
+                    Vocabulary(TOKENS),
+                    os.path.join(folder, "vocab.txt"),
+                    do_lower_case,
+                    None,
+                ),
+            )
+            with open(os.path.join(folder, "tokenizer_config.json")) as file:
+                settings = json.load(file)
+            self.assertEqual(settings["tokenizer_class"], "BertTokenizer")
+            self.assertEqual(settings["do_lower_case"], do_lower_case)
+
+    def test_a_folder_with_tokenizer_json_alone(self):
+        for lowercase in (True, False):
+            folder = self.folder(
+                tokenizer=tokenizer_json(normalizer={"lowercase": lowercase})
+            )
+            tokenizer = read_tokenizer(folder)
+            self.assertEqual(tokenizer.vocabulary.tokens, tuple(TOKENS))
+            self.assertEqual(tokenizer.path, os.path.join(folder, "tokenizer.json"))
+            self.assertEqual(tokenizer.do_lower_case, lowercase)
+            tokenizer.require_same()
+
+    def test_all_three_files_agree(self):
+        config = {
+            "do_lower_case": True,
+            "strip_accents": None,
+            "tokenizer_class": "BertTokenizerFast",
+            "mask_token": {"content": "[MASK]", "lstrip": False},
+        }
+        folder = self.folder(vocab=TOKENS, config=config, tokenizer=tokenizer_json())
+        tokenizer = read_tokenizer(folder)
+        self.assertEqual(tokenizer.path, os.path.join(folder, "vocab.txt"))
+        tokenizer.require_same()
+
+    def test_two_vocabularies_that_differ_are_both_named(self):
+        folder = self.folder(vocab=[*TOKENS[:-1], "##x"], tokenizer=tokenizer_json())
+        with self.assertRaisesRegex(InputError, "tokenizer.json .*vocab.txt"):
+            read_tokenizer(folder)
+
+    def test_settings_that_the_original_does_not_have(self):
+        for config, named in (
+            ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars=false"),
+            ({"do_basic_tokenize": False}, "do_basic_tokenize=false"),
+            ({"do_lower_case": True, "strip_accents": False}, "strip_accents=false"),
+            ({"do_lower_case": False, "strip_accents": True}, "strip_accents=true"),
+            ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+            ({"mask_token": "<mask>"}, "mask_token"),
+        ):
+            difference = self.difference(vocab=TOKENS, config=config)
+            self.assertIn("tokenizer_config.json", difference)
+            self.assertIn(named, difference)
+        for changes, named in (
+            ({"normalizer": {"type": "Sequence"}}, "normalizer.type"),
+            ({"normalizer": {"clean_text": False}}, "normalizer.clean_text=false"),
+            ({"normalizer": {"strip_accents": False}}, "strip_accents=false"),
+            ({"model": {"continuing_subword_prefix": "@"}}, "subword_prefix"),
+            ({"model": {"type": "Unigram"}}, "model.type"),
+            ({"pre_tokenizer": {"type": "Whitespace"}}, "BertPreTokenizer"),
+            ({"added_tokens": [{"id": 7, "content": "<x>"}]}, "'<x>'"),
+        ):
+            difference = self.difference(tokenizer=tokenizer_json(**changes))
+            self.assertIn("tokenizer.json", difference)
+            self.assertIn(named, difference)
+
+    def test_strip_accents_that_says_what_the_casing_says(self):
+        for value in (True, False):
+            config = {"do_lower_case": value, "strip_accents": value}
+            read_tokenizer(self.folder(vocab=TOKENS, config=config)).require_same()
+
+    def test_casings_that_contradict_are_both_named(self):
+        difference = self.difference(
+            config={"do_lower_case": False}, tokenizer=tokenizer_json()
+        )
+        self.assertRegex(difference, "lowercase=true.*do_lower_case=false")
+
+    def test_damaged_files_are_one_line(self):
+        for contents, message in (
+            ({"config": "{"}, "not valid JSON"),
+            ({"config": "[]"}, "one JSON object"),
+            ({"config": {"do_lower_case": "yes"}}, "true or false"),
+            ({"tokenizer": "[]"}, "one JSON object"),
+            ({"tokenizer": tokenizer_json(model={"vocab": ["a"]})}, "map tokens"),
+            ({"tokenizer": tokenizer_json(model={"vocab": {"a": 1}})}, "from 0 on"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                read_tokenizer(self.folder(**contents))
+
+    def test_a_release_says_its_casing_in_its_name(self):
+        for name, casing in (
+            ("uncased_L-12_H-768_A-12", True),
+            ("multi_cased_L-12_H-768_A-12", False),
+            ("chinese_L-12_H-768_A-12", True),
+            ("my_model", None),
+        ):
+            self.assertEqual(casing_of(os.path.join(self.get_temp_dir(), name)), casing)
+
+
+if __name__ == "__main__":
+    tf.test.main()

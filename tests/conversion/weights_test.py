@@ -1,0 +1,88 @@
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.conversion import weights as weights_lib
+from bert_tf.conversion.weights import Tensor, Weights
+from bert_tf.errors import InputError
+from tests.conversion import one_layer
+from tests.conversion.one_layer import CONFIG
+
+
+def weights_of(arrays):
+    return Weights(
+        "somewhere",
+        {
+            name: Tensor(array.shape, lambda array=array: array)
+            for name, array in arrays.items()
+        },
+    )
+
+
+class WeightsTest(tf.test.TestCase):
+    def test_an_array_is_read_when_it_is_asked_for(self):
+        asked = []
+        weights = Weights(
+            "x", {"a": Tensor((2,), lambda: asked.append(1) or np.zeros(2))}
+        )
+        self.assertEqual(weights.shapes, {"a": (2,)})
+        self.assertIn("a", weights)
+        self.assertEqual((list(weights), len(weights), asked), (["a"], 1, []))
+        self.assertAllEqual(weights["a"], [0, 0])
+        self.assertEqual(asked, [1])
+
+    def test_names_for_a_message(self):
+        self.assertEqual(weights_lib.listed("abc"), "a, b, c")
+        self.assertEqual(
+            weights_lib.listed("abcdefghijk"), "a, b, c, d, e, f, g, h and 3 more"
+        )
+
+
+class CheckTest(tf.test.TestCase):
+    def problem(self, arrays):
+        with self.assertRaises(InputError) as caught:
+            weights_lib.check_against_config(weights_of(arrays), CONFIG)
+        self.assertNotIn("\n", str(caught.exception))
+        return str(caught.exception)
+
+    def test_whole_models_of_every_class(self):
+        for name in one_layer.CLASSES:
+            arrays = one_layer.random_weights(name)
+            rows = weights_lib.check_against_config(weights_of(arrays), CONFIG)
+            self.assertEqual([row.original for row in rows], list(arrays))
+
+    def test_all_that_is_wrong_is_listed(self):
+        arrays = one_layer.random_weights("BertForPreTraining")
+        del arrays["bert/embeddings/LayerNorm/beta"]
+        del arrays["cls/seq_relationship/output_bias"]
+        arrays["bert/pooler/dense/kernel"] = np.zeros((8, 9), np.float32)
+        arrays["bert/encoder/layer_1/output/dense/bias"] = np.zeros(8, np.float32)
+        self.assertEqual(
+            self.problem(arrays),
+            "somewhere and its config do not belong together: shapes that are not the"
+            " config's: bert/pooler/dense/kernel is [8, 9], by the config [8, 8];"
+            " weights that have no tensor: bert/embeddings/LayerNorm/beta,"
+            " cls/seq_relationship/output_bias; tensors that have no place in the"
+            " model: bert/encoder/layer_1/output/dense/bias.",
+        )
+
+    def test_a_missing_dimension(self):
+        arrays = one_layer.random_weights("BertForSequenceClassification")
+        arrays["output_weights"] = np.zeros(8, np.float32)
+        self.assertIn(
+            "output_weights is [8], by the config [?, 8]", self.problem(arrays)
+        )
+
+    def test_the_number_of_outputs(self):
+        weights = weights_of(one_layer.random_weights("BertForTokenClassification"))
+        self.assertEqual(weights_lib.num_outputs(weights, "tagging"), 3)
+
+    def test_without_a_head(self):
+        weights = weights_of(one_layer.random_weights("BertForPreTraining"))
+        kept = weights.with_heads(["next sentence prediction"])
+        self.assertEqual(
+            set(kept), set(one_layer.random_weights("BertForNextSentencePrediction"))
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()
