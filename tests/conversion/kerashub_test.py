@@ -1,0 +1,477 @@
+"""KerasHub itself is the peer: it writes what we read, and reads what we write."""
+
+import dataclasses
+import json
+import os
+import shutil
+from unittest import mock
+
+import h5py
+import huggingface_hub
+import kagglehub
+import keras
+import keras_hub
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.conversion import kerashub, names
+from bert_tf.conversion.weights import Tensor, Weights, check_against_config
+from bert_tf.errors import InputError
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.text.vocabulary import Vocabulary
+from tests.modeling.examples import (
+    outputs_of,
+    random_records,
+    randomize,
+    relative_error,
+    small_config,
+)
+
+TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "é", "e")
+CONFIG = small_config(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+
+
+def their_backbone(dtype="float32"):
+    return keras_hub.models.BertBackbone(
+        vocabulary_size=53,
+        num_layers=2,
+        num_heads=3,
+        hidden_dim=24,
+        intermediate_dim=40,
+        dropout=0.2,
+        max_sequence_length=20,
+        num_segments=3,
+        dtype=dtype,
+    )
+
+
+def tokenizer(lowercase=True):
+    return keras_hub.models.BertTokenizer(vocabulary=list(TOKENS), lowercase=lowercase)
+
+
+def randomize_theirs(model, seed=5):
+    rng = np.random.default_rng(seed)
+    for weight in model.trainable_weights:
+        weight.assign(rng.normal(0.5, 0.3, weight.shape))
+    return model
+
+
+def their_inputs(records, *, positions=False):
+    inputs = {
+        "token_ids": records["input_ids"],
+        "segment_ids": records["segment_ids"],
+        "padding_mask": records["input_mask"],
+    }
+    if positions:
+        inputs["mask_positions"] = records["masked_lm_positions"]
+    return inputs
+
+
+def fill(model, weights):
+    """Gives a model of ours a checkpoint's weights; returns what is left over."""
+    rest = set(weights)
+    for name, variable in weights_by_name(model).items():
+        if name in rest:
+            variable.assign(weights[name])
+            rest.remove(name)
+    return rest
+
+
+def weights_in(values, path="somewhere"):
+    return Weights(
+        path,
+        {
+            name: Tensor(value.shape, lambda value=value: value)
+            for name, value in values.items()
+        },
+    )
+
+
+class KerasHubTestCase(tf.test.TestCase):
+    def folder(self, name="preset"):
+        path = os.path.join(self.get_temp_dir(), name)
+        shutil.rmtree(path, ignore_errors=True)
+        os.makedirs(path)
+        return path
+
+    def saved(self, model, name="preset"):
+        path = self.folder(name)
+        model.save_to_preset(path)
+        return path
+
+    def edit(self, folder, name, change):
+        path = os.path.join(folder, name)
+        with open(path) as file:
+            values = json.load(file)
+        change(values)
+        with open(path, "w") as file:
+            json.dump(values, file)
+
+    def assert_one_line(self, pattern, call, *args, **kwargs):
+        with self.assertRaisesRegex(InputError, pattern) as caught:
+            call(*args, **kwargs)
+        self.assertNotIn("\n", str(caught.exception))
+
+
+class InTest(KerasHubTestCase):
+    def test_an_encoder(self):
+        theirs = randomize_theirs(their_backbone())
+        preset = kerashub.read(self.saved(theirs))
+        self.assertEqual(preset.config, CONFIG)
+        self.assertIsNone(preset.vocabulary)
+        self.assertIsNone(preset.vocabulary_path)
+        self.assertIsNone(preset.do_lower_case)
+        self.assertIsNone(preset.labels)
+        check_against_config(preset.weights, preset.config)
+        ours = BertEncoder(preset.config)
+        self.assertEmpty(fill(ours, preset.weights))
+        records = random_records(preset.config)
+        expected = outputs_of(theirs, their_inputs(records))
+        for name, values in outputs_of(ours, records).items():
+            self.assertLess(relative_error(values, expected[name]), 1e-5, name)
+
+    def test_a_masked_lm_whose_head_has_another_gelu_and_epsilon(self):
+        theirs = keras_hub.models.BertMaskedLM(
+            their_backbone(),
+            preprocessor=keras_hub.models.BertMaskedLMPreprocessor(tokenizer()),
+        )
+        randomize_theirs(theirs)
+        # Little variance before the head's normalization, for its epsilon to count.
+        for weight in theirs.weights:
+            if weight.path.startswith("mlm_head/intermediate_dense"):
+                weight.assign(weight * 0.1)
+        folder = self.saved(theirs)
+        preset = kerashub.read(folder)
+        self.assertEqual(
+            preset.config,
+            dataclasses.replace(
+                CONFIG, masked_lm_hidden_act="gelu_erf", masked_lm_layer_norm_eps=1e-5
+            ),
+        )
+        self.assertEqual(preset.vocabulary, Vocabulary(TOKENS))
+        self.assertTrue(os.path.exists(preset.vocabulary_path))
+        self.assertIs(preset.do_lower_case, True)
+        self.assertEqual(names.heads_of(preset.weights), [names.MASKED_LM])
+        check_against_config(preset.weights, preset.config)
+        records = random_records(preset.config)
+        expected = theirs(their_inputs(records, positions=True)).numpy()
+        for config, exact in (
+            (preset.config, True),
+            (dataclasses.replace(preset.config, masked_lm_hidden_act=None), False),
+            (dataclasses.replace(preset.config, masked_lm_layer_norm_eps=None), False),
+        ):
+            ours = BertPretrainer(config)
+            self.assertEmpty(fill(ours, preset.weights))
+            logits = outputs_of(ours, records)["masked_lm_logits"]
+            self.assertEqual(relative_error(logits, expected) < 1e-5, exact, config)
+
+    def test_a_classifier_that_was_trained(self):
+        theirs = keras_hub.models.BertTextClassifier(
+            their_backbone(),
+            num_classes=4,
+            preprocessor=keras_hub.models.BertTextClassifierPreprocessor(
+                tokenizer(lowercase=False), sequence_length=8
+            ),
+        )
+        randomize_theirs(theirs)
+        # The head's file holds the optimizer's moments too.
+        theirs.compile(keras.optimizers.Adam())
+        theirs.optimizer.build(theirs.trainable_variables)
+        preset = kerashub.read(self.saved(theirs))
+        self.assertIs(preset.do_lower_case, False)
+        self.assertEqual(preset.weights.shapes["output_weights"], (4, 24))
+        self.assertEqual(preset.weights.shapes["output_bias"], (4,))
+        check_against_config(preset.weights, preset.config)
+        ours = BertClassifier(preset.config, 4)
+        self.assertEmpty(fill(ours, preset.weights))
+        records = random_records(preset.config)
+        expected = theirs(their_inputs(records)).numpy()
+        actual = outputs_of(ours, records)["logits"]
+        self.assertLess(relative_error(actual, expected), 1e-5)
+
+    def test_a_task_without_a_head_is_its_encoder(self):
+        folder = self.saved(
+            keras_hub.models.BertTextEmbedder(their_backbone(), preprocessor=None)
+        )
+        self.assertLen(kerashub.read(folder).weights, 39)
+
+    def test_weights_in_parts(self):
+        theirs = randomize_theirs(their_backbone())
+        folder = self.folder()
+        theirs.save_to_preset(folder, max_shard_size=2e-5)
+        self.assertNotIn("model.weights.h5", os.listdir(folder))
+        self.assertTrue(kerashub.is_preset_folder(folder))
+        weights = kerashub.read(folder).weights
+        whole = kerashub.read(self.saved(theirs, "whole")).weights
+        self.assertSameElements(weights, whole)
+        for name in whole:
+            self.assertAllEqual(weights[name], whole[name])
+
+    def test_numbers_of_16_bits(self):
+        for dtype in ("float16", "bfloat16"):
+            theirs = randomize_theirs(their_backbone(dtype))
+            weights = kerashub.read(self.saved(theirs)).weights
+            for name, path in (
+                ("bert/pooler/dense/bias", "pooled_dense/bias"),
+                ("bert/embeddings/LayerNorm/gamma", "embeddings_layer_norm/gamma"),
+            ):
+                (expected,) = (w for w in theirs.weights if w.path == path)
+                self.assertEqual(weights[name].dtype, np.float32)
+                self.assertAllEqual(weights[name], tf.cast(expected, tf.float32))
+
+
+class OutTest(KerasHubTestCase):
+    def setUp(self):
+        super().setUp()
+        self.model = BertPretrainer(CONFIG)
+        self.values = randomize(self.model)
+        self.weights = weights_in(self.values)
+
+    def test_keras_hub_computes_the_same(self):
+        folder = self.folder()
+        kerashub.write(folder, self.weights, CONFIG, Vocabulary(TOKENS), True)
+        theirs = keras_hub.models.BertBackbone.from_preset(folder)
+        self.assertEqual(theirs.dropout, 0.2)
+        records = random_records(CONFIG)
+        actual = outputs_of(theirs, their_inputs(records))
+        for name, values in outputs_of(self.model.encoder, records).items():
+            self.assertLess(relative_error(actual[name], values), 1e-5, name)
+        with open(os.path.join(folder, "metadata.json")) as file:
+            self.assertEqual(json.load(file)["parameter_count"], theirs.count_params())
+        read = keras_hub.models.BertTokenizer.from_preset(folder)
+        # the, cat, ##s, and é without its accent, as the original takes it off.
+        self.assertAllEqual(read("The CATS é"), [5, 6, 7, 9])
+
+    def test_in_out_in_is_the_same_to_the_bit(self):
+        first, second = self.folder("first"), self.folder("second")
+        kerashub.write(first, self.weights, CONFIG, Vocabulary(TOKENS), False)
+        preset = kerashub.read(first)
+        self.assertEqual(preset.config, CONFIG)
+        self.assertEqual(preset.vocabulary, Vocabulary(TOKENS))
+        self.assertIs(preset.do_lower_case, False)
+        self.assertSameElements(
+            preset.weights, [name for name in self.values if name.startswith("bert/")]
+        )
+        for name in preset.weights:
+            self.assertAllEqual(preset.weights[name], self.values[name], name)
+        kerashub.write(second, preset.weights, preset.config)
+        self.assertNotIn("tokenizer.json", os.listdir(second))
+        again = kerashub.read(second).weights
+        self.assertSameElements(again, preset.weights)
+        for name in again:
+            self.assertAllEqual(again[name], self.values[name], name)
+        theirs = keras_hub.models.BertBackbone.from_preset(first)
+        third = kerashub.read(self.saved(theirs)).weights
+        for name in third:
+            self.assertAllEqual(third[name], self.values[name], name)
+
+    def test_what_a_backbone_cannot_compute_is_refused(self):
+        folder = self.folder()
+        for field, value in (
+            ("hidden_act", "gelu_erf"),
+            ("layer_norm_eps", 1e-5),
+            ("left_to_right", True),
+        ):
+            config = dataclasses.replace(CONFIG, **{field: value})
+            self.assert_one_line(
+                f"somewhere: .*{field}=.* Found: {value!r}",
+                kerashub.write,
+                folder,
+                self.weights,
+                config,
+            )
+        no_pooler = {k: v for k, v in self.values.items() if "pooler" not in k}
+        self.assert_one_line(
+            "has a pooler", kerashub.write, folder, weights_in(no_pooler), CONFIG
+        )
+        del self.values["bert/encoder/layer_1/output/dense/bias"]
+        self.assert_one_line(
+            "layer_1/output/dense/bias",
+            kerashub.write,
+            folder,
+            weights_in(self.values),
+            CONFIG,
+        )
+        self.assert_one_line(
+            r"needs \[PAD\], \[MASK\]\.",
+            kerashub.write,
+            folder,
+            self.weights,
+            CONFIG,
+            Vocabulary(["[UNK]", "[CLS]", "[SEP]", "the"]),
+            True,
+        )
+        self.assertEmpty(os.listdir(folder))
+
+    def test_two_dropout_rates_are_said(self):
+        config = dataclasses.replace(CONFIG, attention_probs_dropout_prob=0.0)
+        with self.assertLogs(level="WARNING") as logs:
+            kerashub.write(self.folder(), self.weights, config)
+        self.assertRegex(logs.output[0], "0.2, .*attention_probs_dropout_prob=0.0")
+
+
+class DamagedTest(KerasHubTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.masked_lm = keras_hub.models.BertMaskedLM(their_backbone())
+
+    def test_a_truncated_file(self):
+        for name in ("model.weights.h5", "task.weights.h5"):
+            folder = self.saved(self.masked_lm)
+            path = os.path.join(folder, name)
+            os.truncate(path, os.path.getsize(path) - 100)
+            self.assert_one_line(f"{name} is damaged", kerashub.read, folder)
+            os.truncate(path, 0)
+            self.assert_one_line(f"{name} is damaged", kerashub.read, folder)
+            os.remove(path)
+            self.assert_one_line(f"{name} is missing", kerashub.read, folder)
+
+    def test_a_file_that_is_cut_after_it_was_opened(self):
+        folder = self.saved(self.masked_lm)
+        weights = kerashub.read(folder).weights
+        os.truncate(os.path.join(folder, "model.weights.h5"), 5000)
+        self.assert_one_line(
+            "is damaged", weights.__getitem__, "bert/pooler/dense/bias"
+        )
+
+    def test_another_config(self):
+        for change, message in (
+            ({"vocabulary_size": 54}, r"word_embeddings is \[53, 24\], not \[54, 24\]"),
+            (
+                {"num_heads": 6},
+                r"self/query/kernel is \[24, 3, 8\], not \[24, 6, 4\]",
+            ),
+            ({"num_layers": 1}, "no place in the model: layers/transformer_encoder_1/"),
+            ({"num_layers": 3}, "no tensor: bert/encoder/layer_2/"),
+            ({"hidden_dim": -24}, "config.json.*hidden_size"),
+            ({"dropout": "0.1"}, "config.json.*hidden_dropout_prob"),
+        ):
+            folder = self.saved(self.masked_lm)
+            self.edit(
+                folder,
+                "config.json",
+                lambda values, change=change: values["config"].update(change),
+            )
+            self.assert_one_line(message, kerashub.read, folder)
+
+    def test_something_else(self):
+        other = keras_hub.models.DistilBertBackbone(
+            vocabulary_size=9,
+            num_layers=1,
+            num_heads=1,
+            hidden_dim=4,
+            intermediate_dim=4,
+            max_sequence_length=4,
+        )
+        self.assert_one_line(
+            "must be a BertBackbone. Found: DistilBertBackbone",
+            kerashub.read,
+            self.saved(other),
+        )
+        folder = self.saved(self.masked_lm)
+
+        def rename(values):
+            values["registered_name"] = "keras_hub>BertTagger"
+
+        self.edit(folder, "task.json", rename)
+        self.assert_one_line("Found: BertTagger", kerashub.read, folder)
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            file.write('{"model_type": "bert"}')
+        self.assert_one_line("It is a Hugging Face model", kerashub.read, folder)
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            file.write('{"registered_name": ')
+        self.assert_one_line("config.json:1: not valid JSON", kerashub.read, folder)
+        self.assert_one_line("config.json", kerashub.read, self.folder("empty"))
+        self.assert_one_line("copy the folder first", kerashub.read, "gs://a/b")
+
+    def test_quantized_weights_and_those_of_other_files(self):
+        folder = self.saved(self.masked_lm)
+        path = os.path.join(folder, "model.weights.h5")
+        place = "layers/dense/vars/1"
+        with h5py.File(path, "r+") as file:
+            del file[place]
+            file[place] = np.ones(24, np.int8)
+        self.assert_one_line("vars/1 is quantized, int8", kerashub.read, folder)
+        with h5py.File(path, "r+") as file:
+            del file[place]
+            file.create_dataset(
+                place,
+                (24,),
+                "f4",
+                external=[(os.path.join(folder, "task.json"), 0, 96)],
+            )
+        self.assert_one_line("lies outside the file", kerashub.read, folder)
+        with h5py.File(path, "r+") as file:
+            del file[place]
+            file[place] = h5py.ExternalLink("other.h5", "/a")
+        self.assert_one_line("no tensor: bert/pooler/dense/bias", kerashub.read, folder)
+
+
+class HandleTest(KerasHubTestCase):
+    def test_what_is_a_handle(self):
+        for path in (
+            "kaggle://keras/bert/keras/bert_tiny_en_uncased/3",
+            "hf://someone/bert",
+            "modelscope://someone/bert",
+            "bert_base_en_uncased",
+        ):
+            self.assertTrue(kerashub.is_handle(path), path)
+        for path in ("bert_bass", "models/bert", "gs://bert_base_en_uncased", ""):
+            self.assertFalse(kerashub.is_handle(path), path)
+        os.chdir(self.folder("here"))
+        os.makedirs("bert_base_en_uncased")
+        self.assertFalse(kerashub.is_handle("bert_base_en_uncased"))
+        with open("bert_base_en.index", "w"):
+            self.assertFalse(kerashub.is_handle("bert_base_en"))
+
+    def test_what_is_a_folder(self):
+        folder = self.folder()
+        self.assertFalse(kerashub.is_preset_folder(folder))
+        with open(os.path.join(folder, "model.weights.h5"), "w"):
+            self.assertTrue(kerashub.is_preset_folder(folder))
+
+    def test_it_is_downloaded_whole(self):
+        folder = self.saved(their_backbone())
+        with mock.patch.object(
+            kagglehub, "model_download", return_value=folder
+        ) as download:
+            self.assertEqual(kerashub.read("kaggle://a/b/keras/c").config, CONFIG)
+            download.assert_called_once_with("a/b/keras/c")
+            kerashub.read("bert_tiny_en_uncased")
+            self.assertRegex(
+                download.call_args.args[0], "^keras/bert/keras/bert_tiny_en_uncased/"
+            )
+        with mock.patch.object(
+            huggingface_hub, "snapshot_download", return_value=folder
+        ) as download:
+            self.assertEqual(kerashub.read("hf://someone/bert").config, CONFIG)
+            self.assertEqual(download.call_args.args, ("someone/bert",))
+            # Neither pickles nor safetensors.
+            self.assertEqual(
+                download.call_args.kwargs["allow_patterns"],
+                ["*.json", "*.weights.h5", "assets/tokenizer/*"],
+            )
+
+    def test_what_a_download_says_is_one_line(self):
+        for error in (
+            OSError("no network\nat all"),
+            ValueError("no such handle"),
+            kagglehub.exceptions.CredentialError("log in"),
+        ):
+            with mock.patch.object(kagglehub, "model_download", side_effect=error):
+                self.assert_one_line(
+                    "kaggle://a cannot be downloaded: (no network|no such|log in)",
+                    kerashub.read,
+                    "kaggle://a",
+                )
+        with mock.patch.dict("sys.modules", {"modelscope": None}):
+            self.assert_one_line(
+                "pip install modelscope", kerashub.read, "modelscope://a/b"
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()
