@@ -161,7 +161,7 @@ def _write_saved_model(
     signatures = write_saved_model(
         path, model, head, max_seq_length=max_seq_length, **options
     )
-    if model.vocabulary is None:
+    if model.tokenizer.vocabulary is None:
         logging.warning(
             "%s has no vocabulary, so the SavedModel takes ids, no text; give"
             " --vocab_file.",

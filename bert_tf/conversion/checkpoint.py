@@ -12,7 +12,13 @@ from absl import logging
 
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
+from bert_tf.conversion.source import (
+    CONFIG_NAME,
+    Source,
+    folder_of,
+    open_source,
+    open_tokenizer,
+)
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME
 from bert_tf.conversion.weights import Weights, listed, num_outputs
 from bert_tf.errors import InputError
@@ -108,7 +114,7 @@ def _refuse_what_does_not_fit(
 
 
 # What a model computes with the same weights hangs on these.
-_FUNCTION = (
+_FUNCTION: tuple[str, ...] = (
     "num_attention_heads",
     "hidden_act",
     "layer_norm_eps",
@@ -160,17 +166,20 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
             (a TF1 release).
 
     Raises:
-        InputError: there is no vocabulary.
+        InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
     """
-    source = _opened(path)
-    if source.vocabulary is None:
-        raise InputError(
-            f"No such vocabulary file: {os.path.join(source.folder, VOCAB_NAME)}"
-        )
-    if source.do_lower_case is not None:
-        options.setdefault("do_lower_case", source.do_lower_case)
-    source.vocabulary.require_special_tokens(source.vocabulary_path or source.path)
-    return WordPieceTokenizer(source.vocabulary, **options)
+    if isinstance(path, Source):
+        tokenizer, path = path.tokenizer, path.path
+    else:
+        tokenizer = open_tokenizer(path)
+    if tokenizer.vocabulary is None:
+        missing = os.path.join(folder_of(path), VOCAB_NAME)
+        raise InputError(f"No such vocabulary file: {missing}")
+    tokenizer.require_same()
+    if tokenizer.do_lower_case is not None:
+        options.setdefault("do_lower_case", tokenizer.do_lower_case)
+    tokenizer.vocabulary.require_special_tokens(tokenizer.path or path)
+    return WordPieceTokenizer(tokenizer.vocabulary, **options)
 
 
 def load_encoder(path: str | Source, **options: Any) -> BertEncoder:

@@ -16,7 +16,7 @@ from bert_tf.conversion import (
 )
 from bert_tf.conversion.model_files import checked_casing
 from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME, Source
-from bert_tf.conversion.tokenizer_files import write_tokenizer
+from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
 from bert_tf.conversion.weights import check_against_config, num_outputs
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
@@ -58,11 +58,13 @@ def completed(
                 f" {', '.join(there) or 'none'}."
             )
         weights = weights.with_heads(heads)
-    if vocabulary is None:
-        vocabulary = source.vocabulary
+    if vocabulary is None and source.tokenizer.vocabulary is not None:
+        source.tokenizer.require_same()
+        vocabulary = source.tokenizer.vocabulary
     if vocabulary is not None:
-        path = source.vocabulary_path or "--vocab_file"
+        path = source.tokenizer.path or "--vocab_file"
         config.check_vocabulary(len(vocabulary), path)
+        vocabulary.require_special_tokens(path)
         do_lower_case = checked_casing(
             source, vocabulary, do_lower_case, "--vocab_file"
         )
@@ -70,8 +72,7 @@ def completed(
         source,
         config=config,
         weights=weights,
-        vocabulary=vocabulary,
-        do_lower_case=do_lower_case,
+        tokenizer=TokenizerFiles(vocabulary, source.tokenizer.path, do_lower_case),
     )
 
 
@@ -132,8 +133,7 @@ def write_tf1(folder: str, model: Source) -> None:
     prefix = os.path.join(folder, tensorflow_checkpoint.RELEASED_PREFIX)
     tensorflow_checkpoint.write(prefix, model.weights)
     files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
-    if model.vocabulary is not None:
-        write_tokenizer(folder, model.vocabulary, bool(model.do_lower_case))
+    _write_tokenizer(folder, model.tokenizer)
     if model.labels is not None:
         files.write_atomically(
             os.path.join(folder, LABELS_NAME),
@@ -156,8 +156,7 @@ def write_huggingface(folder: str, model: Source) -> None:
             }
     values = huggingface_config.to_config(config, architecture, **labels)
     huggingface.write(folder, model.weights, config, values)
-    if model.vocabulary is not None:
-        write_tokenizer(folder, model.vocabulary, bool(model.do_lower_case))
+    _write_tokenizer(folder, model.tokenizer)
 
 
 def write_kerashub(folder: str, model: Source) -> None:
@@ -166,6 +165,11 @@ def write_kerashub(folder: str, model: Source) -> None:
         folder,
         model.weights.with_heads(()),
         model.require_config(),
-        model.vocabulary,
-        model.do_lower_case,
+        model.tokenizer.vocabulary,
+        model.tokenizer.do_lower_case,
     )
+
+
+def _write_tokenizer(folder: str, tokenizer: TokenizerFiles) -> None:
+    if tokenizer.vocabulary is not None:
+        write_tokenizer(folder, tokenizer.vocabulary, bool(tokenizer.do_lower_case))

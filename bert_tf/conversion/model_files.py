@@ -67,8 +67,10 @@ def model_files(
     own_casing = None
     if vocab_file:
         vocabulary, path = Vocabulary.from_file(vocab_file), vocab_file
-    elif source is not None and source.vocabulary is not None:
-        vocabulary, path = source.vocabulary, source.vocabulary_path or source.path
+    elif source is not None and source.tokenizer.vocabulary is not None:
+        source.tokenizer.require_same()
+        vocabulary = source.tokenizer.vocabulary
+        path = source.tokenizer.path or source.path
     else:
         path = _own_file(output_dir, VOCAB_NAME, "vocab_file")
         vocabulary, own_casing = Vocabulary.from_file(path), casing_of(output_dir)
@@ -109,12 +111,13 @@ def checked_casing(
     """
     if source is None:
         return True if do_lower_case is None else do_lower_case
-    if source.vocabulary is not None and source.vocabulary.sha256 != vocabulary.sha256:
+    own = source.tokenizer.vocabulary
+    if own is not None and own.sha256 != vocabulary.sha256:
         raise InputError(
-            f"{vocabulary_said_by} has other tokens than {source.vocabulary_path},"
+            f"{vocabulary_said_by} has other tokens than {source.tokenizer.path},"
             f" which the checkpoint {source.path} was trained with."
         )
-    there = source.do_lower_case
+    there = source.tokenizer.do_lower_case
     if do_lower_case is None:
         return True if there is None else there
     if there is not None and there != do_lower_case:

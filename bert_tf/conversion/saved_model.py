@@ -80,8 +80,8 @@ def write_saved_model(
     load, served = _SERVED[head]
     module = served(
         load(source),
-        source.vocabulary,
-        do_lower_case=bool(source.do_lower_case),
+        source.tokenizer.vocabulary,
+        do_lower_case=bool(source.tokenizer.do_lower_case),
         max_seq_length=max_seq_length,
         labels=source.labels,
         **options,

@@ -171,7 +171,7 @@ def _has_most_context(
     inside: tf.Tensor,
     most: tf.Tensor,
 ) -> tf.Tensor:
-    """Whether no other window, nor an earlier one as good, shows a token better: [W, S].
+    """Whether no other window, nor an earlier one as good, is better: bool [W, S].
 
     A window's worth to a token is min(tokens before, tokens after) + 0.01 * its size.
     """

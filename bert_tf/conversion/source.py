@@ -17,10 +17,9 @@ import os
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.conversion import huggingface, kerashub, tensorflow_checkpoint
-from bert_tf.conversion.tokenizer_files import read_tokenizer
+from bert_tf.conversion.tokenizer_files import TokenizerFiles, read_tokenizer
 from bert_tf.conversion.weights import Weights
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import Vocabulary
 
 CONFIG_NAME = "bert_config.json"
 LABELS_NAME = "labels.txt"
@@ -45,9 +44,7 @@ class Source:
         folder: where its files are; of a handle, the handle.
         weights: by the original's names.
         config: the architecture; None where no file says it.
-        vocabulary: None where there is none.
-        vocabulary_path: its file, for messages.
-        do_lower_case: the casing; None where nothing says it.
+        tokenizer: its vocabulary and casing.
         labels: a classifier's or tagger's labels by output; None where they have no
             names, empty for regression.
     """
@@ -56,10 +53,8 @@ class Source:
     format: Format
     folder: str
     weights: Weights
-    config: BertConfig | None = None
-    vocabulary: Vocabulary | None = None
-    vocabulary_path: str | None = None
-    do_lower_case: bool | None = None
+    config: BertConfig | None
+    tokenizer: TokenizerFiles
     labels: tuple[str, ...] | None = None
 
     def require_config(self) -> BertConfig:
@@ -117,26 +112,30 @@ def open_source(path: str) -> Source:
     """
     format_ = find_format(path)
     if format_ == Format.KERAS_HUB:
-        preset = kerashub.read(folder_of(path) if path.endswith(".h5") else path)
-        return Source(path=path, format=format_, folder=path, **preset._asdict())
+        preset = kerashub.read(_preset_of(path))
+        return Source(
+            path=path,
+            format=format_,
+            folder=path,
+            weights=preset.weights,
+            config=preset.config,
+            tokenizer=_tokenizer_of(preset),
+            labels=preset.labels,
+        )
     if format_ == Format.HUGGING_FACE:
         folder = huggingface.model_folder(folder_of(path))
         config, values = huggingface.read_config(folder)
-        tokenizer = read_tokenizer(folder)
         return Source(
             path=path,
             format=format_,
             folder=folder,
             weights=huggingface.read_weights(folder, config, values),
             config=config,
-            vocabulary=tokenizer.vocabulary,
-            vocabulary_path=tokenizer.path,
-            do_lower_case=tokenizer.do_lower_case,
+            tokenizer=read_tokenizer(folder),
             labels=huggingface.labels_in(values),
         )
     folder = folder_of(path)
     config_path = os.path.join(folder, CONFIG_NAME)
-    tokenizer = read_tokenizer(folder)
     return Source(
         path=path,
         format=format_,
@@ -147,10 +146,29 @@ def open_source(path: str) -> Source:
             if files.exists(config_path)
             else None
         ),
-        vocabulary=tokenizer.vocabulary,
-        vocabulary_path=tokenizer.path,
-        do_lower_case=tokenizer.do_lower_case,
+        tokenizer=read_tokenizer(folder),
         labels=_recorded_labels(folder),
+    )
+
+
+def open_tokenizer(path: str) -> TokenizerFiles:
+    """The vocabulary and casing of a checkpoint, whose weights are left alone.
+
+    Args:
+        path: as for `open_source`; a folder may have nothing but a tokenizer.
+    """
+    if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
+        return _tokenizer_of(kerashub.read(_preset_of(path)))
+    return read_tokenizer(huggingface.model_folder(folder_of(path)))
+
+
+def _preset_of(path: str) -> str:
+    return folder_of(path) if path.endswith(".h5") else path
+
+
+def _tokenizer_of(preset: kerashub.Preset) -> TokenizerFiles:
+    return TokenizerFiles(
+        preset.vocabulary, preset.vocabulary_path, preset.do_lower_case
     )
 
 

@@ -131,7 +131,7 @@ def write(prefix: str, weights: Weights) -> None:
         prefix: where; two files, `.index` and `.data-00000-of-00001`.
         weights: the weights.
     """
-    names = list(weights)
+    names = sorted(weights)
     # The operation that the Saver runs. It takes all the tensors at once: each array is
     # dropped as soon as it is one.
     tf.raw_ops.SaveV2(
