@@ -122,16 +122,62 @@ class BertConfigTest(tf.test.TestCase):
             ({"vocab_size": True}, "positive integer"),
             ({"initializer_range": "0.02"}, "must be a number"),
             ({"left_to_right": 1}, "must be true or false"),
+            ({"layer_norm_eps": 0.0}, "`layer_norm_eps` must be positive"),
+            ({"layer_norm_eps": None}, "`layer_norm_eps` must be a number"),
+            ({"layer_norm_eps": float("nan")}, "`layer_norm_eps` must be positive"),
+            ({"masked_lm_layer_norm_eps": -1e-5}, "must be positive.*-1e-05"),
+            ({"masked_lm_layer_norm_eps": "1e-5"}, "must be a number.*'1e-5'"),
+            ({"masked_lm_layer_norm_eps": True}, "must be a number"),
+            ({"masked_lm_layer_norm_eps": 0.0}, "must be positive"),
+            ({"masked_lm_hidden_act": "swish"}, "`masked_lm_hidden_act` must be one"),
+            ({"masked_lm_hidden_act": 1}, "`masked_lm_hidden_act` must be one"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 BertConfig(**{"vocab_size": 9, **bad})
 
-    def test_left_to_right_is_written_where_it_is_true_alone(self):
-        self.assertNotIn("left_to_right", BertConfig(vocab_size=9).to_json_string())
-        config = BertConfig(vocab_size=9, left_to_right=True)
-        path = self.write(config.to_json_string())
-        self.assertEqual(BertConfig.from_json_file(path), config)
-        self.assertIn('"left_to_right": true', config.to_json_string())
+    def test_what_the_original_does_not_have_is_written_where_it_is_set_alone(self):
+        # Their defaults, given or not, leave no trace: the original's code computes
+        # such a model.
+        as_original = BertConfig(
+            vocab_size=9,
+            left_to_right=False,
+            layer_norm_eps=1e-12,
+            masked_lm_hidden_act=None,
+            masked_lm_layer_norm_eps=None,
+        )
+        self.assertEqual(as_original, BertConfig(vocab_size=9))
+        self.assertEqual(as_original.to_dict().keys(), json.loads(RELEASED_BASE).keys())
+        self.assertTrue(as_original.computes_as_the_original)
+        for name, value in (
+            ("left_to_right", True),
+            ("layer_norm_eps", 1e-5),
+            ("masked_lm_hidden_act", "gelu_erf"),
+            ("masked_lm_layer_norm_eps", 1e-5),
+        ):
+            config = BertConfig(vocab_size=9, **{name: value})
+            self.assertEqual(config.to_dict()[name], value)
+            self.assertLen(config.to_dict(), 12)
+            path = self.write(config.to_json_string())
+            self.assertEqual(BertConfig.from_json_file(path), config)
+            self.assertFalse(config.computes_as_the_original)
+
+    def test_the_original_has_no_exact_gelu(self):
+        for hidden_act, is_there in (
+            ("gelu", True),
+            ("relu", True),
+            ("gelu_erf", False),
+        ):
+            config = BertConfig(vocab_size=9, hidden_act=hidden_act)
+            self.assertEqual(config.computes_as_the_original, is_there)
+
+    def test_near_misses_of_the_new_keys_are_refused(self):
+        # Hugging Face's is the same; another one's is not taken for a comment.
+        self.assertEqual(
+            BertConfig.from_dict({"vocab_size": 9, "layer_norm_eps": 1e-5}),
+            BertConfig(vocab_size=9, layer_norm_eps=1e-5),
+        )
+        with self.assertRaisesRegex(InputError, "did you mean 'layer_norm_eps'"):
+            BertConfig.from_dict({"vocab_size": 9, "layer_norm_epsilon": 1e-5})
 
     def test_activation_in_any_case_and_none(self):
         for given, meant in (("GELU", "gelu"), ("", "linear"), (None, "linear")):

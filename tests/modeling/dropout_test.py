@@ -10,7 +10,7 @@ from bert_tf.modeling.dropout import (
     next_seed,
     random_bits,
 )
-from bert_tf.modeling.head_layers import PooledDropout
+from bert_tf.modeling.head_layers import PooledDropout, TokenDropout
 
 
 def words(*numbers):
@@ -96,15 +96,16 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(np.mean(masks[0] == masks[1]), 0.5, atol=0.025)
 
 
-class PooledDropoutTest(tf.test.TestCase):
-    def test_replicas_drop_numbers_of_their_own_at_the_rate(self):
+class HeadDropoutTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters((PooledDropout, (100, 100)), (TokenDropout, (4, 25, 100)))
+    def test_replicas_drop_numbers_of_their_own_at_the_rate(self, layer_class, shape):
         masks = []
         for number in (0, 1):
-            layer = PooledDropout(0.25, seed=7)
+            layer = layer_class(0.25, seed=7)
             with masks_of_replica(number):
-                masks.append(np.array(layer(np.ones((100, 100), "f"), training=True)))
+                masks.append(np.array(layer(np.ones(shape, "f"), training=True)))
         self.assertAllClose(np.unique(masks), [0.0, 4 / 3])
-        kept = np.array(masks) > 0
+        kept = np.reshape(masks, (2, 100, 100)) > 0
         # Standard deviations: 0.0043 of a share, 0.005 of both agreeing.
         self.assertAllClose(kept.mean(axis=(1, 2)), [0.75, 0.75], atol=0.02)
         self.assertAllClose((kept[0] == kept[1]).mean(), 0.625, atol=0.03)

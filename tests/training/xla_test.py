@@ -22,15 +22,19 @@ from tensorflow.python.framework import kernels
 import bert_tf
 from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.instances.settings import FULL_SENTENCES
+from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
+from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.schema import classifier_schema, packed_schema
+from bert_tf.task import Task
 from bert_tf.tasks import classification
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import evaluation
 from bert_tf.training.finetuning import RecordSet
 from bert_tf.training.precision import computing_in
 from bert_tf.training.step import evaluation_step, training_steps
+from tests.modeling.examples import random_choices, random_records, random_tags
 from tests.records import unmasked
 from tests.training import toy
 
@@ -122,6 +126,21 @@ def labelled_records(folder, regression=False):
     )
 
 
+def task_of(build_model, objective):
+    """A task of a head that no script trains."""
+    return lambda config: Task(
+        name="toy", build_model=lambda: build_model(config), objective=objective
+    )
+
+
+def random_batches(random):
+    """Batches that `tests.modeling.examples` makes up, of records of the toy's size."""
+    records = random(toy.CONFIG, batch=10, length=toy.L)
+    batches = tf.data.Dataset.from_tensor_slices(records).repeat()
+    batches = batches.batch(BATCH, drop_remainder=True)
+    return batches, batches
+
+
 # Name -> (config -> task, folder -> its batches). A new task is one line.
 CASES = {
     "pretraining": (pretraining_task, masked_records),
@@ -137,6 +156,18 @@ CASES = {
     "regression": (
         lambda config: classification.task(config, None, "sts-b"),
         lambda folder: labelled_records(folder, regression=True),
+    ),
+    "span": (
+        task_of(BertSpanPredictor, SPAN),
+        lambda _: random_batches(random_records),
+    ),
+    "multiple_choice": (
+        task_of(BertMultipleChoice, CLASSIFICATION),
+        lambda _: random_batches(random_choices),
+    ),
+    "tagging": (
+        task_of(lambda config: BertTagger(config, 3), TAGGING),
+        lambda _: random_batches(random_tags),
     ),
 }
 # How the steps of pre-training may be made on a TPU.
