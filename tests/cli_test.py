@@ -14,6 +14,8 @@ SCRIPTS = (
     "bert_tf.run_pretraining",
     "bert_tf.run_classifier",
     "bert_tf.fill_mask",
+    "bert_tf.export_model",
+    "bert_tf.inspect_checkpoint",
     "bert_tf.quickstart",
     "tfrecords.create_pretraining_data",
 )

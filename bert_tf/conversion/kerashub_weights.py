@@ -292,9 +292,8 @@ def _is_bfloat16(item: Any) -> bool:
 
 
 def _damaged(path: str, error: Exception) -> InputError:
-    return InputError(
-        f"{path} is damaged or no HDF5 file: {str(error).splitlines()[0]}"
-    )
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return InputError(f"{path} is damaged or no HDF5 file: {reason}")
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -24,6 +24,7 @@ RELEASED_PREFIX = "bert_model.ckpt"
 
 _OUR_PREFIX = "weights/"
 _OUR_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_OUR_STEP = "progress/step" + _OUR_SUFFIX
 # Adam's and LAMB's moments, and the scalars of steps and loss scales.
 _OPTIMIZERS_OWN = re.compile(
     r".*/(adam_m|adam_v|Adam|Adam_1|LAMB|LAMB_1)|(.*/)?global_step|beta[12]_power"
@@ -122,6 +123,15 @@ def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
         raise InputError(
             f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
         ) from error
+
+
+def step_of(prefix: str) -> int | None:
+    """The training steps that a checkpoint says were done; None where it says none."""
+    reader, shapes = _open(prefix)
+    for key in (_OUR_STEP, "global_step"):
+        if key in shapes:
+            return int(reader.get_tensor(key))
+    return None
 
 
 def write(prefix: str, weights: Weights) -> None:

@@ -6,9 +6,16 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.conversion import checkpoint
+from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from tests.training import toy
@@ -59,13 +66,7 @@ class LoadTest(CheckpointTestCase):
             loaded = checkpoint.load_pretrainer(path)
             for name, weight in weights_by_name(loaded).items():
                 self.assertAllEqual(weight.numpy(), values[name], name)
-        self.assertEqual(set(checkpoint.CheckpointWeights(folder)), set(values))
-
-    def test_an_empty_state_file_is_one_line(self):
-        with open(os.path.join(self.get_temp_dir(), "checkpoint"), "w"):
-            pass
-        with self.assertRaisesRegex(InputError, "checkpoint is damaged"):
-            checkpoint.find_checkpoint(self.get_temp_dir())
+        self.assertEqual(set(open_source(folder).weights), set(values))
 
     def test_our_own_checkpoint(self):
         model = BertPretrainer(toy.CONFIG)
@@ -79,7 +80,7 @@ class LoadTest(CheckpointTestCase):
     def test_a_classifier_from_pre_training_and_back(self):
         folder = self.folder()
         toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 5, 20)
-        with self.assertRaisesRegex(InputError, "give `num_labels`"):
+        with self.assertRaisesRegex(InputError, "classifier head; give `num_labels`"):
             checkpoint.load_classifier(folder)
         model = BertClassifier(toy.CONFIG, 3)
         randomize(model)
@@ -118,14 +119,8 @@ class LoadTest(CheckpointTestCase):
         self.save_tf1(folder, {"some/weight": np.zeros(3, np.float32)})
         with self.assertRaisesRegex(InputError, "lacks .* weights of the encoder"):
             checkpoint.load_weights(BertEncoder(toy.CONFIG), folder)
-        with self.assertRaisesRegex(InputError, "lacks"):
+        with self.assertRaisesRegex(InputError, "no checkpoint with a masked LM head"):
             checkpoint.load_pretrainer(folder)
-
-    def test_nothing_there(self):
-        with self.assertRaisesRegex(InputError, "no checkpoint in this folder"):
-            checkpoint.find_checkpoint(self.folder())
-        with self.assertRaisesRegex(InputError, "nowhere.index is missing"):
-            checkpoint.find_checkpoint("nowhere")
 
     def test_a_damaged_file_is_named(self):
         folder = self.folder()
@@ -134,6 +129,85 @@ class LoadTest(CheckpointTestCase):
             file.write(b"no")
         with self.assertRaisesRegex(InputError, "model.ckpt-1: not a readable"):
             checkpoint.load_weights(BertEncoder(toy.CONFIG), folder)
+
+
+class FunctionTest(CheckpointTestCase):
+    def test_a_config_that_computes_something_else_is_refused(self):
+        folder = self.folder()
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
+        for field, value in (
+            ("hidden_act", "gelu_erf"),
+            ("num_attention_heads", 4),
+            ("layer_norm_eps", 1e-5),
+            ("masked_lm_hidden_act", "gelu_erf"),
+        ):
+            other = dataclasses.replace(toy.CONFIG, **{field: value})
+            with self.assertRaisesRegex(InputError, f"{field}=.*config has {value}"):
+                checkpoint.load_weights(BertPretrainer(other), folder)
+
+    def test_dropout_may_be_another(self):
+        folder = self.folder()
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
+        other = dataclasses.replace(toy.CONFIG, hidden_dropout_prob=0.0)
+        self.assertEmpty(checkpoint.load_weights(BertPretrainer(other), folder))
+
+
+class HeadsTest(CheckpointTestCase):
+    def test_every_head_comes_back(self):
+        for model, load in (
+            (BertSpanPredictor(toy.CONFIG), checkpoint.load_span_predictor),
+            (BertMultipleChoice(toy.CONFIG), checkpoint.load_multiple_choice),
+            (BertTagger(toy.CONFIG, 5), checkpoint.load_tagger),
+            (BertClassifier(toy.CONFIG, 3), checkpoint.load_classifier),
+            (BertPretrainer(toy.CONFIG), checkpoint.load_pretrainer),
+            (
+                BertPretrainer(toy.CONFIG, next_sentence=False),
+                checkpoint.load_pretrainer,
+            ),
+            (BertEncoder(toy.CONFIG, use_pooler=False), checkpoint.load_encoder),
+        ):
+            randomize(model)
+            folder = self.folder(model.name + str(len(model.weights)))
+            toy.save_checkpoint(folder, model, 1, 1)
+            again = weights_by_name(load(folder))
+            self.assertEqual(set(again), set(weights_by_name(model)))
+            for name, weight in weights_by_name(model).items():
+                self.assertAllEqual(again[name].numpy(), weight.numpy(), name)
+
+    def test_a_head_that_is_not_there(self):
+        folder = self.folder()
+        toy.save_checkpoint(folder, BertEncoder(toy.CONFIG), 1, 1)
+        for load, head in (
+            (checkpoint.load_span_predictor, "span"),
+            (checkpoint.load_multiple_choice, "multiple choice"),
+            (checkpoint.load_tagger, "tagging"),
+            (checkpoint.load_pretrainer, "masked LM"),
+        ):
+            with self.assertRaisesRegex(InputError, f"no checkpoint with a {head}"):
+                load(folder)
+
+    def test_new_and_unused_heads_are_named(self):
+        folder = self.folder()
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
+        with self.assertLogs(level="INFO") as logs:
+            checkpoint.load_weights(BertClassifier(toy.CONFIG, 2), folder)
+        text = "\n".join(logs.output)
+        self.assertIn(
+            "so new: output_bias, output_weights",
+            text.replace("output_weights, output_bias", "output_bias, output_weights"),
+        )
+        self.assertIn("not used: the masked LM, next sentence prediction head", text)
+
+    def test_a_tensor_without_a_place(self):
+        folder = self.folder()
+        values = {
+            name: weight.numpy()
+            for name, weight in weights_by_name(BertEncoder(toy.CONFIG)).items()
+        }
+        values["bert_extra/weight"] = np.zeros(3, np.float32)
+        self.save_tf1(folder, values)
+        with self.assertRaisesRegex(InputError, "1 tensors .*bert_extra/weight"):
+            checkpoint.load_encoder(folder)
 
 
 class TokenizerTest(CheckpointTestCase):
@@ -149,31 +223,20 @@ class TokenizerTest(CheckpointTestCase):
             checkpoint.load_tokenizer(folder).tokenize("The cat"), ["[UNK]", "cat"]
         )
 
-    def test_casing_is_checked_against_the_checkpoint(self):
-        vocabulary = Vocabulary(TOKENS)
-        check = checkpoint.checked_casing
-        self.assertTrue(check(None, vocabulary, None))
-        self.assertFalse(check(None, vocabulary, False))
-        for name, lower in (
-            ("uncased_L-12_H-768_A-12", True),
-            ("cased_L-24_H-1024_A-16", False),
-            ("multi_cased_L-12_H-768_A-12", False),
-            ("wwm_uncased_L-24_H-1024_A-16", True),
-            ("chinese_L-12_H-768_A-12", True),
-            ("multilingual_L-12_H-768_A-12", True),
-        ):
-            path = os.path.join(self.folder(name), "bert_model.ckpt")
-            self.assertEqual(check(path, vocabulary, None), lower)
-            self.assertEqual(check(path, vocabulary, lower), lower)
-            with self.assertRaisesRegex(InputError, f"do_lower_case={not lower}"):
-                check(path, vocabulary, not lower)
-
-    def test_another_vocabulary_than_the_checkpoints_is_refused(self):
+    def test_the_weights_are_left_alone(self):
         folder = self.folder()
         Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
-        checkpoint.checked_casing(folder, Vocabulary(TOKENS), None)
-        with self.assertRaisesRegex(InputError, "other tokens"):
-            checkpoint.checked_casing(folder, Vocabulary([*TOKENS, "dog"]), None)
+        with open(os.path.join(folder, "checkpoint"), "w") as file:
+            file.write("damaged")
+        self.assertEqual(checkpoint.load_tokenizer(folder).tokenize("cat"), ["cat"])
+
+    def test_another_tokenizer_than_ours_is_refused(self):
+        folder = self.folder()
+        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+            json.dump({"do_lower_case": True, "strip_accents": False}, file)
+        with self.assertRaisesRegex(InputError, "strip_accents.*give --vocab_file"):
+            checkpoint.load_tokenizer(folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,161 @@
+r"""Shows what a checkpoint is: format, configuration, parameters, heads, vocabulary.
+
+python -m bert_tf.inspect_checkpoint /tmp/pretraining_output
+"""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from bert_tf import cli, files
+from bert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from bert_tf.conversion.source import Source
+
+# Of a run's flags.json: what it was trained on and how.
+_TELLING_FLAGS = (
+    "input_file",
+    "data_dir",
+    "task_name",
+    "init_checkpoint",
+    "phases",
+    "max_seq_length",
+    "train_batch_size",
+    "learning_rate",
+    "num_train_steps",
+    "num_train_epochs",
+    "optimizer",
+    "precision",
+)
+
+_ENCODER = ("embeddings", "encoder", "pooler")
+_OTHER = "other"
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """The script has no flags: the checkpoints are its arguments."""
+
+
+def report(source: "Source") -> str:
+    """A page on a checkpoint."""
+    lines = [source.path, f"  {'format':30} {source.format}"]
+    lines += [f"  {name:30} {value}".rstrip() for name, value in _facts(source)]
+    return "\n".join(lines)
+
+
+def _facts(source: "Source") -> Iterator[tuple[str, str]]:
+    from bert_tf.conversion.source import Format
+    from bert_tf.conversion.tensorflow_checkpoint import step_of
+
+    yield "weights", source.weights.path
+    if source.format in (Format.RUN, Format.TF1):
+        step = step_of(source.weights.path)
+        if step is not None:
+            yield "step", f"{step:,}"
+    yield from _configuration(source)
+    yield from _parameters(source)
+    yield from _tokenizer(source)
+    yield from _training(source)
+
+
+def _configuration(source: "Source") -> Iterator[tuple[str, str]]:
+    if source.config is None:
+        yield "configuration", "none: its config file is missing"
+        return
+    yield "configuration", ""
+    for name, value in source.config.to_dict().items():
+        yield f"  {name}", str(value)
+
+
+def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
+    from bert_tf.conversion import names
+
+    shapes = source.weights.shapes
+    parts: dict[str, int] = {}
+    homes = {row.original: head for head, rows in names.HEADS.items() for row in rows}
+    for name, shape in shapes.items():
+        part = homes.get(name) or _part_of(name)
+        size = 1
+        for dimension in shape:
+            size *= dimension
+        parts[part] = parts.get(part, 0) + size
+    yield "parameters", f"{sum(parts.values()):,} in {len(shapes)} tensors"
+    for part in sorted(parts, key=[*_ENCODER, *names.HEADS, _OTHER].index):
+        yield f"  {part}", f"{parts[part]:>13,}"
+    heads = names.heads_of(shapes)
+    yield "heads", ", ".join(heads) or "none"
+    if source.labels is not None:
+        yield "labels", ", ".join(source.labels) or "none: regression"
+
+
+def _part_of(name: str) -> str:
+    parts = name.split("/")
+    return parts[1] if parts[0] == "bert" and parts[1] in _ENCODER else _OTHER
+
+
+def _tokenizer(source: "Source") -> Iterator[tuple[str, str]]:
+    tokenizer = source.tokenizer
+    if tokenizer.vocabulary is None:
+        yield "vocabulary", "none"
+    else:
+        yield "vocabulary", f"{len(tokenizer.vocabulary):,} tokens, {tokenizer.path}"
+        yield "  sha256", tokenizer.vocabulary.sha256
+    casing = {True: "lower-cased", False: "cased", None: "not said"}
+    yield "casing", casing[tokenizer.do_lower_case]
+    if tokenizer.difference:
+        yield "tokenizer", f"another one than ours: {tokenizer.difference}"
+
+
+def _training(source: "Source") -> Iterator[tuple[str, str]]:
+    """What a run's own files say of it."""
+    path = os.path.join(source.folder, "flags.json")
+    if not files.exists(path):
+        return
+    values = files.read_json(path)
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: must hold one JSON object.")
+    yield "trained by", path
+    for name in _TELLING_FLAGS:
+        if values.get(name) is not None:
+            yield f"  --{name}", str(values[name])
+    if values.get("input_file"):
+        yield from _records(str(values["input_file"]))
+
+
+def _records(patterns: str) -> Iterator[tuple[str, str]]:
+    """What the manifests of a pre-training's records say, where they still lie."""
+    from bert_tf.records.manifest import find_manifests
+    from bert_tf.records.manifest_summary import manifest_lines
+
+    paths = [path for pattern in patterns.split(",") for path in files.glob(pattern)]
+    manifests = find_manifests(paths)
+    if not manifests:
+        yield "records", "no manifest of them is there any more"
+    for manifest in manifests:
+        first, *others = manifest_lines(manifest)
+        yield "records", first
+        for line in others:
+            yield "", line
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Prints a page for each checkpoint."""
+    if not flag_values.positional:
+        raise InputError("Give a checkpoint: inspect_checkpoint PATH.")
+    cli.import_tensorflow()
+    from bert_tf.conversion.source import open_source
+
+    for path in flag_values.positional:
+        print(report(open_source(path)))
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run, arguments="checkpoints")
+
+
+if __name__ == "__main__":
+    main()
