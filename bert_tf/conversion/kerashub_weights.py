@@ -249,7 +249,9 @@ def _stored_in(path: str) -> dict[str, Tensor]:
     shapes: dict[str, tuple[int, ...]] = {}
     refused: list[str] = []
 
-    def visit(place: str, item: Any) -> None:
+    def visit(place: str | bytes, item: Any) -> None:
+        # Bytes where a name is no UTF-8, in a damaged file.
+        place = str(place)
         if not isinstance(item, h5py.Dataset) or any(
             part in f"{place}/" for part in _NO_WEIGHTS
         ):
