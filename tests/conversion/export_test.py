@@ -1,0 +1,180 @@
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.conversion import export, names
+from bert_tf.conversion.source import open_source
+from bert_tf.errors import InputError
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.text.vocabulary import Vocabulary
+from tests.conversion.checkpoint_test import TOKENS, randomize
+from tests.training import toy
+
+
+class ExportTestCase(tf.test.TestCase):
+    def source(self, model, name="run", labels=None, config=toy.CONFIG):
+        folder = os.path.join(self.get_temp_dir(), name)
+        os.makedirs(folder)
+        toy.write_config(folder, config)
+        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        if labels is not None:
+            with open(os.path.join(folder, "labels.txt"), "w") as file:
+                file.write("".join(f"{label}\n" for label in labels))
+        randomize(model)
+        toy.save_checkpoint(folder, model, 3, 1)
+        return export.completed(open_source(folder))
+
+    def written(self, write, source, name="written"):
+        folder = os.path.join(self.get_temp_dir(), name)
+        with export.NewFolder(folder) as path:
+            write(path, source)
+        return folder
+
+    def content(self, folder):
+        found = {}
+        for root, _, file_names in os.walk(folder):
+            for file_name in file_names:
+                path = os.path.join(root, file_name)
+                with open(path, "rb") as file:
+                    found[os.path.relpath(path, folder)] = file.read()
+        return found
+
+
+class RoundTripTest(ExportTestCase):
+    def test_in_out_in_is_the_same_to_the_bit(self):
+        models = (
+            BertEncoder(toy.CONFIG),
+            BertPretrainer(toy.CONFIG),
+            BertPretrainer(toy.CONFIG, next_sentence=False),
+            BertClassifier(toy.CONFIG, 3),
+            BertTagger(toy.CONFIG, 3),
+        )
+        for number, model in enumerate(models):
+            labels = ["a", "b", "c"] if number > 2 else None
+            source = self.source(model, f"run{number}", labels)
+            for write in (export.write_tf1, export.write_huggingface):
+                name = f"{write.__name__}{number}"
+                once = self.written(write, source, name)
+                opened = open_source(once)
+                self.assertEqual(opened.config, toy.CONFIG)
+                self.assertEqual(opened.labels, labels and tuple(labels))
+                self.assertEqual(list(opened.tokenizer.vocabulary), TOKENS)
+                weights = weights_by_name(model)
+                self.assertEqual(set(opened.weights), set(weights))
+                for key, weight in weights.items():
+                    self.assertAllEqual(opened.weights[key], weight.numpy(), key)
+                again = self.written(write, export.completed(opened), name + "again")
+                self.assertEqual(self.content(again), self.content(once))
+
+    def test_the_original_reads_tf1(self):
+        model = BertPretrainer(toy.CONFIG)
+        folder = self.written(export.write_tf1, self.source(model))
+        prefix = os.path.join(folder, "bert_model.ckpt")
+        weights = {
+            name: weight.numpy() for name, weight in weights_by_name(model).items()
+        }
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            # As its `init_from_checkpoint` does: variables of these names.
+            variables = {
+                name: tf.compat.v1.get_variable(name, values.shape)
+                for name, values in weights.items()
+            }
+            saver = tf.compat.v1.train.Saver(variables)
+            saver.restore(session, prefix)
+            for name, variable in variables.items():
+                self.assertAllEqual(session.run(variable), weights[name])
+        self.assertCountEqual(
+            os.listdir(folder),
+            [
+                "bert_config.json",
+                "bert_model.ckpt.data-00000-of-00001",
+                "bert_model.ckpt.index",
+                "tokenizer_config.json",
+                "vocab.txt",
+            ],
+        )
+
+
+class ChecksTest(ExportTestCase):
+    def test_what_the_original_cannot_compute_is_refused(self):
+        for field, value in (
+            ("hidden_act", "gelu_erf"),
+            ("layer_norm_eps", 1e-5),
+            ("left_to_right", True),
+        ):
+            config = dataclasses.replace(toy.CONFIG, **{field: value})
+            source = self.source(BertEncoder(config), field, config=config)
+            with self.assertRaisesRegex(InputError, f"cannot compute.*{field}={value}"):
+                self.written(export.write_tf1, source)
+        self.assertFalse(os.path.exists(os.path.join(self.get_temp_dir(), "written")))
+
+    def test_config_and_shapes_are_compared_first(self):
+        source = self.source(BertEncoder(toy.CONFIG))
+        other = dataclasses.replace(toy.CONFIG, intermediate_size=32)
+        with self.assertRaisesRegex(
+            InputError, r"intermediate/dense/kernel is \[8, 16\], by the config \[8, 32"
+        ):
+            export.completed(source, config=other)
+        deeper = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)
+        with self.assertRaisesRegex(InputError, "no tensor: bert/encoder/layer_1/"):
+            export.completed(source, config=deeper)
+
+    def test_heads_by_choice(self):
+        source = self.source(BertPretrainer(toy.CONFIG))
+        only = export.completed(source, heads=[names.MASKED_LM])
+        self.assertEqual(names.heads_of(only.weights), [names.MASKED_LM])
+        none = export.completed(source, heads=[])
+        self.assertEqual(names.heads_of(none.weights), [])
+        self.assertIn("bert/pooler/dense/kernel", none.weights)
+        with self.assertRaisesRegex(InputError, "has no span head; it has: masked LM"):
+            export.completed(source, heads=[names.SPAN])
+
+    def test_another_vocabulary_is_refused(self):
+        source = self.source(BertEncoder(toy.CONFIG))
+        with self.assertRaisesRegex(InputError, "--vocab_file has other tokens"):
+            export.completed(source, vocabulary=Vocabulary([*TOKENS, "dog"]))
+
+
+class NewFolderTest(ExportTestCase):
+    def test_it_is_there_when_it_is_complete(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        with export.NewFolder(folder) as path:
+            with open(os.path.join(path, "file"), "w") as file:
+                file.write("x")
+            self.assertFalse(os.path.exists(folder))
+        self.assertEqual(os.listdir(folder), ["file"])
+        self.assertFalse(os.path.exists(path))
+
+    def test_a_failure_leaves_nothing(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        with self.assertRaises(InputError), export.NewFolder(folder) as path:
+            with open(os.path.join(path, "file"), "w") as file:
+                file.write("x")
+            raise InputError("full")
+        self.assertEqual(os.listdir(self.get_temp_dir()), [])
+
+    def test_what_a_killed_run_left_is_removed(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        os.makedirs(folder + ".unfinished")
+        np.save(os.path.join(folder + ".unfinished", "old.npy"), np.zeros(3))
+        with export.NewFolder(folder) as path:
+            self.assertEqual(os.listdir(path), [])
+
+    def test_nothing_is_overwritten(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        os.makedirs(folder)
+        export.NewFolder(folder)
+        with open(os.path.join(folder, "file"), "w") as file:
+            file.write("x")
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            export.NewFolder(folder)
+        with self.assertRaisesRegex(InputError, "is a file"):
+            export.NewFolder(os.path.join(folder, "file"))
+
+
+if __name__ == "__main__":
+    tf.test.main()
