@@ -20,6 +20,9 @@ from bert_tf import files
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
 
+# What TensorFlow's reader raises; an IndexError of a file that is cut off.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError)
+
 RELEASED_PREFIX = "bert_model.ckpt"
 
 _OUR_PREFIX = "weights/"
@@ -98,7 +101,7 @@ def read_weights(path: str) -> Weights:
         def read() -> np.ndarray:
             try:
                 return reader.get_tensor(key)
-            except tf.errors.OpError as error:
+            except _READ_ERRORS as error:
                 raise InputError(
                     f"{prefix}: {name} cannot be read: {str(error).splitlines()[0]}"
                 ) from error
@@ -119,7 +122,7 @@ def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
     try:
         reader = tf.train.load_checkpoint(prefix)
         return reader, reader.get_variable_to_shape_map()
-    except (tf.errors.OpError, RuntimeError) as error:
+    except _READ_ERRORS as error:
         raise InputError(
             f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
         ) from error
