@@ -354,6 +354,20 @@ class ConfigTest(HuggingFaceTestCase):
         self.assertEqual(values["architectures"], ["BertLMHeadModel"])
         self.assertEqual(values["hidden_act"], "gelu")
 
+    def test_activations_have_other_names_there(self):
+        for ours, theirs in (
+            ("gelu", "gelu_new"),  # The tanh approximation.
+            ("gelu_erf", "gelu"),
+            ("relu", "relu"),
+            ("tanh", "tanh"),
+            ("linear", "linear"),
+        ):
+            config = dataclasses.replace(CONFIG, hidden_act=ours)
+            values = huggingface.to_config(config, "BertModel")
+            self.assertEqual(values["hidden_act"], theirs)
+            folder = self.save("BertModel", hidden_act=theirs)
+            self.assertEqual(huggingface.read_config(folder)[0].hidden_act, ours)
+
     def test_labels(self):
         sequence = "BertForSequenceClassification"
         for values, labels in (
