@@ -21,7 +21,6 @@ from bert_tf.conversion.graph_words import (
 )
 from bert_tf.conversion.unicode_tables import unicode_tables
 from bert_tf.errors import InputError
-from bert_tf.text.normalization import is_removed
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
 
@@ -88,7 +87,7 @@ class GraphTokenizer(tf.Module):
         ]
         self._unicode = unicode_tables(do_lower_case)
         self._unknown_id = vocabulary.unk_id
-        # tensorflow-text stumbles over some of the tokens that no word can be.
+        # tensorflow-text refuses some of the tokens that no word can be.
         tokens = {
             token: token_id
             for token, token_id in vocabulary.ids.items()
@@ -195,9 +194,9 @@ class GraphTokenizer(tf.Module):
 
 
 def _is_possible(token: str) -> bool:
-    """Whether it may be a word, or a part of one, as normalisation leaves them."""
+    """Whether it may be a word, or a part of one: U+0000 is removed from the text."""
     length = len(token.removeprefix(CONTINUATION))
-    return 0 < length <= MAX_CHARACTERS_PER_WORD and not any(map(is_removed, token))
+    return 0 < length <= MAX_CHARACTERS_PER_WORD and "\0" not in token
 
 
 def _longest_match(tokens: list[str]):

@@ -109,6 +109,8 @@ class GraphTokenizerTest(tf.test.TestCase):
         nothing = graph.encode_with_offsets(tf.zeros([0], tf.string))
         self.assertEqual([part.to_list() for part in nothing], [[]] * 5)
         self.assert_same(graph, python, [""])
+        # The accent comes to stand before the mark, and so before all characters.
+        self.assert_same(graph, python, ["\u302e\u0591"])
         texts = ["", " ", "\n\t", "\u0301", "\u200b", "\0", "\ufffd", "a", "\u3000a "]
         self.assert_same(graph, python, texts)
 
@@ -246,18 +248,8 @@ class GraphTokenizerTest(tf.test.TestCase):
 
     def test_odd_vocabularies(self):
         # A token twice has its last id; empty ones, and those that no word can be.
-        tokens = [
-            "a",
-            "b",
-            "a",
-            "",
-            "##",
-            "##b",
-            "x" * 300,
-            "##" + "y" * 201,
-            "c d",
-            "#",
-        ]
+        tokens = ["a", "b", "a", "", "##", "##b", "\0", "##\0", "a\0", "a\u200b", "c d"]
+        tokens += ["#", "x" * 300, "##" + "y" * 201, "###"]
         graph, python = both(tokens)
         texts = ["a", "ab", "##", "#b", "c d", "x" * 300, "abb"]
         self.assertEqual(graph.encode(["ab"]).to_list(), [[7, 10]])
