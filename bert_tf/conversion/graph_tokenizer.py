@@ -54,7 +54,8 @@ class GraphTokenizer(tf.Module):
     """Texts to ids, in TensorFlow and tensorflow-text operations alone.
 
     It holds no asset and no table that must be initialised: `tf.saved_model.save` takes
-    it, by itself or as part of a model.
+    it, by itself or as part of a model. As with any `tf.function`, a method does not
+    keep its object alive.
     """
 
     def __init__(
@@ -97,9 +98,7 @@ class GraphTokenizer(tf.Module):
         self._lengths = np.array([len(token) for token in vocabulary.tokens], np.int32)
         self._pieces = _longest_match(list(tokens))
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, "texts")], autograph=False
-    )
+    @tf.function(input_signature=_TEXTS, autograph=False)
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """The ids of the texts' tokens; no [CLS] or [SEP] is added.
 
@@ -116,9 +115,7 @@ class GraphTokenizer(tf.Module):
                 ids.flat_values, ids_of_text, validate=False
             )
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, "texts")], autograph=False
-    )
+    @tf.function(input_signature=_TEXTS, autograph=False)
     def encode_with_offsets(self, texts: tf.Tensor) -> GraphEncoding:
         """The ids of the texts' tokens, and what each was made of.
 
