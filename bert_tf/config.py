@@ -119,9 +119,10 @@ class BertConfig:
                 raise ValueError(
                     f"`{field.name}` must be true or false. Received: {value!r}"
                 )
-            elif (field.type is float or (field.type == float | None and value)) and (
-                isinstance(value, bool) or not isinstance(value, int | float)
-            ):
+            elif (
+                field.type is float
+                or (field.type == float | None and value is not None)
+            ) and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ValueError(
                     f"`{field.name}` must be a number. Received: {value!r}"
                 )
@@ -130,9 +131,9 @@ class BertConfig:
                 "`hidden_size` must be a multiple of `num_attention_heads`. "
                 f"Received: {self.hidden_size} and {self.num_attention_heads}"
             )
-        for name in ("hidden_act", "masked_lm_hidden_act"):
+        for name, absent in (("hidden_act", ()), ("masked_lm_hidden_act", (None,))):
             value = getattr(self, name)
-            if value not in HIDDEN_ACTIVATIONS and (name == "hidden_act" or value):
+            if value not in (*HIDDEN_ACTIVATIONS, *absent):
                 raise ValueError(
                     f"`{name}` must be one of {', '.join(HIDDEN_ACTIVATIONS)}. "
                     f"Received: {value!r}"
@@ -217,6 +218,8 @@ class BertConfig:
         activation = known.get("hidden_act", "gelu")
         if activation is None or isinstance(activation, str):
             known["hidden_act"] = (activation or "linear").lower()
+        if isinstance(known.get("masked_lm_hidden_act"), str):
+            known["masked_lm_hidden_act"] = known["masked_lm_hidden_act"].lower()
         try:
             return cls(**known)
         except ValueError as error:
@@ -266,6 +269,9 @@ class BertConfig:
     def beyond_the_original(self) -> dict[str, Any]:
         """The fields whose values the original's code does not know."""
         values = {name: x for name, x in self.to_dict().items() if name in _OURS}
+        for name in ("hidden_act", "layer_norm_eps"):
+            if values.get(f"masked_lm_{name}") == getattr(self, name):
+                del values[f"masked_lm_{name}"]
         if self.hidden_act == "gelu_erf":
             values["hidden_act"] = self.hidden_act
         return values

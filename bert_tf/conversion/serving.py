@@ -21,7 +21,14 @@ import keras
 import tensorflow as tf
 
 from bert_tf.conversion.graph_tokenizer import GraphTokenizer
-from bert_tf.conversion.serving_inputs import around, first, lengths, padded, sequences
+from bert_tf.conversion.serving_inputs import (
+    around,
+    first,
+    lengths,
+    padded,
+    sequences,
+    with_int32,
+)
 from bert_tf.text.vocabulary import Vocabulary
 
 Tensors = dict[str, tf.Tensor]
@@ -102,11 +109,15 @@ class ServedModel(tf.Module):
                 flat[name] = value
         return flat
 
-    def _inputs(self, text_a: tf.Tensor, text_b: tf.Tensor | None) -> Tensors:
+    def _tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of texts, [B, (tokens)]."""
         assert self.tokenizer is not None
+        return with_int32(self.tokenizer.encode(texts))
+
+    def _inputs(self, text_a: tf.Tensor, text_b: tf.Tensor | None) -> Tensors:
         return sequences(
-            self.tokenizer.encode(text_a),
-            None if text_b is None else self.tokenizer.encode(text_b),
+            self._tokens(text_a),
+            None if text_b is None else self._tokens(text_b),
             cls_id=self._cls_id,
             sep_id=self._sep_id,
             max_seq_length=self.max_seq_length,
@@ -229,9 +240,8 @@ class ServedTagger(ServedModel):
         return self._of_words(tf.strings.split(text_a).to_tensor(""))
 
     def _of_words(self, words: tf.Tensor) -> Tensors:
-        assert self.tokenizer is not None
         rows, most = tf.shape(words)[0], tf.shape(words)[1]
-        pieces = self.tokenizer.encode(tf.reshape(words, [-1]))
+        pieces = self._tokens(tf.reshape(words, [-1]))
         counts = tf.reshape(lengths(pieces), [rows, most])
         # Where each word begins in its row; a word that the tokenizer removes has none.
         begins = tf.cumsum(counts, axis=1, exclusive=True)

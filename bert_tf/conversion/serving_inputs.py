@@ -3,7 +3,8 @@
 What `bert_tf.tasks` does record by record, for a batch: [CLS] A [SEP], or [CLS] A [SEP]
 B [SEP], cut as the original cuts. A batch is padded to its own longest sequence.
 
-Shapes: B batch, S the longest sequence; (n) ragged.
+Ragged tensors have int32 row splits. Shapes: B batch, S the longest sequence; (n)
+ragged.
 """
 
 import tensorflow as tf
@@ -94,10 +95,9 @@ def around(tokens: tf.RaggedTensor, cls_id: int, sep_id: int) -> tf.RaggedTensor
 
 def first(tokens: tf.RaggedTensor, counts: tf.Tensor) -> tf.RaggedTensor:
     """The first so many of each row."""
-    places = tf.ragged.range(lengths(tokens))
+    places = tf.ragged.range(lengths(tokens), row_splits_dtype=tf.int32)
     keep = places.with_flat_values(
-        places.flat_values
-        < tf.gather(tf.maximum(counts, 0), tf.cast(places.value_rowids(), tf.int32))
+        places.flat_values < tf.gather(tf.maximum(counts, 0), places.value_rowids())
     )
     return tf.ragged.boolean_mask(tokens, keep)
 
@@ -105,3 +105,8 @@ def first(tokens: tf.RaggedTensor, counts: tf.Tensor) -> tf.RaggedTensor:
 def lengths(tokens: tf.RaggedTensor) -> tf.Tensor:
     """The rows' lengths, int32 [B]."""
     return tf.cast(tokens.row_lengths(), tf.int32)
+
+
+def with_int32(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+    """The same with int32 row splits: ragged tensors of both kinds do not mix."""
+    return tokens.with_row_splits_dtype(tf.int32)

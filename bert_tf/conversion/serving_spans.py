@@ -21,7 +21,7 @@ from bert_tf.conversion.serving import (
     Tensors,
     texts,
 )
-from bert_tf.conversion.serving_inputs import around, first, lengths, padded
+from bert_tf.conversion.serving_inputs import around, first, lengths, padded, with_int32
 
 # Below any sum of two logits.
 _NEVER = -1e30
@@ -78,9 +78,11 @@ class ServedSpanPredictor(ServedModel):
 
     def _of_question(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
         assert self.tokenizer is not None
-        query = self.tokenizer.encode(question)
+        query = self._tokens(question)
         query = first(query, tf.minimum(lengths(query), self._max_query_length))
-        encoding = self.tokenizer.encode_with_offsets(context)
+        encoding = GraphEncoding(
+            *map(with_int32, self.tokenizer.encode_with_offsets(context))
+        )
         counts, query_lengths = lengths(encoding.ids), lengths(query)
         room = self.max_seq_length - 3 - query_lengths
         windows = _windows(counts, room, self._doc_stride)
@@ -102,9 +104,11 @@ class ServedSpanPredictor(ServedModel):
     def _window_inputs(
         self, query: tf.RaggedTensor, tokens: tf.RaggedTensor, windows: _Windows
     ) -> Tensors:
-        row_starts = tf.cast(tokens.row_starts(), tf.int32)
+        row_starts = tokens.row_starts()
         begins = tf.gather(row_starts, windows.rows) + windows.starts
-        places = tf.ragged.range(begins, begins + windows.sizes)
+        places = tf.ragged.range(
+            begins, begins + windows.sizes, row_splits_dtype=tf.int32
+        )
         parts = tf.gather(tokens.flat_values, places)
         part_a = around(tf.gather(query, windows.rows), self._cls_id, self._sep_id)
         part_b = tf.concat(
@@ -134,7 +138,9 @@ class ServedSpanPredictor(ServedModel):
         ends = tf.where(inside, end_logits, _NEVER)[:, None, :]
         # The diagonals from 0 on: an end at its start or up to the longest answer on.
         pairs = tf.linalg.band_part(
-            tf.ones([length, length]), 0, self._max_answer_length - 1
+            tf.ones([length, length]),
+            0,
+            tf.minimum(self._max_answer_length, length) - 1,
         )
         scores = tf.where(pairs > 0, starts + ends, 2 * _NEVER)
         flat = tf.reshape(scores, [-1, length * length])
@@ -158,8 +164,9 @@ def _windows(counts: tf.Tensor, room: tf.Tensor, doc_stride: int) -> _Windows:
     stride = tf.minimum(room, doc_stride)
     further = tf.maximum(0, counts - room)
     numbers = 1 + (further + stride - 1) // stride
-    rows = tf.cast(tf.ragged.range(numbers).value_rowids(), tf.int32)
-    starts = tf.ragged.range(numbers).flat_values * tf.gather(stride, rows)
+    number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
+    rows = number.value_rowids()
+    starts = number.flat_values * tf.gather(stride, rows)
     sizes = tf.minimum(tf.gather(room, rows), tf.gather(counts, rows) - starts)
     return _Windows(rows, starts, sizes)
 
@@ -206,8 +213,7 @@ def _answers(
     """The text and the place of spans of tokens: [B]."""
 
     def of(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
-        starts = tf.cast(offsets.row_starts(), tf.int32)
-        place = tf.where(has_tokens, starts + token, 0)
+        place = tf.where(has_tokens, offsets.row_starts() + token, 0)
         # A context without tokens, in a batch of such, has nothing to gather from.
         values = tf.concat([offsets.flat_values, [0]], axis=0)
         return tf.where(has_tokens, tf.gather(values, place), 0)

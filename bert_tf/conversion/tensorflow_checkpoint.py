@@ -145,13 +145,14 @@ def write(prefix: str, weights: Weights) -> None:
         weights: the weights.
     """
     names = sorted(weights)
-    # The operation that the Saver runs. It takes all the tensors at once: each array is
-    # dropped as soon as it is one.
+    # The operation that the Saver runs. It takes all the tensors at once. The identity
+    # makes a copy that is TensorFlow's own, so that the array is dropped before the next
+    # one is read.
     tf.raw_ops.SaveV2(
         prefix=prefix,
         tensor_names=names,
         shape_and_slices=[""] * len(names),
-        tensors=[tf.constant(weights[name]) for name in names],
+        tensors=[tf.identity(tf.constant(weights[name])) for name in names],
     )
 
 

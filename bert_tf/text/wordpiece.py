@@ -250,7 +250,8 @@ class WordPieceTokenizer:
         for word, spans in align_words(run, self._do_lower_case):
             ids = self._of_word[word]
             if ids == self._unknown:
-                aligned.append((ids[0], spans[0][0], max(end for _, end in spans)))
+                start = min(start for start, _ in spans)
+                aligned.append((ids[0], start, max(end for _, end in spans)))
                 continue
             begin = 0
             for token_id in ids:

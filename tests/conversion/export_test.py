@@ -16,11 +16,11 @@ from tests.training import toy
 
 
 class ExportTestCase(tf.test.TestCase):
-    def source(self, model, name="run", labels=None, config=toy.CONFIG):
+    def source(self, model, name="run", labels=None, config=toy.CONFIG, tokens=TOKENS):
         folder = os.path.join(self.get_temp_dir(), name)
         os.makedirs(folder)
         toy.write_config(folder, config)
-        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        Vocabulary(tokens).save(os.path.join(folder, "vocab.txt"))
         if labels is not None:
             with open(os.path.join(folder, "labels.txt"), "w") as file:
                 file.write("".join(f"{label}\n" for label in labels))
