@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import app, flags, logging
 
 _SIZES = flags.DEFINE_list("sizes", "tiny", "Released sizes.")
 _BATCH = flags.DEFINE_integer("batch_size", 64, "Sequences a step.")
@@ -292,6 +292,8 @@ def main(_: list[str]) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
 
+    logging.set_verbosity(logging.ERROR)
+    tf.get_logger().setLevel("ERROR")
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * 2

@@ -1,3 +1,5 @@
+import unittest
+
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -6,6 +8,7 @@ from bert_tf.compilation import (
     compiled,
     compiled_with_gradient,
     pieces_left_alone,
+    xla_compiles_for_the_cpu,
 )
 
 
@@ -27,6 +30,11 @@ def square_sum(x, y, count):
     return ops.sum(x * x * count, axis=-1) + y[0]
 
 
+needs_compiler = unittest.skipUnless(
+    xla_compiles_for_the_cpu(), "this TensorFlow has no XLA compiler for CPUs"
+)
+
+
 class CompiledTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
@@ -38,6 +46,7 @@ class CompiledTest(tf.test.TestCase):
         self.assertAllClose(function(*self.args, 3), [22.0, 82.0])
         self.assertAllClose(function(tf.ones((1, 5)), self.args[1], 2), [17.0])
 
+    @needs_compiler
     def test_left_alone_it_is_the_function(self):
         for seam in (compiled, compiled_with_gradient):
             function = seam(lambda x, y: square_sum(x, y, 2))
@@ -47,6 +56,7 @@ class CompiledTest(tf.test.TestCase):
                 self.assertAllClose(function(*self.args), [17.0, 57.0])
             self.assertTrue(is_compiled(function, *self.args))
 
+    @needs_compiler
     def test_gradient(self):
         function = compiled_with_gradient(square_sum)
         x, y = self.args
@@ -78,6 +88,7 @@ class CompiledTest(tf.test.TestCase):
         self.assertAllClose(by_x, [3.0, 4.0])
         self.assertAllClose(by_y, [1.0, 1.0])
 
+    @needs_compiler
     def test_nothing_but_the_arguments_is_kept(self):
         # In the forward graph of a gradient the kernel has one output.
         function = compiled_with_gradient(lambda x: ops.sin(ops.exp(x)) * ops.exp(x))

@@ -125,7 +125,7 @@ class RecordCounts:
         states = {path: _state(path) for path in paths}
         unknown = [path for path in states if self._remembered(states, path) is None]
         if unknown:
-            logging.info("Counting the records of %d files.", len(unknown))
+            logging.info("Counting records: %d file(s).", len(unknown))
             self._count(unknown, states)
         return [self._remembered(states, path) or 0 for path in paths]
 

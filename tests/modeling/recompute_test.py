@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.compilation import pieces_left_alone
+from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from tests.modeling.examples import random_records, randomize, small_config
 
@@ -41,7 +41,7 @@ class RecomputeTest(tf.test.TestCase, parameterized.TestCase):
         losses = []
         for _ in range(3):
             (loss, gradients), (other_loss, others) = (f() for f in functions)
-            self.assertAllEqual(other_loss, loss)
+            self.assertAllClose(other_loss, loss, rtol=1e-6)
             # The parts of a gradient add up in another order: in bfloat16, with its 8
             # bits, each sum rounds by up to 1/256.
             rounding = 1e-6 if dtype == "float32" else 1e-2
@@ -55,6 +55,8 @@ class RecomputeTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(other, seed)
 
     def test_as_a_whole_under_xla(self):
+        if not xla_compiles_for_the_cpu():
+            self.skipTest("this TensorFlow has no XLA compiler for CPUs")
         config = small_config(num_hidden_layers=1)
         model = BertPretrainer(config, recompute=True)
         randomize(model)
