@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.conversion import names
@@ -109,8 +110,13 @@ def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
     path = os.path.join(
         folder, {"litert": "model.tflite", "onnx": "model.onnx"}[format_]
     )
+    model = load_model(source, head)
+    # Keras exports to ONNX what has been called once.
+    model(
+        {name: np.zeros([1] * len(x.shape), "int32") for name, x in model.input.items()}
+    )
     try:
-        load_model(source, head).export(path, format=format_, verbose=False)
+        model.export(path, format=format_, verbose=False)
     except ImportError as error:
         raise InputError(
             f"--format={format_} needs a package that is not installed: {error}"
