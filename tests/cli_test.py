@@ -68,6 +68,8 @@ def run_flags(module):
         ],
         "bert_tf.run_classifier": ["--task_name", "--data_dir", "--[no]do_predict"],
         "bert_tf.fill_mask": ["--checkpoint", "--top_k"],
+        "bert_tf.export_model": ["--checkpoint", "--format", "--heads"],
+        "bert_tf.inspect_checkpoint": ["checkpoint is"],
         "bert_tf.quickstart": ["--output_dir", "--num_train_steps"],
         "tfrecords.create_pretraining_data": ["--input_file", "--dupe_factor"],
     }[module]

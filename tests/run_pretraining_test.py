@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import cli, run_pretraining
-from bert_tf.conversion.checkpoint import CheckpointWeights
+from bert_tf.conversion.tensorflow_checkpoint import read_weights
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.pretraining_input import pretraining_dataset
@@ -184,7 +184,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.records = unmasked.write_set(self.path("unmasked"))
 
     def weights(self, name):
-        return dict(CheckpointWeights(self.path(name)))
+        return dict(read_weights(self.path(name)))
 
     def assert_same_weights(self, name, other):
         ours, theirs = self.weights(name), self.weights(other)

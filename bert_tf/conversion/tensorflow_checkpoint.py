@@ -145,9 +145,9 @@ def write(prefix: str, weights: Weights) -> None:
         weights: the weights.
     """
     names = sorted(weights)
-    # The operation that the Saver runs, which takes all the tensors at once. The
-    # identity makes a copy that is TensorFlow's own, so that the array is dropped before
-    # the next one is read.
+    # The operation that the Saver runs, which takes all the tensors at once. Identity
+    # makes a copy that is TensorFlow's own, so that the array is dropped before the
+    # next one is read.
     tf.raw_ops.SaveV2(
         prefix=prefix,
         tensor_names=names,

@@ -421,6 +421,7 @@ class HandleTest(KerasHubTestCase):
             self.assertTrue(kerashub.is_handle(path), path)
         for path in ("bert_bass", "models/bert", "gs://bert_base_en_uncased", ""):
             self.assertFalse(kerashub.is_handle(path), path)
+        self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.folder("here"))
         os.makedirs("bert_base_en_uncased")
         self.assertFalse(kerashub.is_handle("bert_base_en_uncased"))

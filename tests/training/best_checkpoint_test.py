@@ -4,7 +4,8 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.conversion.checkpoint import CheckpointWeights, find_checkpoint, folder_of
+from bert_tf.conversion.source import folder_of
+from bert_tf.conversion.tensorflow_checkpoint import find_checkpoint, read_weights
 from bert_tf.training import best_checkpoint
 from bert_tf.training.best_checkpoint import is_better, read_best
 from tests.training.checkpoints_test import CheckpointsTestCase, make_run
@@ -35,7 +36,7 @@ class KeepBestTest(CheckpointsTestCase):
         with open(self.path("best/best.json")) as file:
             best = json.load(file)
         self.assertEqual(
-            CheckpointWeights(self.path("best")).prefix,
+            read_weights(self.path("best")).path,
             self.path(f"best/model.ckpt-{best['step']}"),
         )
         return best

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.compilation import xla_compiles_for_the_cpu
-from bert_tf.conversion.checkpoint import CheckpointWeights, find_checkpoint
+from bert_tf.conversion.tensorflow_checkpoint import find_checkpoint, read_weights
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.names import weights_by_name
@@ -121,7 +121,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
         ):
             self.assertIn(key + SUFFIX, keys)
         self.assertEqual(find_checkpoint(self.folder), self.path("model.ckpt-5"))
-        weights = CheckpointWeights(self.folder)
+        weights = read_weights(self.folder)
         self.assertAllEqual(weights["bert/pooler/dense/kernel"], kernel(model).numpy())
 
     def test_tensorflows_own_checkpoint_object_reads_it(self):
