@@ -1,0 +1,147 @@
+import os
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import cli, export_model
+from bert_tf.conversion.checkpoint import load_tagger
+from bert_tf.conversion.source import open_source
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
+from bert_tf.text.vocabulary import Vocabulary
+from tests.conversion.checkpoint_test import randomize
+from tests.run_classifier_test import TOKENS, RunClassifierTestCase
+from tests.training import toy
+
+
+class ExportModelTest(RunClassifierTestCase):
+    def checkpoint(self, model=None, name="model"):
+        """The folder of a run with a random model."""
+        folder = self.path(name)
+        os.makedirs(folder)
+        toy.write_config(folder)
+        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        model = model or BertPretrainer(toy.CONFIG)
+        randomize(model)
+        toy.save_checkpoint(folder, model, 3, 1)
+        return folder
+
+    def export(self, checkpoint, format_, output_dir, *arguments):
+        export_model.run(
+            cli.parse(
+                export_model.define_flags,
+                [
+                    f"--checkpoint={checkpoint}",
+                    f"--format={format_}",
+                    f"--output_dir={output_dir}",
+                    *arguments,
+                ],
+            )
+        )
+        return output_dir
+
+    def test_a_run_begins_and_ends_in_another_format(self):
+        self.write_tsv(train=16)
+        begin = self.export(self.checkpoint(), "huggingface", self.path("begin"))
+        # Config and vocabulary come along.
+        alone = {"vocab_file": "", "bert_config_file": ""}
+        self.run_script(
+            "--do_train",
+            "--do_predict",
+            init_checkpoint=begin,
+            num_train_epochs=1,
+            **alone,
+        )
+        end = self.export(self.path("run"), "huggingface", self.path("end"))
+        self.assertEqual(open_source(end).labels, ("neg", "pos"))
+        os.remove(self.path("data", "train.tsv"))
+        self.run_script(
+            "--do_predict",
+            init_checkpoint=end,
+            output_dir=self.path("again"),
+            **alone,
+        )
+        results = []
+        for folder in ("run", "again"):
+            with open(self.path(folder, "test_results.tsv")) as file:
+                results.append([[float(x) for x in line.split("\t")] for line in file])
+        self.assertEqual(*results)
+        saved = self.export(
+            self.path("run"), "saved_model", self.path("saved"), "--max_seq_length=10"
+        )
+        with open(self.path("data", "test.tsv")) as file:
+            texts = [line.split("\t")[0] for line in file][1:]
+        served = tf.saved_model.load(saved).signatures["one_text"]
+        outputs = served(text_a=tf.constant(texts))
+        self.assertAllClose(outputs["probabilities"], results[0], rtol=1e-4)
+
+    def test_to_everything_and_back(self):
+        folder = self.checkpoint()
+        weights = open_source(folder).weights
+        tf1 = self.export(folder, "tf1", self.path("tf1"))
+        there = self.export(tf1, "huggingface", self.path("there"))
+        back = self.export(there, "tf1", self.path("back"))
+        for name in os.listdir(tf1):
+            with (
+                open(os.path.join(tf1, name), "rb") as first,
+                open(os.path.join(back, name), "rb") as second,
+            ):
+                self.assertEqual(first.read(), second.read(), name)
+        preset = open_source(self.export(tf1, "kerashub", self.path("preset"))).weights
+        self.assertNotIn("cls/predictions/output_bias", preset)
+        for name in preset:
+            self.assertAllEqual(preset[name], weights[name])
+
+    def test_heads_are_left_out(self):
+        folder = self.checkpoint()
+        encoder = self.export(
+            folder, "huggingface", self.path("encoder"), "--heads=none"
+        )
+        self.assertFalse([n for n in open_source(encoder).weights if "cls" in n])
+        masked = self.export(
+            folder, "huggingface", self.path("masked"), "--heads=masked_lm"
+        )
+        # transformers' BertForMaskedLM has no pooler.
+        self.assertFalse(
+            [n for n in open_source(masked).weights if "pooler" in n or "seq_rel" in n]
+        )
+
+    def test_a_tagger_goes_to_transformers(self):
+        folder = self.checkpoint(BertTagger(toy.CONFIG, 4))
+        end = self.export(folder, "huggingface", self.path("end"))
+        self.assertEqual(load_tagger(end).num_labels, 4)
+
+    def test_what_is_wrong_is_one_line(self):
+        folder = self.checkpoint()
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            self.export(folder, "tf1", folder)
+        other = self.path("other.txt")
+        Vocabulary([*TOKENS, "dog"]).save(other)
+        with self.assertRaisesRegex(InputError, "other tokens than"):
+            self.export(folder, "tf1", self.path("x"), f"--vocab_file={other}")
+        with self.assertRaisesRegex(InputError, "max_seq_length=99"):
+            self.export(folder, "saved_model", self.path("x"), "--max_seq_length=99")
+        with self.assertRaisesRegex(InputError, "has no span head"):
+            self.export(folder, "tf1", self.path("x"), "--heads=span")
+        with open(os.path.join(folder, "model.ckpt-3.index"), "r+b") as file:
+            file.truncate(20)
+        with self.assertRaisesRegex(InputError, "model.ckpt-3: not a readable"):
+            self.export(folder, "tf1", self.path("x"))
+        self.assertFalse(os.path.exists(self.path("x")))
+        self.assertFalse(os.path.exists(self.path("x.unfinished")))
+
+    def test_an_unknown_head_is_a_usage_error(self):
+        with self.assertRaisesRegex(cli.flags.Error, "must be none, or of masked_lm"):
+            self.export("a", "tf1", "b", "--heads=mask")
+
+    @pytest.mark.slow
+    def test_litert_as_keras_exports_it(self):
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+        path = self.export(folder, "litert", self.path("litert"))
+        with open(os.path.join(path, "model.tflite"), "rb") as file:
+            # The file identifier of LiteRT's flatbuffers.
+            self.assertEqual(file.read(8)[4:], b"TFL3")
+
+
+if __name__ == "__main__":
+    tf.test.main()
