@@ -4,7 +4,7 @@
 
 Hugging Face's transformers (PyTorch) runs in an environment of its own, which the first
 run makes under --env_dir and later ones find there (about 1 GB); KerasHub runs in ours.
-Three parts, each printed as a table:
+Parts, each printed as a table:
 
 - every class of transformers with a head that is ours, small and random: its logits and
   ours after reading its folder; its logits after reading what we exported;
@@ -12,7 +12,12 @@ Three parts, each printed as a table:
   hidden states of every layer on texts, and the texts' ids;
 - random models of --models: from transformers to tf1, back, and to KerasHub and back,
   by `python -m bert_tf.export_model`: seconds, the most memory beyond the imports over
-  the file's size, and the hidden states of all four.
+  the file's size, and the hidden states of all four;
+- with --original_dir, a checkout of google-research/bert: its own modeling.py and heads
+  of run_pretraining.py on a checkpoint that we wrote as tf1 (in the environment of
+  tf-models, which has Keras 2);
+- with --data_dir, where it has a TF1 checkpoint with an optimizer's slots
+  (tf1_checkpoint_toy): to Hugging Face and back.
 
 A difference is the largest absolute one of all numbers, and that over the largest
 number.
@@ -380,6 +385,68 @@ def released_size(size: str, folder: pathlib.Path, peers: Peers) -> None:
         )
 
 
+def original_code(
+    folder: pathlib.Path, checkout: str, environments: pathlib.Path, peers: Peers
+) -> None:
+    """The original's code on what we write as tf1."""
+    python = pretraining_step.python_of(pretraining_step.TF_MODELS, environments)
+    if python is None:
+        return
+    made, tf1 = folder / "for_the_original", folder / "for_the_original_tf1"
+    config = {**SMALL, "hidden_act": "gelu_new"}
+    peers.hugging_face(
+        {"make": str(made), "class": "BertForPreTraining", "config": config}
+    )
+    export(made, "tf1", tf1)
+    rng = np.random.default_rng(0)
+    mask = np.ones((3, 20), np.int32)
+    mask[-1, 12:] = 0
+    record = {
+        "input_ids": rng.integers(0, SMALL["vocab_size"], (3, 20), np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": rng.integers(0, 2, (3, 20), np.int32) * mask,
+        "masked_lm_positions": rng.integers(0, 12, (3, 4), np.int32),
+    }
+    inputs, outputs = folder / "original_in.npz", folder / "original_out.npz"
+    np.savez(inputs, **record)
+    script = str(PEERS / "original_models.py")
+    found = last_json([python, script, checkout, str(tf1), str(inputs), str(outputs)])
+    from bert_tf.conversion.checkpoint import load_encoder, load_pretrainer
+
+    computed = {**load_encoder(str(tf1))(record), **load_pretrainer(str(tf1))(record)}
+    masked_lm = np.asarray(computed["masked_lm_logits"])
+    computed["masked_lm_log_probs"] = log_softmax(
+        masked_lm.reshape(-1, masked_lm.shape[-1])
+    )
+    computed["next_sentence_log_probs"] = log_softmax(
+        np.asarray(computed["next_sentence_logits"])
+    )
+    ours = {name: np.asarray(value) for name, value in computed.items()}
+    print("\nthe original's code on our tf1: abs. and relative difference")
+    theirs = np.load(outputs)
+    for name in theirs.files:
+        print(f"  {name:30s} {difference(ours, {name: theirs[name]})}")
+    print(f"  variables found in it: {found['found']} of {found['variables']}")
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Logarithms of the probabilities of rows."""
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def checkpoint_of_tf1(folder: pathlib.Path, data_dir: str | None) -> None:
+    """A checkpoint that TensorFlow 1 wrote, to Hugging Face and back."""
+    released = pathlib.Path(data_dir or "") / "tf1_checkpoint_toy"
+    if not data_dir or not released.exists():
+        print("\nTF1 checkpoint: skipped, no --data_dir with tf1_checkpoint_toy")
+        return
+    there, back = folder / "toy_hugging_face", folder / "toy_tf1"
+    export(released, "huggingface", there)
+    export(there, "tf1", back)
+    print(f"\nTF1 checkpoint, there and back: {differing_tensors(released, back)}")
+
+
 def minilm_folder(environments: pathlib.Path) -> pathlib.Path | None:
     """The folder of all-MiniLM-L6-v2; None where it cannot be had."""
     target = environments / "minilm"
@@ -415,6 +482,9 @@ def main(_: list[str]) -> None:
         model = minilm_folder(environments)
         if model is not None:
             real_weights(folder, model, peers)
+        checkpoint_of_tf1(folder, flags.FLAGS.data_dir)
+        if flags.FLAGS.original_dir:
+            original_code(folder, flags.FLAGS.original_dir, environments, peers)
         for size in _MODELS.value:
             released_size(size, folder, peers)
 
