@@ -5,7 +5,8 @@ without a place, is an error that lists them; a head may be new, and is then nam
 """
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import keras
 from absl import logging
@@ -32,6 +33,8 @@ from bert_tf.modeling.heads import (
 )
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.text.wordpiece import WordPieceTokenizer
+
+Model = TypeVar("Model", bound=keras.Model)
 
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 
@@ -243,11 +246,7 @@ def load_span_predictor(path: str | Source) -> BertSpanPredictor:
     Raises:
         InputError: as `load_weights`, or the checkpoint has no such head.
     """
-    source = _opened(path)
-    _require_head(source, names.SPAN)
-    model = BertSpanPredictor(source.require_config())
-    load_weights(model, source)
-    return model
+    return _with_head(BertSpanPredictor, names.SPAN, _opened(path))
 
 
 def load_multiple_choice(path: str | Source) -> BertMultipleChoice:
@@ -256,11 +255,7 @@ def load_multiple_choice(path: str | Source) -> BertMultipleChoice:
     Raises:
         InputError: as `load_weights`, or the checkpoint has no such head.
     """
-    source = _opened(path)
-    _require_head(source, names.MULTIPLE_CHOICE)
-    model = BertMultipleChoice(source.require_config())
-    load_weights(model, source)
-    return model
+    return _with_head(BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
 
 
 def load_tagger(path: str | Source, num_labels: int | None = None) -> BertTagger:
@@ -269,6 +264,16 @@ def load_tagger(path: str | Source, num_labels: int | None = None) -> BertTagger
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)
     model = BertTagger(source.require_config(), num_labels)
+    load_weights(model, source)
+    return model
+
+
+def _with_head(
+    build: Callable[[BertConfig], Model], head: str, source: Source
+) -> Model:
+    """A model whose head must be in the checkpoint."""
+    _require_head(source, head)
+    model = build(source.require_config())
     load_weights(model, source)
     return model
 

@@ -19,7 +19,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.weights import Tensor, Weights, listed
+from bert_tf.conversion.weights import Tensor, Weights, fits, listed, shown
 from bert_tf.errors import InputError
 
 WEIGHTS_NAME = "model.weights.h5"
@@ -99,9 +99,9 @@ def read_weights(
         tensor = stored.pop(places[_path(row)], None)
         if tensor is None:
             missing.append(row.original)
-        elif not _fits(tensor.shape, wanted := _their_shape(row, config)):
+        elif not fits(tensor.shape, wanted := _their_shape(row, config)):
             wrong.append(
-                f"{row.original} is {_shown(tensor.shape)}, not {_shown(wanted)}"
+                f"{row.original} is {shown(tensor.shape)}, not {shown(wanted)}"
             )
         else:
             found[row.original] = _in_our_layout(row, config, tensor)
@@ -296,13 +296,3 @@ def _is_bfloat16(item: Any) -> bool:
 def _damaged(path: str, error: Exception) -> InputError:
     reason = (str(error) or type(error).__name__).splitlines()[0]
     return InputError(f"{path} is damaged or no HDF5 file: {reason}")
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(
-        size in (None, there) for there, size in zip(shape, wanted, strict=True)
-    )
-
-
-def _shown(shape: tuple[int | None, ...]) -> str:
-    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"

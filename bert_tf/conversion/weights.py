@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.conversion.names import HEADS, Name, encoder_names, names_of
+from bert_tf.conversion.names import HEADS, Name, names_of
 from bert_tf.errors import InputError
 
 # An error names so many tensors, and counts the rest.
@@ -96,11 +96,11 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
     known = {row.original for row in rows}
     left_over = [name for name in weights if name not in known]
     wrong = [
-        f"{row.original} is {_shown(weights.shapes[row.original])}, by the config"
-        f" {_shown(row.dimensions(config))}"
+        f"{row.original} is {shown(weights.shapes[row.original])}, by the config"
+        f" {shown(row.dimensions(config))}"
         for row in rows
         if row.original in weights
-        and not _fits(weights.shapes[row.original], row.dimensions(config))
+        and not fits(weights.shapes[row.original], row.dimensions(config))
     ]
     problems = [
         f"{what}: {listed(names)}"
@@ -120,27 +120,18 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
     return rows
 
 
-def check_shapes_of_encoder(weights: Weights, config: BertConfig) -> None:
-    """Raises InputError if a tensor of the encoder has not the config's shape."""
-    for row in encoder_names(config):
-        shape = weights.shapes.get(row.original)
-        if shape is not None and not _fits(shape, row.dimensions(config)):
-            raise InputError(
-                f"{weights.path} does not fit its config: {row.original} is"
-                f" {_shown(shape)}, by the config {_shown(row.dimensions(config))}."
-            )
-
-
 def num_outputs(weights: Weights, head: str) -> int:
     """How many outputs a head has, of its output_weights."""
     return weights.shapes[HEADS[head][0].original][0]
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether a shape is the wanted one, where None is any size."""
     return len(shape) == len(wanted) and all(
         size in (None, there) for there, size in zip(shape, wanted, strict=True)
     )
 
 
-def _shown(shape: Iterable[int | None]) -> str:
+def shown(shape: Iterable[int | None]) -> str:
+    """A shape for a message: [2, ?]."""
     return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
