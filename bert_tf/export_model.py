@@ -21,6 +21,7 @@ from absl import flags, logging
 from bert_tf import cli
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -37,6 +38,9 @@ HEADS = {
     "tagging": "tagging",
 }
 _NO_HEADS = "none"
+
+# [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
+_LEAST_SEQ_LENGTH = 5
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -74,13 +78,21 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     integer("max_answer_length", 30, "For saved_model with a span head: the most"
             " tokens of an answer.")  # fmt: skip
     flags.mark_flags_as_required(["checkpoint", "format", "output_dir"], flag_values)
+    shared_flags.require_at_least(flag_values, _LEAST_SEQ_LENGTH, "max_seq_length")
     shared_flags.require_at_least(
         flag_values,
         1,
-        "max_seq_length",
         "doc_stride",
         "max_query_length",
         "max_answer_length",
+    )
+    flags.register_multi_flags_validator(
+        ["format", "heads"],
+        lambda given: (
+            given["format"] != "kerashub" or given["heads"] in (None, [], [_NO_HEADS])
+        ),
+        message="--format=kerashub writes the encoder alone: leave --heads out",
+        flag_values=flag_values,
     )
     flags.register_validator(
         "heads",
@@ -101,7 +113,11 @@ def run(flag_values: flags.FlagValues) -> None:
     source = open_source(flag_values.checkpoint)
     model = export.completed(
         source,
-        config=_config(flag_values, source),
+        config=(
+            BertConfig.from_json_file(flag_values.bert_config_file)
+            if flag_values.bert_config_file
+            else None
+        ),
         vocabulary=(
             Vocabulary.from_file(flag_values.vocab_file)
             if flag_values.vocab_file
@@ -132,18 +148,6 @@ def _heads(words: list[str] | None) -> list[str] | None:
     return [HEADS[word] for word in words if word != _NO_HEADS]
 
 
-def _config(flag_values: flags.FlagValues, source: "Source") -> BertConfig | None:
-    from bert_tf.conversion.checkpoint import refuse_other_function
-
-    if not flag_values.bert_config_file:
-        return None
-    config = BertConfig.from_json_file(flag_values.bert_config_file)
-    if source.config is not None:
-        said_by = f"--bert_config_file={flag_values.bert_config_file}"
-        refuse_other_function(source, config, said_by)
-    return config
-
-
 def _write_saved_model(
     path: str, model: "Source", flag_values: flags.FlagValues
 ) -> None:
@@ -153,11 +157,15 @@ def _write_saved_model(
     config = model.require_config()
     max_seq_length = flag_values.max_seq_length or config.max_position_embeddings
     config.check_sequence_length(max_seq_length)
+    if max_seq_length < _LEAST_SEQ_LENGTH:
+        raise InputError(
+            f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {max_seq_length}"
+            " positions. Export it as another format."
+        )
     head = head_to_serve(model)
     options: dict[str, Any] = {}
     if head == SPAN:
-        names = ("doc_stride", "max_query_length", "max_answer_length")
-        options = {name: flag_values[name].value for name in names}
+        options = _span_options(flag_values, max_seq_length)
     signatures = write_saved_model(
         path, model, head, max_seq_length=max_seq_length, **options
     )
@@ -173,6 +181,26 @@ def _write_saved_model(
             inputs.values() if isinstance(inputs, dict) else function.input_signature
         )
         logging.info("  %s(%s)", name, ", ".join(str(spec.name) for spec in specs))
+
+
+def _span_options(flag_values: flags.FlagValues, max_seq_length: int) -> dict[str, int]:
+    """Of how contexts are read in windows: each has room for the question and more."""
+    options: dict[str, int] = {
+        "doc_stride": flag_values.doc_stride,
+        "max_query_length": flag_values.max_query_length,
+        "max_answer_length": flag_values.max_answer_length,
+    }
+    # [CLS], two [SEP] and at least one token of the context.
+    most = max_seq_length - 4
+    if options["max_query_length"] > most:
+        if flag_values["max_query_length"].present:
+            raise InputError(
+                f"--max_query_length={options['max_query_length']} must leave room for"
+                f" a context in sequences of {max_seq_length}: at most {most}."
+            )
+        options["max_query_length"] = max(1, most // 2)
+        logging.info("  Questions are cut to %d tokens.", options["max_query_length"])
+    return options
 
 
 def main() -> None:

@@ -140,6 +140,21 @@ def write_atomically(path: str, content: bytes | str) -> None:
     replace(temporary, path)
 
 
+def names_in(folder: str) -> list[str]:
+    """The names of all that is in a folder, hidden files too, sorted."""
+    if is_remote(folder):
+        return sorted(name.rstrip("/") for name in _gfile().listdir(folder))
+    return sorted(os.listdir(folder))
+
+
+def move(source: str, target: str) -> None:
+    """Moves a file or folder to a new place, of another disk too."""
+    if is_remote(target):
+        _gfile().rename(source, target)
+    else:
+        shutil.move(source, target)
+
+
 def replace(source: str, target: str) -> None:
     """Renames `source` to `target`, over an existing file."""
     if is_remote(target):

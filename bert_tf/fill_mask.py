@@ -34,6 +34,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
         flag_values=flag_values,
     )
+    shared_flags.define(flag_values, "bert_config_file", "vocab_file")
     flags.DEFINE_integer(
         "top_k", 5, "How many tokens to print for each blank.", flag_values=flag_values
     )
@@ -135,14 +136,20 @@ def run(flag_values: flags.FlagValues) -> None:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow()
+    from bert_tf.config import BertConfig
     from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.export import completed
     from bert_tf.conversion.source import open_source
+    from bert_tf.text.vocabulary import Vocabulary
 
-    options = {"recognize_special_tokens": True}
-    if flag_values.do_lower_case is not None:
-        options["do_lower_case"] = flag_values.do_lower_case
-    source = open_source(flag_values.checkpoint)
-    tokenizer = load_tokenizer(source, **options)
+    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
+    source = completed(
+        open_source(flag_values.checkpoint),
+        config=BertConfig.from_json_file(config) if config else None,
+        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
+        do_lower_case=flag_values.do_lower_case,
+    )
+    tokenizer = load_tokenizer(source, recognize_special_tokens=True)
     model = load_pretrainer(source)
     for text in texts:
         print(show(text, fill_mask(model, tokenizer, text, top_k=flag_values.top_k)))

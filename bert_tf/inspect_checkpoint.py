@@ -31,6 +31,7 @@ _TELLING_FLAGS = (
     "precision",
 )
 
+_SAID_BY_PHASES = ("max_seq_length", "train_batch_size", "num_train_steps")
 _ENCODER = ("embeddings", "encoder", "pooler")
 _OTHER = "other"
 
@@ -118,8 +119,9 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
     if not isinstance(values, dict):
         raise InputError(f"{path}: must hold one JSON object.")
     yield "trained by", path
+    unused = _SAID_BY_PHASES if values.get("phases") else ()
     for name in _TELLING_FLAGS:
-        if values.get(name) is not None:
+        if values.get(name) is not None and name not in unused:
             yield f"  --{name}", str(values[name])
     if values.get("input_file"):
         yield from _records(str(values["input_file"]))

@@ -18,6 +18,7 @@ from absl import flags, logging
 
 from bert_tf import cli, files
 from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
     import keras
@@ -131,7 +132,16 @@ def run(flag_values: flags.FlagValues) -> None:
         "test": flag_values.do_predict,
     }
     output_dir = flag_values.output_dir
-    labels = _labels(data_set, flag_values, source.labels if source else None)
+    trained_labels = source.labels if source else None
+    labels = _labels(data_set, flag_values, trained_labels)
+    if trained_labels is not None and trained_labels != tuple(labels or ()):
+        raise InputError(
+            f"--init_checkpoint={flag_values.init_checkpoint} has a head with labels"
+            f" {', '.join(trained_labels) or '(none: regression)'}; this task has"
+            f" {', '.join(labels or ()) or '(none: regression)'}. To begin with its"
+            " encoder and a new head, export it with --heads=none"
+            " (bert_tf.export_model)."
+        )
     examples = {
         split: data_set.read(flag_values.data_dir, split)
         for split in wanted

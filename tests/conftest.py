@@ -1,5 +1,7 @@
 import importlib.metadata
 
+from absl import logging
+
 
 def pytest_configure(config):
     try:
@@ -20,3 +22,9 @@ def pytest_collection_modifyitems(config, items):
         items=[item for item in items if item.name == "test_session"]
     )
     items[:] = kept
+
+
+def pytest_runtest_setup(item):
+    # As in our commands. absl's own default hangs on what was imported and run before.
+    del item
+    logging.set_verbosity(logging.INFO)

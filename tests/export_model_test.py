@@ -1,3 +1,4 @@
+import dataclasses
 import os
 
 import pytest
@@ -7,7 +8,12 @@ from bert_tf import cli, export_model
 from bert_tf.conversion.checkpoint import load_tagger
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion.checkpoint_test import randomize
 from tests.run_classifier_test import TOKENS, RunClassifierTestCase
@@ -128,11 +134,42 @@ class ExportModelTest(RunClassifierTestCase):
         with self.assertRaisesRegex(InputError, "model.ckpt-3: not a readable"):
             self.export(folder, "tf1", self.path("x"))
         self.assertFalse(os.path.exists(self.path("x")))
-        self.assertFalse(os.path.exists(self.path("x.unfinished")))
+        self.assertFalse([n for n in os.listdir(self.path()) if n.startswith("x.")])
+
+    def test_a_span_predictors_windows_have_room(self):
+        folder = self.checkpoint(BertSpanPredictor(toy.CONFIG))
+        with self.assertRaisesRegex(InputError, "max_query_length=13 .* at most 12"):
+            self.export(folder, "saved_model", self.path("x"), "--max_query_length=13")
+        saved = self.export(folder, "saved_model", self.path("saved"))
+        served = tf.saved_model.load(saved).signatures["serving_default"]
+        outputs = served(
+            question=tf.constant(["good " * 50]), context=tf.constant(["bad good"])
+        )
+        self.assertIn(outputs["answer"].numpy()[0], (b"bad", b"good", b"bad good"))
+
+    def test_left_to_right_fills_no_masks(self):
+        config = dataclasses.replace(toy.CONFIG, left_to_right=True)
+        folder = self.checkpoint(BertPretrainer(config))
+        toy.write_config(folder, config)
+        with self.assertRaisesRegex(InputError, "from left to right"):
+            self.export(folder, "saved_model", self.path("x"))
+
+    def test_a_trained_heads_labels_hold(self):
+        self.write_tsv(train=16)
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+        with open(os.path.join(folder, "labels.txt"), "w") as file:
+            file.write("pos\nneg\n")
+        for do in ("--do_eval", "--do_train"):
+            with self.assertRaisesRegex(
+                InputError, "labels pos, neg; this task has neg, pos.*--heads=none"
+            ):
+                self.run_script(do, init_checkpoint=folder, labels="neg,pos")
 
     def test_an_unknown_head_is_a_usage_error(self):
         with self.assertRaisesRegex(cli.flags.Error, "must be none, or of masked_lm"):
             self.export("a", "tf1", "b", "--heads=mask")
+        with self.assertRaisesRegex(cli.flags.Error, "the encoder alone"):
+            self.export("a", "kerashub", "b", "--heads=masked_lm")
 
     @pytest.mark.slow
     def test_litert_as_keras_exports_it(self):

@@ -85,6 +85,13 @@ def _refuse_what_does_not_fit(
         for name, variable in variables.items()
         if name in weights and weights.shapes[name] != tuple(variable.shape)
     ]
+    heads = names.heads_of(line.split()[0] for line in wrong)
+    if heads and len(wrong) <= sum(len(names.HEADS[head]) for head in heads):
+        raise InputError(
+            f"{weights.path} has a {heads[0]} head of another size: {listed(wrong)}. To"
+            " begin with its encoder and a new head, export it with --heads=none"
+            " (bert_tf.export_model)."
+        )
     if wrong:
         raise InputError(
             f"{weights.path} does not fit the model: {listed(wrong)}." + _USE_ITS_CONFIG

@@ -1,9 +1,12 @@
 """Writes a checkpoint of any format as one of any other."""
 
 import dataclasses
+import glob
 import os
 from collections.abc import Sequence
 from typing import Any
+
+from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
@@ -14,14 +17,13 @@ from bert_tf.conversion import (
     names,
     tensorflow_checkpoint,
 )
+from bert_tf.conversion.checkpoint import refuse_other_function
 from bert_tf.conversion.model_files import checked_casing
 from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME, Source
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
 from bert_tf.conversion.weights import check_against_config, num_outputs
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
-
-_UNFINISHED = ".unfinished"
 
 
 def completed(
@@ -47,6 +49,8 @@ def completed(
             model.
     """
     weights = source.weights
+    if config is not None and source.config is not None:
+        refuse_other_function(source, config, "--bert_config_file")
     config = config or source.require_config()
     check_against_config(weights, config)
     if heads is not None:
@@ -58,11 +62,13 @@ def completed(
                 f" {', '.join(there) or 'none'}."
             )
         weights = weights.with_heads(heads)
+    _check_labels(source)
+    path = "--vocab_file"
     if vocabulary is None and source.tokenizer.vocabulary is not None:
         source.tokenizer.require_same()
         vocabulary = source.tokenizer.vocabulary
+        path = source.tokenizer.path or source.path
     if vocabulary is not None:
-        path = source.tokenizer.path or "--vocab_file"
         config.check_vocabulary(len(vocabulary), path)
         vocabulary.require_special_tokens(path)
         do_lower_case = checked_casing(
@@ -72,15 +78,30 @@ def completed(
         source,
         config=config,
         weights=weights,
-        tokenizer=TokenizerFiles(vocabulary, source.tokenizer.path, do_lower_case),
+        tokenizer=TokenizerFiles(vocabulary, path, do_lower_case),
     )
+
+
+def _check_labels(source: Source) -> None:
+    """Raises InputError if the labels are not those of the head's outputs."""
+    for head in (names.CLASSIFIER, names.TAGGING):
+        if source.labels is None or head not in names.heads_of(source.weights):
+            continue
+        number = num_outputs(source.weights, head)
+        if number != (len(source.labels) or 1):
+            raise InputError(
+                f"{source.path}: its {head} head has {number} outputs, its labels are"
+                f" {', '.join(source.labels) or 'none, as of a regression'}."
+            )
+        if any("\n" in label for label in source.labels):
+            raise InputError(f"{source.path}: a label has a line end in it.")
 
 
 class NewFolder:
     """A folder that is there when it is complete, and not before.
 
-    Within the `with`, files go to `path`, under another name; at its end the folder is
-    renamed. What a killed run left there is removed by the next one.
+    Within the `with`, files go to a folder beside it, under a name of its own; at the
+    end that is renamed. A killed run leaves it, and the next one names it.
 
     Args:
         folder: its name in the end.
@@ -90,29 +111,40 @@ class NewFolder:
     """
 
     def __init__(self, folder: str) -> None:
+        if not folder:
+            raise InputError("--output_dir must not be empty.")
         if files.exists(folder) and not files.is_folder(folder):
             raise InputError(f"--output_dir={folder} is a file. Give another folder.")
-        if files.is_folder(folder) and files.glob(os.path.join(folder, "*")):
+        if files.is_folder(folder) and files.names_in(folder):
             raise InputError(
                 f"--output_dir={folder} is not empty, and nothing is overwritten. Give"
                 " another folder, or remove this one."
             )
-        self._folder = folder.rstrip("/")
-        self.path = self._folder + _UNFINISHED
+        if files.is_remote(folder):
+            self._folder = folder.rstrip("/")
+        else:
+            self._folder = os.path.realpath(folder)
+        self.path = files.temporary_name(self._folder)
 
     def __enter__(self) -> str:
-        if files.exists(self.path):
-            files.remove(self.path)
+        for left in files.glob(glob.escape(self._folder) + ".tmp-*"):
+            logging.warning("%s is what a killed run left: remove it.", left)
         files.make_folder(self.path)
         return self.path
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if error is not None:
             files.remove(self.path)
-            return
-        if files.is_folder(self._folder):
-            files.remove(self._folder)  # Empty, as `__init__` saw it.
-        files.replace(self.path, self._folder)
+        elif files.is_folder(self._folder):
+            # Empty, as `__init__` saw it; it may be a mount, or somebody's working
+            # folder, that cannot be put in the place of.
+            for name in files.names_in(self.path):
+                files.move(
+                    os.path.join(self.path, name), os.path.join(self._folder, name)
+                )
+            files.remove(self.path)
+        else:
+            files.replace(self.path, self._folder)
 
 
 def write_tf1(folder: str, model: Source) -> None:
@@ -161,6 +193,12 @@ def write_huggingface(folder: str, model: Source) -> None:
 
 def write_kerashub(folder: str, model: Source) -> None:
     """Writes a preset that KerasHub's BertBackbone reads: the encoder."""
+    heads = names.heads_of(model.weights)
+    if heads:
+        logging.info(
+            "Left out, as a preset of BertBackbone has none: the %s head.",
+            ", ".join(heads),
+        )
     kerashub.write(
         folder,
         model.weights.with_heads(()),

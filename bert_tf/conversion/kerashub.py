@@ -73,6 +73,7 @@ class Preset(NamedTuple):
         vocabulary_path: its file, for messages.
         do_lower_case: None where the preset has no tokenizer.
         labels: None; KerasHub's classifiers name no labels.
+        tokenizer_difference: as `TokenizerFiles.difference`.
     """
 
     config: BertConfig
@@ -81,6 +82,7 @@ class Preset(NamedTuple):
     vocabulary_path: str | None
     do_lower_case: bool | None
     labels: tuple[str, ...] | None
+    tokenizer_difference: str | None = None
 
 
 def is_preset_folder(folder: str) -> bool:
@@ -111,7 +113,7 @@ def read(path: str) -> Preset:
     config = BertConfig.from_dict(settings, os.path.join(folder, CONFIG_NAME))
     small = small_model(config, head)
     config = BertConfig.from_dict({**settings, **_computation(small, head)}, folder)
-    vocabulary, do_lower_case = _read_tokenizer(folder)
+    vocabulary, do_lower_case, difference = _read_tokenizer(folder)
     return Preset(
         config=config,
         weights=read_weights(folder, config, head, small),
@@ -121,6 +123,7 @@ def read(path: str) -> Preset:
         ),
         do_lower_case=do_lower_case,
         labels=None,
+        tokenizer_difference=difference,
     )
 
 
@@ -277,13 +280,38 @@ def _computation(model: Any, head: str | None) -> dict[str, Any]:
     return fields
 
 
-def _read_tokenizer(folder: str) -> tuple[Vocabulary | None, bool | None]:
-    """The vocabulary and the casing of a preset; None and None without a tokenizer."""
+# Settings of a BertTokenizer that must be as they are in the original. strip_accents is
+# not among them: KerasHub's default is false, of models too whose text had none.
+_TOKENIZER_FIXED = {
+    "split": True,
+    "split_on_cjk": True,
+    "suffix_indicator": "##",
+    "oov_token": "[UNK]",
+}
+
+
+def _read_tokenizer(
+    folder: str,
+) -> tuple[Vocabulary | None, bool | None, str | None]:
+    """Vocabulary, casing and difference of a preset; all None without a tokenizer."""
     path = os.path.join(folder, TOKENIZER_NAME)
     if not files.exists(path):
-        return None, None
-    settings = _read_object(path)[1]
+        return None, None, None
+    name, settings = _read_object(path)
+    casing = settings.get("lowercase", False)
+    if not isinstance(casing, bool):
+        raise InputError(
+            f"{path}: `lowercase` must be true or false. Found: {casing!r}."
+        )
+    differences = [
+        f"`{key}` is {settings[key]!r}, not {fixed!r}"
+        for key, fixed in _TOKENIZER_FIXED.items()
+        if settings.get(key, fixed) != fixed
+    ]
+    if not name.endswith("BertTokenizer"):
+        differences.insert(0, f"it is a {name}, no BertTokenizer")
     return (
         Vocabulary.from_file(os.path.join(folder, VOCABULARY_NAME)),
-        bool(settings.get("lowercase", False)),
+        casing,
+        f"{path}: {'; '.join(differences)}." if differences else None,
     )

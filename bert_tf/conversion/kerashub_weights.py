@@ -256,6 +256,9 @@ def _stored_in(path: str) -> dict[str, Tensor]:
             part in f"{place}/" for part in _NO_WEIGHTS
         ):
             return
+        if item.shape is None:
+            refused.append(f"{place} is empty")
+            return
         shapes[place] = item.shape
         # Such a tensor may lie in any file of this machine.
         if item.external or item.is_virtual:

@@ -48,7 +48,7 @@ def head_to_serve(source: Source) -> str:
     served = [head for head in heads if head in _SERVED]
     if len(served) > 1:
         raise InputError(
-            f"{source.path} has several heads: {', '.join(served)}. Choose by --head."
+            f"{source.path} has several heads: {', '.join(served)}. Choose by --heads."
         )
     return served[0] if served else FEATURES
 
@@ -78,6 +78,11 @@ def write_saved_model(
     Returns:
         The signatures by name.
     """
+    if head == names.MASKED_LM and source.require_config().left_to_right:
+        raise InputError(
+            f"{source.path} reads from left to right: it predicts the next token, and"
+            " knows no [MASK]. Export its encoder: --heads=none."
+        )
     load, served = _SERVED[head]
     module = served(
         load(source),

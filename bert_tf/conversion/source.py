@@ -16,7 +16,12 @@ import os
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.conversion import huggingface, kerashub, tensorflow_checkpoint
+from bert_tf.conversion import (
+    huggingface,
+    kerashub,
+    names,
+    tensorflow_checkpoint,
+)
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, read_tokenizer
 from bert_tf.conversion.weights import Weights
 from bert_tf.errors import InputError
@@ -74,19 +79,29 @@ def find_format(path: str) -> Format:
         InputError: there is no checkpoint, or only pickled ones.
     """
     if not files.is_folder(path):
-        name = os.path.basename(path)
-        if name.endswith(".safetensors"):
-            return Format.HUGGING_FACE
-        if name.endswith(".h5"):
-            return Format.KERAS_HUB
+        for ending, format_, name in (
+            (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
+            (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
+        ):
+            if path.endswith(ending):
+                # A file stands for its folder: config and vocabulary lie beside it.
+                if os.path.basename(path) != name or not files.exists(path):
+                    raise InputError(
+                        f"{path}: give the folder of a checkpoint, or its {name}."
+                    )
+                return format_
         if kerashub.is_handle(path):
             return Format.KERAS_HUB
         if files.exists(path):
             huggingface.refuse_pickles(path)
         prefix = tensorflow_checkpoint.find_checkpoint(path)
         return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
-    if files.exists(os.path.join(path, "checkpoint")) or files.exists(
-        os.path.join(path, tensorflow_checkpoint.RELEASED_PREFIX + ".index")
+    if any(
+        files.exists(there) and not files.is_folder(there)
+        for there in (
+            os.path.join(path, "checkpoint"),
+            os.path.join(path, tensorflow_checkpoint.RELEASED_PREFIX + ".index"),
+        )
     ):
         prefix = tensorflow_checkpoint.find_checkpoint(path)
         return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
@@ -125,14 +140,16 @@ def open_source(path: str) -> Source:
     if format_ == Format.HUGGING_FACE:
         folder = huggingface.model_folder(folder_of(path))
         config, values = huggingface.read_config(folder)
+        weights = huggingface.read_weights(folder, config, values)
+        has_labels = {names.CLASSIFIER, names.TAGGING} & {*names.heads_of(weights)}
         return Source(
             path=path,
             format=format_,
             folder=folder,
-            weights=huggingface.read_weights(folder, config, values),
+            weights=weights,
             config=config,
             tokenizer=read_tokenizer(folder),
-            labels=huggingface.labels_in(values),
+            labels=huggingface.labels_in(values) if has_labels else None,
         )
     folder = folder_of(path)
     config_path = os.path.join(folder, CONFIG_NAME)
@@ -168,7 +185,10 @@ def _preset_of(path: str) -> str:
 
 def _tokenizer_of(preset: kerashub.Preset) -> TokenizerFiles:
     return TokenizerFiles(
-        preset.vocabulary, preset.vocabulary_path, preset.do_lower_case
+        preset.vocabulary,
+        preset.vocabulary_path,
+        preset.do_lower_case,
+        preset.tokenizer_difference,
     )
 
 

@@ -59,6 +59,12 @@ def find_checkpoint(path: str) -> str:
         released = os.path.join(path, RELEASED_PREFIX)
         if files.exists(released + ".index"):
             return released
+        state = os.path.join(path, "checkpoint")
+        if files.exists(state) and not files.is_folder(state):
+            raise InputError(
+                f"{state} names a checkpoint that is not there. Give a checkpoint's"
+                f" prefix, such as {os.path.join(path, 'model.ckpt-1000')}."
+            )
         raise InputError(
             f"{path}: no checkpoint in this folder (neither a run's `checkpoint` file"
             f" nor {RELEASED_PREFIX}.index)."
@@ -132,8 +138,13 @@ def step_of(prefix: str) -> int | None:
     """The training steps that a checkpoint says were done; None where it says none."""
     reader, shapes = _open(prefix)
     for key in (_OUR_STEP, "global_step"):
-        if key in shapes:
-            return int(reader.get_tensor(key))
+        if shapes.get(key) == []:
+            try:
+                return int(reader.get_tensor(key))
+            except _READ_ERRORS as error:
+                raise InputError(
+                    f"{prefix}: {key} cannot be read: {str(error).splitlines()[0]}"
+                ) from error
     return None
 
 

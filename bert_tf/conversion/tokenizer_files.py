@@ -152,7 +152,7 @@ def casing_of(folder: str) -> bool | None:
         casing = _part(_object_in(path), "normalizer").get("lowercase")
         if casing is not None:
             return _boolean(casing, "normalizer.lowercase", path)
-    name = os.path.basename(os.path.normpath(folder)) if folder else ""
+    name = os.path.basename(os.path.normpath(files.absolute(folder or ".")))
     # The releases' names, such as multi_cased_L-12_H-768_A-12; the first multilingual
     # model and the Chinese one are lower-cased and do not say so.
     match = re.fullmatch(

@@ -133,6 +133,12 @@ class ChecksTest(ExportTestCase):
         with self.assertRaisesRegex(InputError, "has no span head; it has: masked LM"):
             export.completed(source, heads=[names.SPAN])
 
+    def test_labels_are_those_of_the_outputs(self):
+        with self.assertRaisesRegex(InputError, "3 outputs, its labels are no, yes"):
+            self.source(BertClassifier(toy.CONFIG, 3), "a", ["no", "yes"])
+        with self.assertRaisesRegex(InputError, "3 outputs, .* as of a regression"):
+            self.source(BertClassifier(toy.CONFIG, 3), "b", [])
+
     def test_another_vocabulary_is_refused(self):
         source = self.source(BertEncoder(toy.CONFIG))
         with self.assertRaisesRegex(InputError, "--vocab_file has other tokens"):
@@ -157,12 +163,26 @@ class NewFolderTest(ExportTestCase):
             raise InputError("full")
         self.assertEqual(os.listdir(self.get_temp_dir()), [])
 
-    def test_what_a_killed_run_left_is_removed(self):
+    def test_what_a_killed_run_left_is_named(self):
         folder = os.path.join(self.get_temp_dir(), "new")
-        os.makedirs(folder + ".unfinished")
-        np.save(os.path.join(folder + ".unfinished", "old.npy"), np.zeros(3))
-        with export.NewFolder(folder) as path:
+        os.makedirs(folder + ".tmp-123")
+        np.save(os.path.join(folder + ".tmp-123", "old.npy"), np.zeros(3))
+        with self.assertLogs(level="WARNING") as logs, export.NewFolder(folder) as path:
             self.assertEqual(os.listdir(path), [])
+        self.assertIn("new.tmp-123 is what a killed run left", logs.output[0])
+
+    def test_an_empty_folder_is_filled(self):
+        # Its place is not taken: it may be a mount.
+        folder = os.path.join(self.get_temp_dir(), "empty")
+        os.makedirs(folder)
+        number = os.stat(folder).st_ino
+        link = os.path.join(self.get_temp_dir(), "link")
+        os.symlink(folder, link)
+        with export.NewFolder(link) as path:
+            os.makedirs(os.path.join(path, "assets"))
+        self.assertEqual(os.listdir(folder), ["assets"])
+        self.assertEqual(os.stat(folder).st_ino, number)
+        self.assertCountEqual(os.listdir(self.get_temp_dir()), ["empty", "link"])
 
     def test_nothing_is_overwritten(self):
         folder = os.path.join(self.get_temp_dir(), "new")
@@ -172,6 +192,13 @@ class NewFolderTest(ExportTestCase):
             file.write("x")
         with self.assertRaisesRegex(InputError, "is not empty"):
             export.NewFolder(folder)
+        for name in ("a[1]", "hidden"):
+            other = os.path.join(self.get_temp_dir(), name)
+            os.makedirs(os.path.join(other, ".git"))
+            with self.assertRaisesRegex(InputError, "is not empty"):
+                export.NewFolder(other)
+        with self.assertRaisesRegex(InputError, "must not be empty"):
+            export.NewFolder("")
         with self.assertRaisesRegex(InputError, "is a file"):
             export.NewFolder(os.path.join(folder, "file"))
 

@@ -65,6 +65,20 @@ class SourceTest(tf.test.TestCase):
             file.write(b"damaged")
         self.assertEqual(find_format(folder), Format.RUN)
 
+    def test_a_file_stands_for_its_folder_by_its_own_name(self):
+        folder = self.run_folder()
+        for name in ("other.safetensors", "other.h5"):
+            path = os.path.join(folder, name)
+            with self.assertRaisesRegex(InputError, "give the folder of a checkpoint"):
+                open_source(path)
+
+    def test_a_state_file_that_names_nothing(self):
+        folder = self.run_folder()
+        for path in tf.io.gfile.glob(os.path.join(folder, "model.ckpt-3*")):
+            os.remove(path)
+        with self.assertRaisesRegex(InputError, "names a checkpoint that is not there"):
+            open_source(folder)
+
     def test_nothing_there(self):
         empty = os.path.join(self.get_temp_dir(), "empty")
         os.makedirs(empty)
