@@ -165,7 +165,7 @@ def write_tf1(folder: str, model: Source) -> None:
     prefix = os.path.join(folder, tensorflow_checkpoint.RELEASED_PREFIX)
     tensorflow_checkpoint.write(prefix, model.weights)
     files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
-    _write_tokenizer(folder, model.tokenizer)
+    _write_tokenizer(folder, model)
     if model.labels is not None:
         files.write_atomically(
             os.path.join(folder, LABELS_NAME),
@@ -188,7 +188,7 @@ def write_huggingface(folder: str, model: Source) -> None:
             }
     values = huggingface_config.to_config(config, architecture, **labels)
     huggingface.write(folder, model.weights, config, values)
-    _write_tokenizer(folder, model.tokenizer)
+    _write_tokenizer(folder, model)
 
 
 def write_kerashub(folder: str, model: Source) -> None:
@@ -208,6 +208,8 @@ def write_kerashub(folder: str, model: Source) -> None:
     )
 
 
-def _write_tokenizer(folder: str, tokenizer: TokenizerFiles) -> None:
-    if tokenizer.vocabulary is not None:
-        write_tokenizer(folder, tokenizer.vocabulary, bool(tokenizer.do_lower_case))
+def _write_tokenizer(folder: str, model: Source) -> None:
+    vocabulary, casing = model.tokenizer.vocabulary, model.tokenizer.do_lower_case
+    if vocabulary is not None:
+        positions = model.require_config().max_position_embeddings
+        write_tokenizer(folder, vocabulary, bool(casing), positions)

@@ -114,21 +114,29 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
     )
 
 
-def write_tokenizer(folder: str, vocabulary: Vocabulary, do_lower_case: bool) -> None:
+def write_tokenizer(
+    folder: str,
+    vocabulary: Vocabulary,
+    do_lower_case: bool,
+    max_length: int | None = None,
+) -> None:
     """Writes vocab.txt and tokenizer_config.json, as transformers reads them too.
 
     Args:
         folder: an existing folder.
         vocabulary: the tokens.
         do_lower_case: the casing.
+        max_length: the model's positions, where transformers cuts.
     """
-    settings = {
+    settings: dict[str, Any] = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": do_lower_case,
         "strip_accents": None,
         "tokenize_chinese_chars": True,
         **_SPECIAL_TOKENS,
     }
+    if max_length is not None:
+        settings["model_max_length"] = max_length
     vocabulary.save(os.path.join(folder, VOCAB_NAME))
     files.write_atomically(
         os.path.join(folder, TOKENIZER_CONFIG_NAME),

@@ -183,6 +183,7 @@ class NewFolderTest(ExportTestCase):
         self.assertEqual(os.listdir(folder), ["assets"])
         self.assertEqual(os.stat(folder).st_ino, number)
         self.assertCountEqual(os.listdir(self.get_temp_dir()), ["empty", "link"])
+        os.remove(link)
 
     def test_nothing_is_overwritten(self):
         folder = os.path.join(self.get_temp_dir(), "new")
