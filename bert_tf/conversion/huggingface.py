@@ -128,6 +128,9 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         raise InputError(
             f"{folder}: tensors that have no place in BERT: {listed(left_over)}."
         )
+    for key in rows:
+        if key in found and found[key].problem:
+            raise InputError(f"{folder}: {found[key].problem}.")
     copies = {copy: found.pop(copy) for copy in _COPIES if copy in found}
     for copy, tensor in copies.items():
         # A file may have the one or the other, or both.

@@ -73,7 +73,8 @@ def read_tensors(path: str) -> dict[str, Tensor]:
     for name, entry in header.items():
         dtype, shape, begin, end = _checked_entry(path, name, entry)
         spans.append((begin, end))
-        tensors[name] = Tensor(shape, _reading(path, name, dtype, shape, start + begin))
+        read = _reading(path, name, dtype, shape, start + begin)
+        tensors[name] = Tensor(shape, read, _problem_of(name, dtype))
     reached = 0
     for begin, end in sorted(spans):
         if begin != reached:
@@ -171,10 +172,9 @@ def _reading(
     path: str, name: str, dtype: str, shape: tuple[int, ...], begin: int
 ) -> Callable[[], np.ndarray]:
     def read() -> np.ndarray:
-        if dtype not in _DTYPES:
-            raise InputError(
-                f"{path}: {name} is of type {dtype}; only F32, F16 and BF16 are read."
-            )
+        problem = _problem_of(name, dtype)
+        if problem:
+            raise InputError(f"{path}: {problem}.")
         length = math.prod(shape) * _SIZES[dtype]
         with files.open_binary(path) as file:
             file.seek(begin)
@@ -188,6 +188,12 @@ def _reading(
         return array.astype(np.float32, copy=False)
 
     return read
+
+
+def _problem_of(name: str, dtype: str) -> str | None:
+    if dtype in _DTYPES:
+        return None
+    return f"{name} is of type {dtype}; only F32, F16 and BF16 are read"
 
 
 def _damaged(path: str, what: str) -> InputError:

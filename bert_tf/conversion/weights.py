@@ -23,10 +23,12 @@ class Tensor(NamedTuple):
     Attributes:
         shape: its shape, in the original's layout.
         read: returns it, in that layout, float32.
+        problem: why `read` will raise; None where nothing is known against it.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
+    problem: str | None = None
 
 
 class Weights(Mapping[str, np.ndarray]):

@@ -240,6 +240,16 @@ class RefusedTest(HuggingFaceTestCase):
         os.remove(path)
         self.assertIn("no model.safetensors", self.problem(folder))
 
+    def test_numbers_of_another_type_are_found_when_it_is_opened(self):
+        tensors = one_layer.their_tensors(
+            "BertModel", one_layer.random_weights("BertModel")
+        )
+        name = "pooler.dense.bias"
+        folder = self.save(
+            "BertModel", {**tensors, name: tensors[name].astype(np.float64)}
+        )
+        self.assertIn(f"{name} is of type F64", self.problem(folder))
+
     def test_tensors_that_do_not_fit(self):
         tensors = one_layer.their_tensors(
             "BertModel", one_layer.random_weights("BertModel")
