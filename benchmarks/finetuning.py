@@ -60,6 +60,7 @@ class Table(NamedTuple):
 
     @property
     def is_regression(self) -> bool:
+        """Whether the label is a number."""
         return "pearson" in self.metrics
 
 
@@ -463,10 +464,10 @@ def print_speed(bench: Bench) -> None:
 
 
 def main(_: list[str]) -> None:
-    for name, there in (("tasks", list(TASKS)), ("sides", [OURS, HUGGING_FACE])):
-        unknown = set(flags.FLAGS[name].value) - set(there)
+    for flag, there in ((_TASKS, list(TASKS)), (_SIDES, [OURS, HUGGING_FACE])):
+        unknown = set(flag.value) - set(there)
         if unknown:
-            raise app.UsageError(f"--{name}: {sorted(unknown)}; there are {there}")
+            raise app.UsageError(f"--{flag.name}: {sorted(unknown)}; there are {there}")
     if not flags.FLAGS.data_dir:
         print("skipped: no --data_dir with glue/")
         return
@@ -484,14 +485,10 @@ def main(_: list[str]) -> None:
             if checkpoint
             else conversion.minilm_folder(environments)
         )
-        pythons = {
-            OURS: sys.executable,
-            HUGGING_FACE: pretraining_step.python_of(
-                pretraining_step.HUGGING_FACE, environments
-            ),
-        }
-        if checkpoint is None or pythons[HUGGING_FACE] is None:
+        python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
+        if checkpoint is None or python is None:
             return
+        pythons = {OURS: sys.executable, HUGGING_FACE: python}
         data = {task: glue / task for task in TASKS}
         data[LIMITED] = limited(
             data[LIMITED], work_dir / "data" / LIMITED, _SST2_ROWS.value

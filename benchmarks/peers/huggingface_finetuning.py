@@ -52,7 +52,8 @@ class FineTuning:
             job["checkpoint"], num_labels=len(self.labels) if self.labels else 1
         )
         self.train_steps = int(len(texts) / job["batch_size"] * job["epochs"])
-        decayed, plain = [], []
+        decayed: list[torch.nn.Parameter] = []
+        plain: list[torch.nn.Parameter] = []
         for name, parameter in self.model.named_parameters():
             is_plain = name.endswith("bias") or "LayerNorm" in name
             (plain if is_plain else decayed).append(parameter)
