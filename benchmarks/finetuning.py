@@ -244,8 +244,49 @@ def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any
 
 
 def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
-    """A run of run_classifier."""
-    raise SystemExit("--sides=ours: not yet")
+    """A run of run_classifier, which goes on where a killed one stopped."""
+    name = f"{job['task']}-{job['seed']}-{job['precision']}"
+    folder = bench.work_dir / "runs" / name
+    command = [
+        *(bench.pythons[side], "-m", "bert_tf.run_classifier"),
+        *("--do_train=true", "--do_eval=true", "--bias_correction=true"),
+        f"--task_name={job['task']}",
+        f"--data_dir={bench.data[job['task']]}",
+        f"--init_checkpoint={bench.checkpoint}",
+        f"--max_seq_length={job['max_seq_length']}",
+        f"--pad={job['padding']}",
+        f"--train_batch_size={job['batch_size']}",
+        f"--eval_batch_size={job['batch_size']}",
+        f"--learning_rate={job['learning_rate']}",
+        f"--num_train_epochs={job['epochs']}",
+        f"--warmup_proportion={job['warmup_proportion']}",
+        f"--precision={job['precision']}",
+        f"--random_seed={job['seed']}",
+        f"--output_dir={folder}",
+    ]
+    done = subprocess.run(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=environment(),
+        cwd=REPOSITORY,
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
+    rows = (folder / "dev_predictions.tsv").read_text(encoding="utf-8").split("\n")
+    column = rows[0].split("\t").index("prediction")
+    predictions: list = [row.split("\t")[column] for row in rows[1:] if row]
+    if job["regression"]:
+        predictions = [float(number) for number in predictions]
+    shutil.rmtree(folder)
+    return {
+        "predictions": predictions,
+        "train_examples": training["step"] * job["batch_size"],
+        "train_seconds": training["seconds"],
+    }
 
 
 def environment() -> dict[str, str]:
