@@ -1,0 +1,1 @@
+"""What fine-tuning scripts need beyond the definition of one task."""
