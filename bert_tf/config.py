@@ -15,6 +15,13 @@ LAYER_NORM_EPSILON = 1e-12
 CLASSIFIER_DROPOUT = 0.1
 ATTENTION_MASK_PENALTY = -10000.0
 
+# What a classifier predicts, in the words of Hugging Face's `problem_type`: one of its
+# labels, numbers, or any of its labels, each by itself.
+SINGLE_LABEL = "single_label_classification"
+REGRESSION = "regression"
+MULTI_LABEL = "multi_label_classification"
+PROBLEM_TYPES = (SINGLE_LABEL, REGRESSION, MULTI_LABEL)
+
 # "gelu" is the original's tanh approximation; "gelu_erf" the exact one (Hugging Face's
 # "gelu").
 HIDDEN_ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
