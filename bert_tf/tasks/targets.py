@@ -1,7 +1,8 @@
 """What a classifier predicts: one label, several labels, or numbers.
 
 How a label is written in a table, what it is in a record, and what the model's outputs
-mean. Several labels, or several numbers, stand in one cell with commas between them.
+mean. Several labels, or several numbers, stand in one cell with a separator, such as a
+comma, between them.
 
 Shapes: N examples, C outputs.
 """
@@ -15,9 +16,7 @@ import numpy as np
 from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 
-__all__ = ["MULTI_LABEL", "REGRESSION", "SEPARATOR", "SINGLE_LABEL", "Target"]
-
-SEPARATOR = ","
+__all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +27,7 @@ class Target:
         kind: SINGLE_LABEL, MULTI_LABEL or REGRESSION.
         labels: the classes in the order of the outputs; for a regression of several
             numbers their names; () for one number.
+        separator: what stands between several labels, or several numbers, in a cell.
 
     Raises:
         ValueError: no such kind, too few labels, or a label twice.
@@ -35,6 +35,7 @@ class Target:
 
     kind: str
     labels: tuple[str, ...] = ()
+    separator: str = ","
 
     def __post_init__(self) -> None:
         if self.kind not in PROBLEM_TYPES:
@@ -79,8 +80,13 @@ class Target:
             return [0.0] * self.label_length
         if self.kind == REGRESSION:
             return self._numbers(label, source)
-        found = {self._id(word, source) for word in _words(label)}
+        found = {self._id(word, source) for word in self.split(label)}
         return [float(index in found) for index in range(self.num_outputs)]
+
+    def split(self, label: str) -> list[str]:
+        """The labels of a cell of several; none in an empty one."""
+        words = (word.strip() for word in label.split(self.separator))
+        return [word for word in words if word]
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """[N, C]: each class's, each label's by itself, or the numbers themselves."""
@@ -122,13 +128,13 @@ class Target:
             return [self.labels[index] for index in predictions]
         if self.kind == MULTI_LABEL:
             return [
-                SEPARATOR.join(
+                self.separator.join(
                     label for label, on in zip(self.labels, row, strict=True) if on
                 )
                 for row in predictions
             ]
         return [
-            SEPARATOR.join(f"{value:.3f}" for value in np.atleast_1d(row))
+            self.separator.join(f"{value:.3f}" for value in np.atleast_1d(row))
             for row in predictions
         ]
 
@@ -138,7 +144,11 @@ class Target:
 
     def _id(self, label: str, source: str) -> int:
         if label not in self._ids:
-            several = " (commas between them)" if self.kind == MULTI_LABEL else ""
+            several = (
+                f" (several: {self.separator!r} between them)"
+                if self.kind == MULTI_LABEL
+                else ""
+            )
             raise InputError(
                 f"{source}: the label must be one of {', '.join(self.labels)}"
                 f"{several}. Found: {label!r}."
@@ -147,18 +157,16 @@ class Target:
 
     def _numbers(self, label: str, source: str) -> list[float]:
         count = self.num_outputs
-        wanted = "a number" if count == 1 else f"{count} numbers, commas between them"
+        wanted = (
+            "a number"
+            if count == 1
+            else f"{count} numbers, {self.separator!r} between them"
+        )
         message = f"{source}: the label must be {wanted}. Found: {label!r}."
         try:
-            numbers = [float(word) for word in label.split(SEPARATOR)]
+            numbers = [float(word) for word in label.split(self.separator)]
         except ValueError as error:
             raise InputError(message) from error
         if len(numbers) != count or not all(map(math.isfinite, numbers)):
             raise InputError(message)
         return numbers
-
-
-def _words(label: str) -> list[str]:
-    """The labels of a cell; none in an empty one."""
-    words = (word.strip() for word in label.split(SEPARATOR))
-    return [word for word in words if word]

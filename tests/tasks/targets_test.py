@@ -24,8 +24,13 @@ class EncodeTest(tf.test.TestCase):
         self.assertEqual(SEVERAL.encode(" b , b", "f:1"), [0.0, 1.0, 0.0])
         for none in ("", " ", None):
             self.assertEqual(SEVERAL.encode(none, "f:1"), [0.0, 0.0, 0.0])
-        with self.assertRaisesRegex(InputError, r"f:7: .*commas.*Found: 'd'"):
+        with self.assertRaisesRegex(InputError, "f:7: .*',' between.*Found: 'd'"):
             SEVERAL.encode("a,d", "f:7")
+
+    def test_another_separator(self):
+        target = Target(kind=MULTI_LABEL, labels=("a", "b, c"), separator="; ")
+        self.assertEqual(target.encode("b, c; a", "f:1"), [1.0, 1.0])
+        self.assertEqual(target.words(np.ones([1, 2])), ["a; b, c"])
 
     def test_numbers(self):
         self.assertEqual(NUMBER.encode("2.5", "f:1"), [2.5])
