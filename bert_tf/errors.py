@@ -8,3 +8,11 @@ class InputError(ValueError):
     `bert_tf.cli` prints it and exits with 2; any other exception is a bug of ours and
     keeps its traceback.
     """
+
+
+class DivergedError(InputError):
+    """Training came to numbers that are not finite.
+
+    What is wrong are this run's settings, such as its learning rate; the same run again
+    would end the same way, and one with other settings need not.
+    """

@@ -87,7 +87,7 @@ def keep_if_best(folder: str, step: int, value: float, name: str) -> bool:
     for ending in (".data-00000-of-00001", ".index"):
         # Renaming one name of a file to another name of it does nothing at all.
         if not _is_link(source + ending, target + ending):
-            _link(source + ending, temporary + ending)
+            link(source + ending, temporary + ending)
             files.replace(temporary + ending, target + ending)
     write_state(folder_of(folder), [target])
     files.write_atomically(
@@ -113,8 +113,8 @@ def _is_link(source: str, target: str) -> bool:
     return os.path.samefile(source, target)
 
 
-def _link(source: str, target: str) -> None:
-    """Another name for a file, or a copy where the disk has no such thing."""
+def link(source: str, target: str) -> None:
+    """Gives a file another name, or copies it where the disk has no such thing."""
     if files.is_remote(source):
         tf.io.gfile.copy(source, target, overwrite=True)
         return

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.compilation import pieces_left_alone
-from bert_tf.errors import InputError
+from bert_tf.errors import DivergedError, InputError
 from bert_tf.records.pipeline import record_error
 from bert_tf.task import Task
 from bert_tf.training.reporting import progress_bar
@@ -93,7 +93,7 @@ class Evaluator:
         if not sums:
             raise InputError("Nothing to evaluate: the records are empty.")
         if not np.isfinite(sums[TOTAL_LOSS]).all():
-            raise InputError(
+            raise DivergedError(
                 "The loss on the evaluation data is not finite: the model's weights are"
                 " too large to be of use. Train again with a lower --learning_rate."
             )
