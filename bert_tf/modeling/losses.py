@@ -81,9 +81,45 @@ def classification_accuracy(
 def regression_loss(
     logits: Any, label_ids: Any, is_real_example: Any = None
 ) -> tuple[Any, Any]:
-    """Squared error of logits [B, 1] to labels [B] or [B, 1], floats."""
-    error = ops.cast(_flat(logits), "float32") - ops.cast(_flat(label_ids), "float32")
-    return _weighted(ops.square(error), _flat(is_real_example))
+    """An example's mean squared error: of one number, or of several.
+
+    Args:
+        logits: [B, C].
+        label_ids: [B, C] floats; [B] too where C is 1.
+        is_real_example: as in `classification_loss`.
+    """
+    logits, labels = _outputs_and_labels(logits, label_ids)
+    error = ops.mean(ops.square(logits - labels), axis=-1)
+    return _weighted(error, _flat(is_real_example))
+
+
+def multi_label_loss(
+    logits: Any, label_ids: Any, is_real_example: Any = None
+) -> tuple[Any, Any]:
+    """The mean over the labels of -log p(label is there, or is not).
+
+    Each label is a question of its own, p its sigmoid; so the whole is the mean over
+    B C of them, as of Hugging Face's multi-label classifiers.
+
+    Args:
+        logits: [B, C].
+        label_ids: [B, C] floats, 1.0 where a label is there, else 0.0; [B] too where C
+            is 1.
+        is_real_example: as in `classification_loss`.
+    """
+    logits, labels = _outputs_and_labels(logits, label_ids)
+    likelihood = ops.binary_crossentropy(labels, logits, from_logits=True)
+    return _weighted(ops.mean(likelihood, axis=-1), _flat(is_real_example))
+
+
+def exact_match(
+    logits: Any, label_ids: Any, is_real_example: Any = None
+) -> tuple[Any, Any]:
+    """How often all labels are right, each there if p > 0.5; see `multi_label_loss`."""
+    logits, labels = _outputs_and_labels(logits, label_ids)
+    is_right = ops.equal(logits > 0, labels > 0.5)
+    all_right = ops.min(ops.cast(is_right, "float32"), axis=-1)
+    return _weighted(all_right, _flat(is_real_example))
 
 
 def span_loss(
@@ -142,6 +178,13 @@ def tagging_accuracy(
     return _weighted(
         _is_likeliest(_rows(logits), _flat(label_ids)), _flat(label_weights)
     )
+
+
+def _outputs_and_labels(logits: Any, label_ids: Any) -> tuple[Any, Any]:
+    """Both as float32 [B, C]."""
+    logits = ops.cast(logits, "float32")
+    labels = ops.cast(label_ids, "float32")
+    return logits, ops.reshape(labels, (-1, logits.shape[-1]))
 
 
 def _rows(logits: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from bert_tf import config
 from bert_tf.modeling import losses
 
 Records = Mapping[str, Any]
@@ -172,10 +173,10 @@ def _span_weight(records: Records) -> Any:
 
 
 def _num_real(records: Records, labels: str) -> Any:
-    """The number of examples, each of which has one of these labels."""
+    """The number of examples; each has a row of these labels."""
     if "is_real_example" in records:
         return _sum(records["is_real_example"])
-    return _sum(ops.ones_like(records[labels]))
+    return ops.cast(ops.shape(records[labels])[0], "float32")
 
 
 def _tagging(records: Records, outputs: Outputs) -> tuple[Any, ...]:
@@ -212,6 +213,16 @@ CLASSIFICATION = Objective(
 REGRESSION = Objective(
     {"mean_squared_error": _loss(losses.regression_loss, _labelled, _labelled_weight)}
 )
+MULTI_LABEL = Objective(
+    {"cross_entropy": _loss(losses.multi_label_loss, _labelled, _labelled_weight)},
+    {"exact_match": _metric(losses.exact_match, _labelled)},
+)
+# What a classifier minimises, by its problem type.
+CLASSIFIERS = {
+    config.SINGLE_LABEL: CLASSIFICATION,
+    config.REGRESSION: REGRESSION,
+    config.MULTI_LABEL: MULTI_LABEL,
+}
 SPAN = Objective(
     {"cross_entropy": _loss(losses.span_loss, _span, _span_weight)},
     {"span_accuracy": _metric(losses.span_accuracy, _span)},

@@ -146,7 +146,8 @@ def _kind(seen: int, wanted: int, mask_id: int | None) -> str:
 
 def _label(record: Mapping[str, np.ndarray], pairs: str) -> str:
     if "label_ids" in record:
-        return f"label {record['label_ids'][0]:g}"
+        labels = record["label_ids"].tolist()
+        return f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
     label = int(record["next_sentence_labels"][0])
     words = _NEXT_SENTENCE.get(pairs, _NEXT_SENTENCE["nsp"])
     if label in (0, 1) and words[label]:

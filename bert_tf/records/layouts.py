@@ -49,7 +49,8 @@ class RecordLayout:
         max_seq_length: tokens, padding included.
         max_predictions_per_seq: masked-LM slots; 0 where the kind has none.
         max_sequences_per_row: slots for sequences; 0 where a record is one.
-        regression: whether a label is a score.
+        regression: whether labels are numbers.
+        num_labels: how many a record has.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class RecordLayout:
     max_predictions_per_seq: int = 0
     max_sequences_per_row: int = 0
     regression: bool = False
+    num_labels: int = 1
 
     @functools.cached_property
     def schema(self) -> RecordSchema:
@@ -72,13 +74,17 @@ class RecordLayout:
             return pretraining_schema(self.max_seq_length, self.max_predictions_per_seq)
         if self.kind == UNMASKED:
             return unmasked_schema(self.max_seq_length)
-        return classifier_schema(self.max_seq_length, self.regression)
+        return classifier_schema(self.max_seq_length, self.regression, self.num_labels)
 
     def __str__(self) -> str:
         lengths = f"{self.max_seq_length} tokens"
         if self.max_predictions_per_seq:
             lengths += f" and {self.max_predictions_per_seq} predictions"
         kind = "regression" if self.regression else self.kind
+        if self.num_labels > 1:
+            # Several classes at once, or several numbers: the records do not tell.
+            kind = self.kind
+            lengths += f" and {self.num_labels} labels"
         if self.max_sequences_per_row:
             kind = f"packed {kind}"
             lengths += f", up to {self.max_sequences_per_row} sequences"
@@ -157,6 +163,9 @@ def find_layout(record: bytes, source: str) -> RecordLayout:
             f"{source}: these are neither pre-training nor classification records."
             f" Found: {found or 'no features'}."
         )
+    num_numbers = (
+        len(table["label_ids"].float_list.value) if kind == CLASSIFICATION else 0
+    )
     layout = RecordLayout(
         kind=kind,
         max_seq_length=lengths["input_ids"],
@@ -167,7 +176,8 @@ def find_layout(record: bytes, source: str) -> RecordLayout:
         max_sequences_per_row=max(1, lengths["cls_positions"])
         if "sequence_ids" in table
         else 0,
-        regression=kind == CLASSIFICATION and bool(table["label_ids"].float_list.value),
+        regression=bool(num_numbers),
+        num_labels=max(1, num_numbers),
     )
     layout.schema.check(record, source)
     return layout

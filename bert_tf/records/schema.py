@@ -35,7 +35,9 @@ Packed, masked as the rows are read (`unmasked_packed_schema`): without masked_l
 
 Classification and regression (`classifier_schema`):
     input_ids, input_mask, segment_ids  int64[L]
-    label_ids                           int64[1], float32[1] for regression
+    label_ids                           int64[1], the class; float32[C] for a regression
+                                        of C numbers, or for C labels at once, 1.0 or
+                                        0.0 each
     is_real_example                     int64[1]    0 for padding of the last batch
 """
 
@@ -316,17 +318,21 @@ def unmasked_packed_schema(
     )
 
 
-def classifier_schema(max_seq_length: int, regression: bool = False) -> RecordSchema:
+def classifier_schema(
+    max_seq_length: int, regression: bool = False, num_labels: int = 1
+) -> RecordSchema:
     """The records of sentence and sentence-pair classification.
 
     Args:
         max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-        regression: whether `label_ids` is a float32 score rather than a class.
+        regression: whether `label_ids` is float32 rather than a class: numbers, or 1.0
+            and 0.0 for each of several labels.
+        num_labels: C, how many values `label_ids` has.
     """
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
-            Feature("label_ids", FLOAT32 if regression else INT64, (1,)),
+            Feature("label_ids", FLOAT32 if regression else INT64, (num_labels,)),
             Feature("is_real_example", INT64, (1,)),
         ]
     )

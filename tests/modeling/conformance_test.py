@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.config import MULTI_LABEL
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -21,6 +22,7 @@ from bert_tf.optimization.recipe import create_optimizer
 from tests.modeling.examples import (
     outputs_of,
     random_choices,
+    random_label_sets,
     random_records,
     random_tags,
     randomize,
@@ -37,11 +39,15 @@ MODELS = {
     ),
     "classifier": lambda config, **options: BertClassifier(config, 3, **options),
     "regression": lambda config, **options: BertClassifier(config, 1, **options),
+    "multi_label": lambda config, **options: BertClassifier(
+        config, 3, problem_type=MULTI_LABEL, **options
+    ),
     "multiple_choice": BertMultipleChoice,
     "span": BertSpanPredictor,
     "tagger": lambda config, **options: BertTagger(config, 20, **options),
 }
 RECORDS = {
+    "multi_label": functools.partial(random_label_sets, num_labels=3),
     "multiple_choice": random_choices,
     "tagger": functools.partial(random_tags, num_labels=20),
 }

@@ -75,6 +75,13 @@ def random_choices(config, *, batch=4, choices=3, length=14, seed=3):
     }
 
 
+def random_label_sets(config, *, num_labels=3, batch=4, length=14, seed=3):
+    """A batch of whole records of which each has any of several labels."""
+    records = random_records(config, batch=batch, length=length, seed=seed)
+    labels = np.random.default_rng(seed).integers(0, 2, (batch, num_labels))
+    return {**records, "label_ids": labels.astype(np.float32)}
+
+
 def random_tags(config, *, num_labels=3, batch=4, length=14, seed=3):
     """A batch of whole records of tagging; about half of the tokens begin a word."""
     records = random_records(config, batch=batch, length=length, seed=seed)

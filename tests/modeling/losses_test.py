@@ -103,6 +103,48 @@ class SequenceLabelTest(tf.test.TestCase):
         total, weight = losses.regression_loss(logits, labels[:, 0], [1, 1, 0])
         self.assertAllClose([total, weight], [0.25, 2.0])
 
+    def test_regression_of_several_numbers(self):
+        logits = np.array([[1.0, 2.0], [3.0, 7.0]], np.float32)
+        labels = np.array([[2.0, 0.0], [3.0, 4.0]], np.float32)
+        total, weight = losses.regression_loss(logits, labels)
+        self.assertAllClose([total, weight], [(1 + 4) / 2 + (0 + 9) / 2, 2.0])
+        total, weight = losses.regression_loss(logits, labels, [[0], [1]])
+        self.assertAllClose([total, weight], [4.5, 1.0])
+
+
+class MultiLabelTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        # Probabilities: (3/4, 1/2, 1/5) and (1/3, 9/10, 1/2).
+        odds = np.array([[3, 1, 1 / 4], [1 / 2, 9, 1]])
+        self.logits = np.log(odds).astype(np.float32)
+        self.labels = np.array([[1, 0, 0], [1, 1, 1]], np.float32)
+
+    def test_loss_is_the_mean_over_labels_and_examples(self):
+        first = (LOG(4 / 3) + LOG(2) + LOG(5 / 4)) / 3
+        second = (LOG(3) + LOG(10 / 9) + LOG(2)) / 3
+        total, weight = losses.multi_label_loss(self.logits, self.labels)
+        self.assertAllClose([total, weight], [first + second, 2.0], rtol=1e-6)
+        total, weight = losses.multi_label_loss(self.logits, self.labels, [[0], [1]])
+        self.assertAllClose([total, weight], [second, 1.0], rtol=1e-6)
+
+    def test_all_labels_must_be_right(self):
+        labels = np.array([[1, 0, 0], [0, 1, 1]], np.float32)
+        logits = self.logits + np.array([[0, -1e-3, 0], [0, 0, -1e-3]])
+        total, weight = losses.exact_match(logits, labels)
+        self.assertAllClose([total, weight], [1.0, 2.0])
+        total, weight = losses.exact_match(logits, labels, [0, 1])
+        self.assertAllClose([total, weight], [0.0, 1.0])
+
+    def test_one_label(self):
+        for labels in ([1.0, 0.0], [[1.0], [0.0]]):
+            total, weight = losses.multi_label_loss(self.logits[:, :1], labels)
+            self.assertAllClose([total, weight], [LOG(4 / 3) + LOG(3 / 2), 2.0])
+
+    def test_large_logits(self):
+        total, _ = losses.multi_label_loss([[1000.0, -1000.0]], [[1.0, 1.0]])
+        self.assertAllClose(total, 500.0)
+
 
 class SpanTest(tf.test.TestCase):
     def setUp(self):

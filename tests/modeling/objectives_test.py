@@ -55,6 +55,20 @@ class ObjectiveTest(tf.test.TestCase):
         means = objectives.REGRESSION.means(RECORDS, outputs)
         self.assertAllClose(tuple(means["mean_squared_error"]), (4.0, 1.0, 0.0))
 
+    def test_several_labels(self):
+        records = {"label_ids": [[0.0, 1.0], [1.0, 1.0]]}
+        outputs = {"logits": tf.constant([LOGITS, LOGITS])}
+        means = objectives.MULTI_LABEL.means(records, outputs)
+        total = (np.log(2.0) + np.log(4 / 3)) / 2 * 2
+        self.assertAllClose(tuple(means["cross_entropy"]), (total, 2.0, 0.0))
+        self.assertAllClose(tuple(means["exact_match"]), (1.0, 2.0, 0.0))
+        # An example weighs 1, however many labels there may be.
+        weights = objectives.MULTI_LABEL.weights(records)
+        self.assertAllEqual(weights, {"cross_entropy": 2.0})
+        records["is_real_example"] = [[1], [0]]
+        weights = objectives.MULTI_LABEL.weights(records)
+        self.assertAllEqual(weights, {"cross_entropy": 1.0})
+
     def test_spans(self):
         records = {
             "start_positions": [[1], [0]],

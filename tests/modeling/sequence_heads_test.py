@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import CLASSIFIER_DROPOUT
+from bert_tf.config import CLASSIFIER_DROPOUT, MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.modeling.heads import BertClassifier, BertMultipleChoice
 from bert_tf.modeling.names import weights_by_name
 from tests.modeling import numpy_bert
@@ -97,9 +97,52 @@ class ClassifierTest(tf.test.TestCase):
             logs, {"loss": expected, "mean_squared_error": expected}, rtol=1e-5
         )
 
+    def test_several_labels_are_sigmoids(self):
+        config = small_config()
+        model = BertClassifier(config, 3, problem_type=MULTI_LABEL)
+        randomize(model)
+        records = random_records(config)
+        labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], np.float32)
+        records["label_ids"] = labels
+        records["is_real_example"] = np.array([[1], [1], [0], [1]])
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, verbose=0, return_dict=True)
+        p = 1 / (1 + np.exp(-outputs_of(model, records)["logits"].astype(np.float64)))
+        rows = [0, 1, 3]
+        loss = -np.log(np.where(labels == 1, p, 1 - p))[rows].mean()
+        right = [(np.round(p[row]) == labels[row]).all() for row in rows]
+        self.assertAllClose(
+            logs,
+            {"loss": loss, "cross_entropy": loss, "exact_match": np.mean(right)},
+            rtol=1e-5,
+        )
+
+    def test_regression_of_several_numbers(self):
+        config = small_config()
+        model = BertClassifier(config, 2, problem_type=REGRESSION)
+        randomize(model)
+        records = random_records(config)
+        records["label_ids"] = np.arange(8, dtype=np.float32).reshape(4, 2)
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, verbose=0, return_dict=True)
+        logits = outputs_of(model, records)["logits"]
+        expected = np.mean((logits - records["label_ids"]) ** 2)
+        self.assertAllClose(
+            logs, {"loss": expected, "mean_squared_error": expected}, rtol=1e-5
+        )
+
     def test_number_of_labels(self):
         with self.assertRaisesRegex(ValueError, "`num_labels` must be positive.*0"):
             BertClassifier(small_config(), 0)
+        with self.assertRaisesRegex(ValueError, "`num_labels` must be at least 2"):
+            BertClassifier(small_config(), 1, problem_type=SINGLE_LABEL)
+
+    def test_problem_types(self):
+        config = small_config()
+        self.assertEqual(BertClassifier(config, 1).problem_type, REGRESSION)
+        self.assertEqual(BertClassifier(config, 2).problem_type, SINGLE_LABEL)
+        with self.assertRaisesRegex(ValueError, "`problem_type`.*'ranking'"):
+            BertClassifier(config, 2, problem_type="ranking")
 
 
 class MultipleChoiceTest(tf.test.TestCase):

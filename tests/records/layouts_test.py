@@ -67,10 +67,29 @@ class FindLayoutTest(tf.test.TestCase):
                 classifier_schema(4, regression=True),
                 RecordLayout(kind=CLASSIFICATION, max_seq_length=4, regression=True),
             ),
+            (
+                classifier_schema(4, regression=True, num_labels=3),
+                RecordLayout(
+                    kind=CLASSIFICATION,
+                    max_seq_length=4,
+                    regression=True,
+                    num_labels=3,
+                ),
+            ),
         ):
             found = find_layout(record_of(schema), "x")
             self.assertEqual(found, layout)
             self.assertEqual(found.schema.features, schema.features)
+
+    def test_in_words(self):
+        for schema, words in (
+            (classifier_schema(4, regression=True), "regression records of 4 tokens"),
+            (
+                classifier_schema(4, regression=True, num_labels=3),
+                "classification records of 4 tokens and 3 labels",
+            ),
+        ):
+            self.assertEqual(str(find_layout(record_of(schema), "x")), words)
 
     def test_others_are_one_line_with_what_was_found(self):
         for record, message in (

@@ -129,6 +129,10 @@ class RecordSchemaTest(tf.test.TestCase):
         parsed = scores.parse(scores.serialize({**common, "label_ids": [2.75]}))
         self.assertAllEqual(parsed["label_ids"], [2.75])
         self.assertEqual(parsed["label_ids"].dtype, tf.float32)
+        several = schema.classifier_schema(2, regression=True, num_labels=3)
+        labels = [1.0, 0.0, 1.0]
+        parsed = several.parse(several.serialize({**common, "label_ids": labels}))
+        self.assertAllEqual(parsed["label_ids"], labels)
 
     def test_a_callers_mistakes(self):
         short = {**pretraining_values(), "segment_ids": [0] * 7}
