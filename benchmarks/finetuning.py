@@ -68,7 +68,7 @@ TASKS = {
     "SST-2": Table(0, None, 1, True, ("accuracy",)),
     "MRPC": Table(3, 4, 0, True, ("f1", "accuracy")),
     "STS-B": Table(7, 8, 9, True, ("pearson", "spearman")),
-    "CoLA": Table(3, None, 1, False, ("mcc",)),
+    "CoLA": Table(3, None, 1, False, ("matthews_correlation",)),
     "RTE": Table(1, 2, 3, True, ("accuracy",)),
 }
 LIMITED = "SST-2"
@@ -295,23 +295,16 @@ def environment() -> dict[str, str]:
 
 
 def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, float]:
-    """The scores of a dev set, by scikit-learn and scipy, times 100."""
-    from scipy import stats
-    from sklearn import metrics
+    """The scores of a dev set, times 100."""
+    from bert_tf.metrics import glue
 
-    if TASKS[task].is_regression:
-        numbers = [float(label) for label in labels]
-        found = {
-            "pearson": stats.pearsonr(numbers, predictions).statistic,
-            "spearman": stats.spearmanr(numbers, predictions).statistic,
-        }
-    else:
-        found = {"accuracy": metrics.accuracy_score(labels, predictions)}
-        if "f1" in TASKS[task].metrics:
-            found["f1"] = metrics.f1_score(labels, predictions, pos_label="1")
-        if "mcc" in TASKS[task].metrics:
-            found["mcc"] = metrics.matthews_corrcoef(labels, predictions)
-    return {name: 100 * found[name] for name in TASKS[task].metrics}
+    table = TASKS[task]
+    classes = sorted(set(labels))
+    number = float if table.is_regression else classes.index
+    scores = glue.scores(
+        table.metrics, list(map(number, predictions)), list(map(number, labels))
+    )
+    return {name: 100 * score for name, score in scores.items()}
 
 
 def print_scores(bench: Bench) -> None:
