@@ -1,0 +1,84 @@
+"""The weights that a selection keeps: OUTPUT_DIR/best, those of its best run.
+
+    model.ckpt-STEP...      the run's best checkpoint: hard links, or copies
+    best.json               {"metric": ..., "step": ..., "value": ..., "run": NAME}
+    bert_config.json, vocab.txt, ...    what lies beside it
+
+so that `--init_checkpoint=OUTPUT_DIR/best` means the best run. It appears whole, never
+with files of two runs.
+"""
+
+import json
+import os
+
+from bert_tf import files
+from bert_tf.errors import InputError
+from bert_tf.training import best_checkpoint
+from bert_tf.training.checkpoint_files import STATE_NAME, candidates, remove_checkpoint
+
+
+class BestRun:
+    """Keeps the best run's weights, and removes those of the others.
+
+    Args:
+        folder: the selection's output_dir.
+        keep_all_runs: whether the others' checkpoints stay.
+        is_chief: whether this process writes; otherwise nothing happens here.
+    """
+
+    def __init__(
+        self, folder: str, *, keep_all_runs: bool = False, is_chief: bool = True
+    ) -> None:
+        self._folder = best_checkpoint.folder_of(folder)
+        self._keep_all_runs = keep_all_runs
+        self._is_chief = is_chief
+
+    def keep(self, folder: str) -> None:
+        """Makes the best checkpoint of the run in this folder the selection's.
+
+        Raises:
+            InputError: the run has none.
+        """
+        name = os.path.basename(folder)
+        if not self._is_chief or self._kept() == name:
+            return
+        source = best_checkpoint.folder_of(folder)
+        best = best_checkpoint.read_best(folder)
+        if best is None:
+            raise InputError(
+                f"{source} has no checkpoint, but its run is the best one. Bring its"
+                " files back, or remove the run's line from selection.jsonl to make it"
+                " again."
+            )
+        temporary = files.temporary_name(self._folder)
+        files.make_folder(temporary)
+        for file in files.names_in(source):
+            if file != best_checkpoint.BEST_NAME:
+                best_checkpoint.link(
+                    os.path.join(source, file), os.path.join(temporary, file)
+                )
+        step, value, metric = best
+        files.write_atomically(
+            os.path.join(temporary, best_checkpoint.BEST_NAME),
+            json.dumps({"metric": metric, "step": step, "value": value, "run": name})
+            + "\n",
+        )
+        if files.exists(self._folder):
+            files.remove(self._folder)
+        files.replace(temporary, self._folder)
+
+    def discard(self, folder: str) -> None:
+        """Removes a run's checkpoints; its metrics and flags stay."""
+        if not self._is_chief or self._keep_all_runs or not files.is_folder(folder):
+            return
+        for prefix in candidates(folder):
+            remove_checkpoint(prefix)
+        for name in (STATE_NAME, best_checkpoint.FOLDER_NAME):
+            path = os.path.join(folder, name)
+            if files.exists(path):
+                files.remove(path)
+
+    def _kept(self) -> str | None:
+        """The run whose weights lie there."""
+        path = os.path.join(self._folder, best_checkpoint.BEST_NAME)
+        return files.read_json(path).get("run") if files.exists(path) else None

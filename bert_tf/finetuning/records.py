@@ -1,0 +1,190 @@
+"""What is known of each run of a selection, kept in OUTPUT_DIR/selection.jsonl.
+
+The first line says what the runs have in common: what was trained on, what it started
+from, and the metric that they are compared by. Then one JSON object a run:
+
+    {"made_with": {"init_checkpoint": ..., ...}, "metric": "accuracy"}
+    {"name": "lr5e-05_bs16_ep3_seed12345", "learning_rate": 5e-05,
+     "train_batch_size": 16, "num_train_epochs": 3.0, "random_seed": 12345,
+     "status": "finished", "scores": {"0.3": {"accuracy": 0.7}, "1.0": {...}},
+     "step": 687, "seconds": 41.2}
+
+`scores` are those on the development set, by the share of the run's steps after which
+they were measured. `status` is `finished`, `stopped` (before its last step, to be gone
+on with later) or `failed` (its numbers were not finite: `failure` says where).
+`seconds` are those of the starts that came to a score. The file is written anew after
+each run, and a run that is in it is not run again.
+"""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf import files
+from bert_tf.errors import InputError
+from bert_tf.finetuning.settings import Settings
+
+RECORDS_NAME = "selection.jsonl"
+
+FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """One run.
+
+    Attributes:
+        settings: what it was run with.
+        scores: share of its steps -> its scores by name after them.
+        step: training steps done.
+        seconds: how long they took, with their evaluations.
+        failure: why it ended without a score; empty if it did not.
+    """
+
+    settings: Settings
+    scores: Mapping[float, Mapping[str, float]] = dataclasses.field(
+        default_factory=dict
+    )
+    step: int = 0
+    seconds: float = 0.0
+    failure: str = ""
+
+    @property
+    def status(self) -> str:
+        """`finished`, `stopped` or `failed`."""
+        if self.failure:
+            return FAILED
+        return FINISHED if 1.0 in self.scores else STOPPED
+
+    @property
+    def share(self) -> float:
+        """The share of its steps that the run has done."""
+        return max(self.scores, default=0.0)
+
+    def score(self, metric: str, share: float = 1.0) -> float:
+        """The score after a share of the steps; NaN where there is none.
+
+        Where that share was not measured, the next larger one that was.
+        """
+        later = [at for at in self.scores if at >= share]
+        return self.scores[min(later)][metric] if later else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as the file has it."""
+        return {
+            "name": self.settings.name,
+            **self.settings._asdict(),
+            "status": self.status,
+            "scores": {str(share): dict(s) for share, s in self.scores.items()},
+            "step": self.step,
+            "seconds": round(self.seconds, 3),
+            **({"failure": self.failure} if self.failure else {}),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Record":
+        """The record that such an object describes."""
+        return cls(
+            settings=Settings(
+                float(values["learning_rate"]),
+                int(values["train_batch_size"]),
+                float(values["num_train_epochs"]),
+                int(values["random_seed"]),
+            ),
+            scores={
+                float(share): {name: float(score) for name, score in scores.items()}
+                for share, scores in values["scores"].items()
+            },
+            step=int(values["step"]),
+            seconds=float(values["seconds"]),
+            failure=str(values.get("failure", "")),
+        )
+
+
+class Records:
+    """The records of a folder, in the order in which its runs first came to one.
+
+    Args:
+        folder: the selection's output_dir; read here, and written by `put`.
+        metric: the score that runs are compared by.
+        made_with: name -> value of all that the runs have in common.
+        is_chief: whether this process writes.
+
+    Raises:
+        InputError: the folder's runs were made with something else, or are compared by
+            something else, or the file is damaged.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        metric: str,
+        made_with: Mapping[str, Any],
+        *,
+        is_chief: bool = True,
+    ) -> None:
+        self._path = os.path.join(folder, RECORDS_NAME)
+        self._is_chief = is_chief
+        # As it comes back from the file: tuples as lists.
+        self._header = json.loads(
+            json.dumps({"made_with": dict(made_with), "metric": metric})
+        )
+        self._records: dict[Settings, Record] = {}
+        if files.exists(self._path):
+            self._read()
+
+    def __getitem__(self, settings: Settings) -> Record:
+        """The run with these settings, or a new record of it."""
+        return self._records.get(settings, Record(settings=settings))
+
+    def all(self) -> list[Record]:
+        """All runs, those of earlier starts with other settings too."""
+        return list(self._records.values())
+
+    def put(self, record: Record) -> None:
+        """Adds a run, or replaces it in its place."""
+        self._records[record.settings] = record
+        if not self._is_chief:
+            return
+        lines = [self._header, *(one.to_json() for one in self._records.values())]
+        files.make_folder(os.path.dirname(self._path))
+        files.write_atomically(
+            self._path, "".join(json.dumps(line) + "\n" for line in lines)
+        )
+
+    def _read(self) -> None:
+        text = files.read_text(self._path)
+        number = 0
+        try:
+            for line in text.splitlines():
+                number += 1
+                values = json.loads(line)
+                if number == 1:
+                    there, metric = dict(values["made_with"]), str(values["metric"])
+                    continue
+                record = Record.from_json(values)
+                self._records[record.settings] = record
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{self._path}:{number}: no record of a run ({error}). Remove the line,"
+                " and that run is made again; or give another --output_dir."
+            ) from error
+        self._refuse_others(there, metric)
+
+    def _refuse_others(self, there: Mapping[str, Any], metric: str) -> None:
+        here = self._header["made_with"]
+        # A name that only one of them knows is a flag that the other version lacks.
+        differing = [name for name in here if name in there]
+        differing = [name for name in differing if here[name] != there[name]]
+        pairs = [(name, there[name], here[name]) for name in differing]
+        if metric != self._header["metric"]:
+            pairs.append(("the metric", metric, self._header["metric"]))
+        if pairs:
+            name, old, new = pairs[0]
+            raise InputError(
+                f"{self._path} has other runs than these: {name} is {old} there, {new}"
+                " here. Give another --output_dir."
+            )
