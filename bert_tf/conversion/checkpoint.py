@@ -21,7 +21,7 @@ from bert_tf.conversion.source import (
     open_tokenizer,
 )
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME
-from bert_tf.conversion.weights import Weights, listed, num_outputs
+from bert_tf.conversion.weights import Weights, added_options, listed, num_outputs
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
@@ -32,6 +32,7 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.parameter_efficient import is_added
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 Model = TypeVar("Model", bound=keras.Model)
@@ -39,23 +40,27 @@ Model = TypeVar("Model", bound=keras.Model)
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 
 
-def load_weights(model: keras.Model, checkpoint: str | Source) -> list[str]:
+def load_weights(
+    model: keras.Model, checkpoint: str | Source, *, init_head: bool = True
+) -> list[str]:
     """Gives a model the weights of a checkpoint.
 
     Args:
         model: a model of `bert_tf.modeling`.
         checkpoint: a path as for `open_source`, or the opened checkpoint.
+        init_head: whether the checkpoint's heads count too, or its encoder alone.
 
     Returns:
-        The names of the model's weights that the checkpoint does not have: heads and
-        the pooler, which keep their initial values. They are logged in one line.
+        The names of the model's weights that the checkpoint does not have: heads, the
+        pooler, and what fine-tuning adds, such as LoRA's matrices. They keep their
+        initial values, and are logged in one line.
 
     Raises:
         InputError: no readable checkpoint, a shape differs, a weight of the encoder
             is missing, or a tensor has no place. Nothing is assigned then.
     """
     source = _opened(checkpoint)
-    weights = source.weights
+    weights = source.weights if init_head else source.weights.with_heads(())
     variables = weights_by_name(model)
     if source.config is not None:
         refuse_other_function(source, model.bert_config)
@@ -70,7 +75,7 @@ def load_weights(model: keras.Model, checkpoint: str | Source) -> list[str]:
         "Initialized %d weights from %s.", len(variables) - len(missing), weights.path
     )
     if missing:
-        logging.info("Not in the checkpoint, so new: %s.", ", ".join(missing))
+        logging.info("Not taken from it, so new: %s.", listed(missing))
     heads = names.heads_of(unused)
     if heads:
         logging.info("In the checkpoint, and not used: the %s head.", ", ".join(heads))
@@ -89,8 +94,7 @@ def _refuse_what_does_not_fit(
     if heads and len(wrong) <= sum(len(names.HEADS[head]) for head in heads):
         raise InputError(
             f"{weights.path} has a {heads[0]} head of another size: {listed(wrong)}. To"
-            " begin with its encoder and a new head, export it with --heads=none"
-            " (bert_tf.export_model)."
+            " begin with its encoder and a new head, give --init_head=false."
         )
     if wrong:
         raise InputError(
@@ -100,16 +104,29 @@ def _refuse_what_does_not_fit(
     # A model without next sentence prediction has no pooler.
     homes.update(row.original for row in names.POOLER)
     homeless = [name for name in weights if name not in variables and name not in homes]
+    added = [name for name in homeless if is_added(name)]
     encoder = [name for name in homeless if name.startswith("bert/")]
     missing = [
         name
         for name in variables
-        if name.startswith("bert/") and name not in weights and name not in homes
+        if name.startswith("bert/")
+        and name not in weights
+        and name not in homes
+        and not is_added(name)
     ]
     if missing:
         raise InputError(
             f"{weights.path} lacks {len(missing)} weights of the encoder: a checkpoint"
             f" of another model? {listed(missing)}."
+        )
+    if added:
+        options = " ".join(
+            f"--{option}={str(value).lower()}"
+            for option, value in added_options(weights).items()
+        )
+        raise InputError(
+            f"{weights.path} was trained with {options}; this model lacks"
+            f" {listed(added)}. Give the same."
         )
     if encoder:
         raise InputError(
@@ -202,6 +219,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
     """
     source = _opened(path)
     options.setdefault("use_pooler", names.POOLER[0].original in source.weights)
+    options = added_options(source.weights) | options
     encoder = BertEncoder(source.require_config(), **options)
     load_weights(encoder, source)
     return encoder
@@ -242,7 +260,9 @@ def load_classifier(
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
-    model = BertClassifier(source.require_config(), num_labels)
+    model = BertClassifier(
+        source.require_config(), num_labels, **added_options(source.weights)
+    )
     load_weights(model, source)
     return model
 

@@ -21,7 +21,11 @@ from bert_tf.conversion.checkpoint import refuse_other_function
 from bert_tf.conversion.model_files import checked_casing
 from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME, Source
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
-from bert_tf.conversion.weights import check_against_config, num_outputs
+from bert_tf.conversion.weights import (
+    added_options,
+    check_against_config,
+    num_outputs,
+)
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -154,6 +158,7 @@ def write_tf1(folder: str, model: Source) -> None:
         InputError: the original's code computes another function with these weights.
     """
     config = model.require_config()
+    _refuse_added(model)
     if not config.computes_as_the_original:
         other = ", ".join(
             f"{name}={value}" for name, value in config.beyond_the_original().items()
@@ -176,6 +181,7 @@ def write_tf1(folder: str, model: Source) -> None:
 def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
     config = model.require_config()
+    _refuse_added(model)
     architecture = huggingface_config.architecture_of(model.weights, config)
     labels: dict[str, Any] = {}
     for head in (names.CLASSIFIER, names.TAGGING):
@@ -193,6 +199,7 @@ def write_huggingface(folder: str, model: Source) -> None:
 
 def write_kerashub(folder: str, model: Source) -> None:
     """Writes a preset that KerasHub's BertBackbone reads: the encoder."""
+    _refuse_added(model)
     heads = names.heads_of(model.weights)
     if heads:
         logging.info(
@@ -206,6 +213,17 @@ def write_kerashub(folder: str, model: Source) -> None:
         model.tokenizer.vocabulary,
         model.tokenizer.do_lower_case,
     )
+
+
+def _refuse_added(model: Source) -> None:
+    """Raises InputError if there are weights that other programs have no place for."""
+    options = added_options(model.weights)
+    if options:
+        raise InputError(
+            f"{model.path} was trained with"
+            f" {' and '.join(f'--{name}' for name in options)}, which no program but"
+            " this one computes. Export it as saved_model, litert or onnx."
+        )
 
 
 def _write_tokenizer(folder: str, model: Source) -> None:

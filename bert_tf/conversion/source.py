@@ -157,7 +157,8 @@ def open_source(path: str) -> Source:
         path=path,
         format=format_,
         folder=folder,
-        weights=tensorflow_checkpoint.read_weights(path),
+        # LoRA is no format's but our own runs'.
+        weights=tensorflow_checkpoint.read_weights(path).merged(),
         config=(
             BertConfig.from_json_file(config_path)
             if files.exists(config_path)

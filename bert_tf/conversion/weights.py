@@ -5,13 +5,16 @@ tensor, writes it and drops it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.conversion.names import HEADS, Name, names_of
 from bert_tf.errors import InputError
+from bert_tf.modeling.parameter_efficient import is_added
+
+_LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 
 # An error names so many tensors, and counts the rest.
 _MOST_NAMED = 8
@@ -71,6 +74,37 @@ class Weights(Mapping[str, np.ndarray]):
         kept = {name: x for name, x in self._tensors.items() if name not in others}
         return Weights(self.path, kept)
 
+    def merged(self) -> "Weights":
+        """The same with LoRA's products added to their kernels: a plain model's."""
+        tensors = dict(self._tensors)
+        for name in self._tensors:
+            if not name.endswith(_LORA_A):
+                continue
+            layer = name.removesuffix(_LORA_A)
+            kernel, other = f"{layer}/kernel", layer + _LORA_B
+            parts = tensors[kernel], tensors.pop(name), tensors.pop(other)
+            tensors[kernel] = Tensor(parts[0].shape, _sum(*parts))
+        return Weights(self.path, tensors)
+
+
+def _sum(kernel: Tensor, a: Tensor, b: Tensor) -> Callable[[], np.ndarray]:
+    return lambda: kernel.read() + a.read() @ b.read()
+
+
+def added_options(weights: Weights) -> dict[str, Any]:
+    """What a model needs for the weights that fine-tuning added, LoRA's apart.
+
+    Returns:
+        Arguments of BertEncoder and BertClassifier; none for a pre-trained model.
+    """
+    options: dict[str, Any] = {}
+    for name, shape in weights.shapes.items():
+        if name.endswith("/adapter/down/kernel"):
+            options["adapter_size"] = shape[1]
+        elif name.endswith("/layer_mixture/scores"):
+            options["layer_mixture"] = True
+    return options
+
 
 def listed(names: Iterable[str]) -> str:
     """Names for a message: all, or the first ones and how many more there are."""
@@ -96,7 +130,7 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
     rows = names_of(config, weights)
     missing = [row.original for row in rows if row.original not in weights]
     known = {row.original for row in rows}
-    left_over = [name for name in weights if name not in known]
+    left_over = [name for name in weights if name not in known and not is_added(name)]
     wrong = [
         f"{row.original} is {shown(weights.shapes[row.original])}, by the config"
         f" {shown(row.dimensions(config))}"

@@ -12,6 +12,7 @@ from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.dropout import next_seed
 from bert_tf.modeling.layers import dense
+from bert_tf.modeling.lora import LowRankDense
 
 
 class AttentionBias(keras.layers.Layer):
@@ -65,9 +66,15 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(dtype=dtype, name=name)
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
-        self.query = dense(config, config.hidden_size, self.dtype_policy, "query")
-        self.key = dense(config, config.hidden_size, self.dtype_policy, "key")
-        self.value = dense(config, config.hidden_size, self.dtype_policy, "value")
+        # LoRA is for queries and values, where it is asked for.
+        self.query, self.key, self.value = (
+            dense(config, config.hidden_size, self.dtype_policy, name, kind=kind)
+            for name, kind in (
+                ("query", LowRankDense),
+                ("key", keras.layers.Dense),
+                ("value", LowRankDense),
+            )
+        )
         self.dropout = keras.layers.Dropout(
             config.attention_probs_dropout_prob,
             dtype=self.dtype_policy,

@@ -17,7 +17,7 @@ what is pooled is the last token (Devlin et al. 2018, section 5.1, "LTR").
 A call may pass a whole parsed record: what the model does not read is left aside.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -25,7 +25,9 @@ import keras_hub
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.attention import AttentionBias
+from bert_tf.modeling.layer_mixture import LayerMixture
 from bert_tf.modeling.layers import Embeddings, Pooler
+from bert_tf.modeling.parameter_efficient import freeze_pretrained
 from bert_tf.modeling.sequences import PackedPositions, PooledTokens
 from bert_tf.modeling.transformer import TransformerLayer
 
@@ -85,6 +87,11 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             `sequence_ids` and `cls_positions`.
         recompute: whether training keeps only each layer's input, and computes the
             rest again in the backward pass: for long sequences.
+        layer_mixture: whether what is pooled is a learned mixture of all layers.
+        lora_rank: rank of LoRA's product of matrices; 0 for no LoRA. With LoRA or
+            adapters the pre-trained weights are frozen: see `parameter_efficient`.
+        adapter_size: size of the layers' adapters; 0 for none.
+        train_pooler: whether the pooler is trained with LoRA or adapters.
         dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.
         name: the model's name, and the first part of its variables' paths.
 
@@ -93,7 +100,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         embeddings: the layer that owns the three tables.
 
     Raises:
-        ValueError: both `packed` and `use_position_ids`.
+        ValueError: both `packed` and `use_position_ids`, or both `lora_rank` and
+            `adapter_size`, or a mixture without a pooler.
     """
 
     def __init__(
@@ -107,6 +115,10 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         use_pooler: bool = True,
         packed: bool = False,
         recompute: bool = False,
+        layer_mixture: bool = False,
+        lora_rank: int = 0,
+        adapter_size: int = 0,
+        train_pooler: bool = False,
         dtype: Any = None,
         name: str = "bert",
         **kwargs: Any,
@@ -117,6 +129,15 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                 "`use_position_ids` must be False with `packed`: the positions of"
                 " packed sequences follow from `sequence_ids`."
             )
+        if min(lora_rank, adapter_size) < 0 or (lora_rank and adapter_size):
+            raise ValueError(
+                "One of `lora_rank` and `adapter_size` must be 0, the other one not"
+                f" negative. Received: {lora_rank} and {adapter_size}"
+            )
+        if layer_mixture and not use_pooler:
+            raise ValueError(
+                "`use_pooler` must be True with `layer_mixture`, which is pooled."
+            )
 
         # === Layers ===
         embeddings = Embeddings(config, dtype=dtype)
@@ -124,12 +145,15 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             config.left_to_right, dtype=dtype, name="attention_bias"
         )
         transformer_layers = [
-            TransformerLayer(config, recompute, dtype=dtype, name=f"layer_{i}")
+            TransformerLayer(
+                config, recompute, adapter_size, dtype=dtype, name=f"layer_{i}"
+            )
             for i in range(config.num_hidden_layers)
         ]
         pooled_tokens = PooledTokens(
             config.left_to_right, dtype=dtype, name="pooled_tokens"
         )
+        mixture = LayerMixture(dtype=dtype) if layer_mixture else None
         pooler = Pooler(config, dtype=dtype) if use_pooler else None
 
         # === Functional Model ===
@@ -170,9 +194,12 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                     attention_probs.append(probabilities)
             outputs = {"sequence_output": x}
             if pooler is not None:
-                tokens = pooled_tokens(
-                    x, inputs["input_mask"], sequence_ids, cls_positions
-                )
+                masks = inputs["input_mask"], sequence_ids, cls_positions
+                if mixture is None:
+                    tokens = pooled_tokens(x, *masks)
+                else:
+                    # Of the pooled tokens alone: the same, of far fewer numbers.
+                    tokens = mixture([pooled_tokens(h, *masks) for h in hidden_states])
                 outputs["pooled_output"] = pooler(tokens)
         if output_hidden_states:
             outputs["hidden_states"] = hidden_states
@@ -193,7 +220,43 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             "use_pooler": use_pooler,
             "packed": packed,
             "recompute": recompute,
+            "layer_mixture": layer_mixture,
+            "lora_rank": lora_rank,
+            "adapter_size": adapter_size,
+            "train_pooler": train_pooler,
         }
+        if lora_rank:
+            self.enable_lora(lora_rank)
+        elif adapter_size:
+            self._freeze_pretrained()
+
+    def enable_lora(
+        self, rank: int, target_layer_names: Sequence[str] | None = None
+    ) -> None:
+        """KerasHub's: LoRA of queries and values; all else is frozen.
+
+        Args:
+            rank: the rank of each product.
+            target_layer_names: KerasHub's argument, not taken here.
+
+        Raises:
+            ValueError: `target_layer_names` is given, or there is LoRA already.
+        """
+        if target_layer_names is not None:
+            raise ValueError(
+                "`target_layer_names` must be None: LoRA is of queries and values."
+                f" Received: {target_layer_names}"
+            )
+        super().enable_lora(rank)
+        self._flags["lora_rank"] = rank
+        self._freeze_pretrained()
+
+    def _freeze_pretrained(self) -> None:
+        freeze_pretrained(
+            self,
+            train_layer_norms=bool(self._flags["adapter_size"]),
+            train_pooler=bool(self._flags["train_pooler"]),
+        )
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, for .keras files."""

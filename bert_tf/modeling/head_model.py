@@ -15,6 +15,9 @@ from keras import ops
 from bert_tf.modeling.encoder import BertEncoder, RecordModel
 from bert_tf.modeling.objectives import Objective
 
+# What an encoder can be given after it was made.
+_LATER = ("lora_rank",)
+
 
 class HeadModel(RecordModel):
     """The encoder with a task's head: a functional model with named outputs.
@@ -81,13 +84,19 @@ class HeadModel(RecordModel):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, for .keras files."""
-        return {
+        config = {
             "config": self.bert_config.to_dict(),
             **self._arguments,
             "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
             "name": self.name,
-            "trainable": self.trainable,
         }
+        # LoRA may have come after the constructor.
+        encoder = self.encoder.get_config()
+        config.update((name, encoder[name]) for name in config if name in _LATER)
+        if not self.trainable:
+            # True would, when Keras sets it, thaw what is frozen of the encoder.
+            config["trainable"] = False
+        return config
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "HeadModel":

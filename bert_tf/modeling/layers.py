@@ -67,10 +67,16 @@ def layer_norm(epsilon: float, dtype: Any) -> keras.layers.LayerNormalization:
 
 
 def dense(
-    config: BertConfig, units: int, dtype: Any, name: str = "dense", **kwargs: Any
+    config: BertConfig,
+    units: int,
+    dtype: Any,
+    name: str = "dense",
+    *,
+    kind: type[keras.layers.Dense] = keras.layers.Dense,
+    **kwargs: Any,
 ) -> keras.layers.Dense:
     """A dense layer with the original's initial values: truncated normal, zero bias."""
-    return keras.layers.Dense(
+    return kind(
         units,
         kernel_initializer=truncated_normal(config.initializer_range),
         dtype=dtype,

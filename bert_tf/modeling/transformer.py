@@ -13,17 +13,32 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
+from bert_tf.modeling.adapters import Adapter
 from bert_tf.modeling.attention import SelfAttention
 from bert_tf.modeling.dropout import next_seed
 from bert_tf.modeling.layers import activation, dense, layer_norm
 
 
 class ResidualOutput(keras.layers.Layer):
-    """LayerNorm(residual + Dropout(Dense(x))): how both halves of a layer end."""
+    """LayerNorm(residual + Dropout(Dense(x))): how both halves of a layer end.
 
-    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "output"):
+    With an adapter, after the dropout: see `adapters`.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        adapter_size: int = 0,
+        dtype: Any = None,
+        name: str = "output",
+    ):
         super().__init__(dtype=dtype, name=name)
         self.dense = dense(config, config.hidden_size, self.dtype_policy)
+        self.adapter = (
+            Adapter(adapter_size, config.hidden_size, self.dtype_policy)
+            if adapter_size
+            else None
+        )
         self.dropout = keras.layers.Dropout(
             config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout"
         )
@@ -35,6 +50,8 @@ class ResidualOutput(keras.layers.Layer):
         output_shape = (*input_shape[:-1], self.dense.units)
         self.dropout.build(output_shape)
         self.layer_norm.build(output_shape)
+        if self.adapter is not None:
+            self.adapter.build(output_shape)
         self.built = True
 
     def call(
@@ -43,10 +60,16 @@ class ResidualOutput(keras.layers.Layer):
         """[B, S, any] and a residual [B, S, H] to [B, S, H]; see `SelfAttention`."""
         dense, norm, dropout = self.dense, self.layer_norm, self.dropout
         if not training:
-            return norm(residual + dense(x))
+            x = dense(x)
+            x = x if self.adapter is None else self.adapter(x)
+            return norm(residual + x)
         seed = next_seed(dropout) if seed is None else seed
         x = ops.matmul(x, dense.kernel)
-        x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
+        if self.adapter is None:
+            x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
+        else:
+            x = fused.dropped(ops.add(x, dense.bias), seed, dropout.rate)
+            x = residual + self.adapter(x, training=True)
         return fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
 
 
@@ -59,6 +82,7 @@ class TransformerLayer(keras.layers.Layer):
             instead of keeping what it computed (Chen et al. 2016, "Training deep nets
             with sublinear memory cost"): with the same masks of dropout, less memory
             and about a third more time.
+        adapter_size: the size of the layer's adapters; 0 for none.
         dtype: Keras dtype policy.
         name: the layer's name.
     """
@@ -67,6 +91,7 @@ class TransformerLayer(keras.layers.Layer):
         self,
         config: BertConfig,
         recompute: bool = False,
+        adapter_size: int = 0,
         dtype: Any = None,
         name: str = "layer_0",
     ):
@@ -74,9 +99,11 @@ class TransformerLayer(keras.layers.Layer):
         self.recompute = recompute
         self.activation = activation(config.hidden_act)
         self.attention = SelfAttention(config, self.dtype_policy)
-        self.attention_output = ResidualOutput(config, self.dtype_policy)
+        self.attention_output = ResidualOutput(config, adapter_size, self.dtype_policy)
         self.intermediate = dense(config, config.intermediate_size, self.dtype_policy)
-        self.feed_forward_output = ResidualOutput(config, self.dtype_policy)
+        self.feed_forward_output = ResidualOutput(
+            config, adapter_size, self.dtype_policy
+        )
 
     def build(self, input_shape: tuple, *_: Any) -> None:
         """Builds the parts, in the original's scopes."""

@@ -18,7 +18,8 @@ from bert_tf.optimization.moment_rule import (
 )
 
 # Searched for in a variable's path. As in the original, "bias" covers output_bias too.
-EXCLUDED_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
+# A mixture's scores and scale are no weights of features either.
+EXCLUDED_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias", "layer_mixture")
 
 # A variable with fewer elements is updated operation by operation: compiling takes
 # about 0.1 s a shape, and wins nothing where all that is read lies in a cache.

@@ -103,7 +103,7 @@ class LoadTest(CheckpointTestCase):
         with self.assertRaisesRegex(
             InputError,
             r"classifier head of another size: output_weights is \[3, 8\] there,"
-            r" \[2, 8\] here.*--heads=none",
+            r" \[2, 8\] here.*--init_head=false",
         ):
             checkpoint.load_weights(model, folder)
         for old, new in zip(before, model.trainable_variables, strict=True):
