@@ -17,6 +17,8 @@ from google.protobuf import message
 
 from bert_tf.errors import InputError
 from bert_tf.records.schema import (
+    FLOAT32,
+    INT64,
     RecordSchema,
     classifier_schema,
     packed_schema,
@@ -74,7 +76,8 @@ class RecordLayout:
             return pretraining_schema(self.max_seq_length, self.max_predictions_per_seq)
         if self.kind == UNMASKED:
             return unmasked_schema(self.max_seq_length)
-        return classifier_schema(self.max_seq_length, self.regression, self.num_labels)
+        dtype = FLOAT32 if self.regression else INT64
+        return classifier_schema(self.max_seq_length, dtype, self.num_labels)
 
     def __str__(self) -> str:
         lengths = f"{self.max_seq_length} tokens"

@@ -319,20 +319,20 @@ def unmasked_packed_schema(
 
 
 def classifier_schema(
-    max_seq_length: int, regression: bool = False, num_labels: int = 1
+    max_seq_length: int, label_dtype: str = INT64, num_labels: int = 1
 ) -> RecordSchema:
     """The records of sentence and sentence-pair classification.
 
     Args:
         max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-        regression: whether `label_ids` is float32 rather than a class: numbers, or 1.0
-            and 0.0 for each of several labels.
+        label_dtype: "int64" where `label_ids` is a class; "float32" where it is
+            numbers, or 1.0 and 0.0 for each of several labels.
         num_labels: C, how many values `label_ids` has.
     """
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
-            Feature("label_ids", FLOAT32 if regression else INT64, (num_labels,)),
+            Feature("label_ids", label_dtype, (num_labels,)),
             Feature("is_real_example", INT64, (1,)),
         ]
     )

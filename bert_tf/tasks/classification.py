@@ -1,114 +1,193 @@
 """Sentence and sentence-pair classification and regression as a task.
 
 Devlin et al. 2018, section 4.1: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; the pooled
-output goes through dropout into one linear layer.
+output goes through dropout into one linear layer. Several labels at once, each with a
+sigmoid of its own, and several numbers go the same way.
+
+Shapes: N examples, R records, L tokens of a record.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
 from bert_tf.modeling.flops import classifier_flops
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.objectives import CLASSIFICATION, REGRESSION
+from bert_tf.modeling.objectives import CLASSIFIERS
+from bert_tf.records.schema import RecordSchema, classifier_schema
 from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
+from bert_tf.tasks.targets import Target
+from bert_tf.tasks.windows import Tokens, windows_of_pair
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
-Features = dict[str, list[int] | list[float]]
+_EXAMPLES_AT_ONCE = 1024
 
 
 def task(
     config: BertConfig,
-    labels: Sequence[str] | None,
+    target: Target,
     name: str,
     *,
     recompute: bool = False,
+    **options: Any,
 ) -> Task:
-    """The task of telling classes apart, or of predicting a number.
+    """The task of predicting a target.
 
     Args:
         config: the model's architecture.
-        labels: the classes; None for regression, whose loss is the mean squared error.
+        target: what the model predicts.
         name: the task's name, for messages.
         recompute: whether the backward pass computes each layer's activations once
             more, rather than that they are kept.
+        **options: handed to BertClassifier.
     """
-    num_labels = 1 if labels is None else len(labels)
     return Task(
         name=name,
-        build_model=lambda: BertClassifier(config, num_labels, recompute=recompute),
-        objective=REGRESSION if labels is None else CLASSIFICATION,
+        build_model=lambda: BertClassifier(
+            config,
+            target.num_outputs,
+            problem_type=target.kind,
+            recompute=recompute,
+            **options,
+        ),
+        objective=CLASSIFIERS[target.kind],
         training_flops=functools.partial(
-            classifier_flops, config, num_labels=num_labels
+            classifier_flops, config, num_labels=target.num_outputs
         ),
     )
 
 
-def features(
-    examples: Iterable[Example],
-    tokenizer: WordPieceTokenizer,
-    *,
-    max_seq_length: int,
-    labels: Sequence[str] | None,
-) -> Iterable[Features]:
-    """The records of examples, as `bert_tf.records.schema.classifier_schema` has them.
+def schema(target: Target, max_seq_length: int) -> RecordSchema:
+    """What a record of a target holds."""
+    return classifier_schema(max_seq_length, target.label_dtype, target.label_length)
+
+
+def check_labels(examples: Iterable[Example], target: Target) -> None:
+    """Raises InputError, naming the line, if a label is none that the target takes."""
+    for example in examples:
+        target.encode(example.label, example.source)
+
+
+class Featurizer:
+    """Makes examples into records: tokenized, cut or in windows, padded.
 
     Args:
-        examples: the sentences.
         tokenizer: the model's.
         max_seq_length: the length that sequences are cut or padded to.
-        labels: the classes by id; None for regression.
+        target: what the model predicts.
+        windows: whether a text that is longer is read in windows that overlap
+            (`bert_tf.tasks.windows`), each a record, rather than cut.
+        doc_stride: tokens from a window's beginning to the next one's. Default: half of
+            what a window holds.
 
-    Raises:
-        InputError: a label is not among the classes, or not a number (names the line).
+    Attributes:
+        num_truncated: how many of the examples seen last have lost tokens.
+        window_counts: how many records each of them became; empty without windows.
     """
-    ids = _ids(labels)
-    vocabulary = tokenizer.vocabulary
-    for example in examples:
-        tokens_a = tokenizer.encode(example.text_a)
-        tokens_b = tokenizer.encode(example.text_b) if example.text_b else []
-        tokens_a, tokens_b = truncate_pair(
-            tokens_a, tokens_b, max_seq_length - (3 if tokens_b else 2)
-        )
-        input_ids = [vocabulary.cls_id, *tokens_a, vocabulary.sep_id]
-        segment_ids = [0] * len(input_ids)
-        if tokens_b:
-            input_ids += [*tokens_b, vocabulary.sep_id]
-            segment_ids += [1] * (len(tokens_b) + 1)
-        padding = [0] * (max_seq_length - len(input_ids))
-        yield {
-            "input_ids": input_ids + padding,
-            "input_mask": [1] * len(input_ids) + padding,
-            "segment_ids": segment_ids + padding,
-            "label_ids": [_label(example, ids)],
-            "is_real_example": [1],
+
+    def __init__(
+        self,
+        tokenizer: WordPieceTokenizer,
+        *,
+        max_seq_length: int,
+        target: Target,
+        windows: bool = False,
+        doc_stride: int | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._max_seq_length = max_seq_length
+        self._target = target
+        self._windows = windows
+        self._doc_stride = doc_stride
+        self.num_truncated = 0
+        self.window_counts: list[int] = []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the records depend on beside the examples, as JSON has it."""
+        return {
+            "vocabulary": self._tokenizer.vocabulary.sha256,
+            "do_lower_case": self._tokenizer.do_lower_case,
+            "max_seq_length": self._max_seq_length,
+            "target": [self._target.kind, self._target.labels, self._target.separator],
+            "windows": self._windows,
+            "doc_stride": self._doc_stride if self._windows else None,
         }
 
+    def blocks(self, examples: Iterable[Example]) -> Iterator[dict[str, np.ndarray]]:
+        """The records of examples, many at once, as `schema` has them.
 
-def check_labels(examples: Iterable[Example], labels: Sequence[str] | None) -> None:
-    """Raises InputError, naming the line, if a label is none that `features` takes."""
-    ids = _ids(labels)
-    for example in examples:
-        _label(example, ids)
+        Args:
+            examples: the texts.
 
+        Returns:
+            An iterator of arrays [R, length] by the feature's name.
 
-def padding_features(max_seq_length: int) -> Features:
-    """The record that fills the last batch up and counts for nothing."""
-    zeros = [0] * max_seq_length
-    return {
-        "input_ids": zeros,
-        "input_mask": zeros,
-        "segment_ids": zeros,
-        "label_ids": [0],
-        "is_real_example": [0],
-    }
+        Raises:
+            InputError: a label is none that the target takes (names the line).
+        """
+        self.num_truncated = 0
+        self.window_counts = []
+        remaining = iter(examples)
+        while block := list(itertools.islice(remaining, _EXAMPLES_AT_ONCE)):
+            yield self._block(block)
+
+    def _block(self, examples: Sequence[Example]) -> dict[str, np.ndarray]:
+        vocabulary = self._tokenizer.vocabulary
+        cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
+        # All records' tokens one after another; of each how many, and how many are
+        # those of the first text.
+        tokens: list[int] = []
+        lengths, lengths_a, labels = [], [], []
+        for example in examples:
+            label = self._target.encode(example.label, example.source)
+            for tokens_a, tokens_b in self._texts(example):
+                before = len(tokens)
+                tokens.append(cls_id)
+                tokens += tokens_a
+                tokens.append(sep_id)
+                lengths_a.append(len(tokens) - before)
+                if tokens_b:
+                    tokens += tokens_b
+                    tokens.append(sep_id)
+                lengths.append(len(tokens) - before)
+                labels.append(label)
+        position = np.arange(self._max_seq_length)
+        is_token = position < np.array(lengths)[:, None]
+        input_ids = np.zeros(is_token.shape, np.int64)
+        input_ids[is_token] = tokens
+        is_second = is_token & (position >= np.array(lengths_a)[:, None])
+        return {
+            "input_ids": input_ids,
+            "input_mask": is_token.astype(np.int64),
+            "segment_ids": is_second.astype(np.int64),
+            "label_ids": np.array(labels, self._target.label_dtype),
+            "is_real_example": np.ones((len(labels), 1), np.int64),
+        }
+
+    def _texts(self, example: Example) -> Sequence[tuple[Tokens, Tokens]]:
+        """The tokens of an example's records: of the first text and of the second."""
+        tokens_a = self._tokenizer.encode(example.text_a)
+        tokens_b = self._tokenizer.encode(example.text_b) if example.text_b else []
+        room = self._max_seq_length - (3 if tokens_b else 2)
+        if self._windows:
+            pairs, is_cut = windows_of_pair(tokens_a, tokens_b, room, self._doc_stride)
+            self.window_counts.append(len(pairs))
+        else:
+            pairs = [truncate_pair(tokens_a, tokens_b, room)]
+            is_cut = len(tokens_a) + len(tokens_b) > room
+        self.num_truncated += is_cut
+        return pairs
 
 
 def truncate_pair(
-    tokens_a: list[int], tokens_b: list[int], max_length: int
-) -> tuple[list[int], list[int]]:
+    tokens_a: Tokens, tokens_b: Tokens, max_length: int
+) -> tuple[Tokens, Tokens]:
     """Cuts two sequences to `max_length` together, always the longer one by its end.
 
     At equal lengths the second one gives way, as in the original.
@@ -124,26 +203,3 @@ def truncate_pair(
         length_a -= cut_a + rest // 2
         length_b -= cut_b + (rest + 1) // 2
     return tokens_a[:length_a], tokens_b[:length_b]
-
-
-def _ids(labels: Sequence[str] | None) -> dict[str, int] | None:
-    return None if labels is None else {label: i for i, label in enumerate(labels)}
-
-
-def _label(example: Example, ids: dict[str, int] | None) -> int | float:
-    if example.label is None:
-        return 0
-    if ids is None:
-        try:
-            return float(example.label)
-        except ValueError as error:
-            raise InputError(
-                f"{example.source}: the label must be a number. Found:"
-                f" {example.label!r}."
-            ) from error
-    if example.label not in ids:
-        raise InputError(
-            f"{example.source}: the label must be one of {', '.join(ids)}. Found:"
-            f" {example.label!r}."
-        )
-    return ids[example.label]

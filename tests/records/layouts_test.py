@@ -64,11 +64,11 @@ class FindLayoutTest(tf.test.TestCase):
             ),
             (classifier_schema(4), RecordLayout(kind=CLASSIFICATION, max_seq_length=4)),
             (
-                classifier_schema(4, regression=True),
+                classifier_schema(4, "float32"),
                 RecordLayout(kind=CLASSIFICATION, max_seq_length=4, regression=True),
             ),
             (
-                classifier_schema(4, regression=True, num_labels=3),
+                classifier_schema(4, "float32", num_labels=3),
                 RecordLayout(
                     kind=CLASSIFICATION,
                     max_seq_length=4,
@@ -83,9 +83,9 @@ class FindLayoutTest(tf.test.TestCase):
 
     def test_in_words(self):
         for schema, words in (
-            (classifier_schema(4, regression=True), "regression records of 4 tokens"),
+            (classifier_schema(4, "float32"), "regression records of 4 tokens"),
             (
-                classifier_schema(4, regression=True, num_labels=3),
+                classifier_schema(4, "float32", num_labels=3),
                 "classification records of 4 tokens and 3 labels",
             ),
         ):

@@ -125,11 +125,11 @@ class RecordSchemaTest(tf.test.TestCase):
         parsed = classes.parse(classes.serialize({**common, "label_ids": [4]}))
         self.assertAllEqual(parsed["label_ids"], [4])
         self.assertEqual(parsed["label_ids"].dtype, tf.int32)
-        scores = schema.classifier_schema(2, regression=True)
+        scores = schema.classifier_schema(2, "float32")
         parsed = scores.parse(scores.serialize({**common, "label_ids": [2.75]}))
         self.assertAllEqual(parsed["label_ids"], [2.75])
         self.assertEqual(parsed["label_ids"].dtype, tf.float32)
-        several = schema.classifier_schema(2, regression=True, num_labels=3)
+        several = schema.classifier_schema(2, "float32", num_labels=3)
         labels = [1.0, 0.0, 1.0]
         parsed = several.parse(several.serialize({**common, "label_ids": labels}))
         self.assertAllEqual(parsed["label_ids"], labels)
@@ -188,7 +188,7 @@ class CheckTest(tf.test.TestCase):
         with self.assertRaisesRegex(
             InputError, r"`label_ids` must be float32. Found: int64"
         ):
-            schema.classifier_schema(1, regression=True).check(record, "a.tfrecord")
+            schema.classifier_schema(1, "float32").check(record, "a.tfrecord")
 
     def test_no_example_at_all(self):
         with self.assertRaisesRegex(InputError, "a.txt: .*tf.train.Example"):

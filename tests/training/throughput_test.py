@@ -4,6 +4,7 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf.tasks import classification
+from bert_tf.tasks.targets import SINGLE_LABEL, Target
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import throughput
 from tests.training import toy
@@ -92,7 +93,8 @@ class ShareTest(tf.test.TestCase):
         self.assertEqual(throughput.model_flops_per_step(task, spec), by_hand)
 
     def test_a_shape_or_a_task_that_is_not_known(self):
-        task = classification.task(toy.CONFIG, ["a", "b"], "t")
+        target = Target(kind=SINGLE_LABEL, labels=("a", "b"))
+        task = classification.task(toy.CONFIG, target, "t")
         spec = {"input_ids": tf.TensorSpec([None, 8], tf.int32)}
         self.assertIsNone(throughput.model_flops_per_step(task, spec))
         uncounted = mock.Mock(training_flops=None)
