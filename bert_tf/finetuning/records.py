@@ -10,10 +10,11 @@ from, and the metric that they are compared by. Then one JSON object a run:
      "step": 687, "seconds": 41.2}
 
 `scores` are those on the development set, by the share of the run's steps after which
-they were measured. `status` is `finished`, `stopped` (before its last step, to be gone
-on with later) or `failed` (its numbers were not finite: `failure` says where).
-`seconds` are those of the starts that came to a score. The file is written anew after
-each run, and a run that is in it is not run again.
+they were measured; `step` is the step of the last ones. `status` is `finished`,
+`stopped` (before its last step, to be gone on with later) or `failed` (its numbers were
+not finite: `failure` says where). `seconds` are those of the starts that came to a
+score. The file is written anew after each run, and a run that is in it is not run
+again.
 """
 
 import dataclasses
@@ -39,7 +40,7 @@ class Record:
     Attributes:
         settings: what it was run with.
         scores: share of its steps -> its scores by name after them.
-        step: training steps done.
+        step: the step of the last of these scores.
         seconds: how long they took, with their evaluations.
         failure: why it ended without a score; empty if it did not.
     """

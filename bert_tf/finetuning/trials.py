@@ -17,11 +17,11 @@ RUNS_NAME = "runs"
 
 
 class Outcome(NamedTuple):
-    """Where a run stands when it comes back.
+    """What a run came to.
 
     Attributes:
         scores: its scores on the development set.
-        step: training steps done.
+        step: the step at which they were measured.
     """
 
     scores: Mapping[str, float]

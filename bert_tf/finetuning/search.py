@@ -1,0 +1,182 @@
+"""A selection for a session: which runs its flags ask for, and what one run is."""
+
+import collections
+import gc
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from absl import flags
+
+from bert_tf import files
+from bert_tf import flags as shared_flags
+from bert_tf.errors import DivergedError
+from bert_tf.finetuning.best_run import BestRun
+from bert_tf.finetuning.selection import Selection, StopEarly, select
+from bert_tf.finetuning.session import Session
+from bert_tf.finetuning.settings import Settings, grid
+from bert_tf.finetuning.trials import Outcome
+from bert_tf.metrics import glue as metrics
+from bert_tf.tasks.targets import MULTI_LABEL, SINGLE_LABEL
+from bert_tf.training import best_checkpoint
+from bert_tf.training.reporting import Reporter
+from bert_tf.training.strategy import is_chief
+
+# Flags that decide where and how fast a run is made, what is looked at, or what a
+# record's settings say: runs that differ in them belong together.
+_NO_DIFFERENCE = frozenset(
+    {
+        *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
+        *("train_file", "dev_file", "test_file"),
+        *("do_train", "do_eval", "do_predict", "eval_batch_size"),
+        *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks"),
+        *("learning_rate", "learning_rates", "train_batch_size", "train_batch_sizes"),
+        *("num_train_epochs", "num_restarts", "random_seed", "best_metric", "recipe"),
+        *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
+        *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
+        *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
+        *("use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"),
+        *("gradient_accumulation_steps", "two_stage"),
+    }
+)
+_PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
+
+
+def settings_from_flags(flag_values: flags.FlagValues) -> list[Settings]:
+    """The runs that the flags of `finetuning_flags.define_selection` ask for."""
+
+    def values(plural: str, singular: str) -> Sequence[Any]:
+        several = flag_values[plural]
+        one = flag_values[singular]
+        is_asked_for = one.present or one.value != one.default
+        if several.value is None or (is_asked_for and not several.present):
+            return [one.value]
+        return several.value
+
+    epochs = flag_values.num_train_epochs
+    return grid(
+        values("learning_rates", "learning_rate"),
+        values("train_batch_sizes", "train_batch_size"),
+        epochs if isinstance(epochs, Sequence) else [epochs],
+        flag_values.num_restarts,
+        flag_values.random_seed,
+    )
+
+
+def is_selection(flag_values: flags.FlagValues) -> bool:
+    """Whether the flags ask for a selection, be it among one run."""
+    plurals = ("learning_rates", "train_batch_sizes")
+    asks = any(shared_flags.given(flag_values, name) for name in plurals)
+    return asks or len(settings_from_flags(flag_values)) > 1
+
+
+def search(
+    session: Session, flag_values: flags.FlagValues, output_dir: str
+) -> Selection:
+    """Makes the runs that the flags ask for, and keeps the best one.
+
+    Its weights are in OUTPUT_DIR/best, as `Session.restore` takes them.
+
+    Args:
+        session: the task.
+        flag_values: the script's flags, those of a selection among them.
+        output_dir: the selection's folder.
+
+    Raises:
+        InputError: as `select` does.
+    """
+    metric = best_metric(session, flag_values)
+    chief = is_chief(session.strategy)
+    stop_early = None
+    if flag_values.stop_early:
+        stop_early = StopEarly(flag_values.stop_early_at, flag_values.stop_early_keep)
+
+    def run(settings: Settings, folder: str, until: float) -> Outcome:
+        model, step = session.fine_tune(folder, settings, until=until)
+        split = session.data_set.dev_splits[0]
+        outcome = _best_of_run(folder, step, session.scores(model, split), metric)
+        # That of an evaluation on the way is kept already.
+        if chief and outcome.step == step and metric in outcome.scores:
+            best_checkpoint.keep_if_best(folder, step, outcome.scores[metric], metric)
+        del model
+        # A run's graphs and variables hang together in rings.
+        keras.backend.clear_session()
+        gc.collect()
+        return outcome
+
+    return select(
+        run,
+        settings_from_flags(flag_values),
+        folder=output_dir,
+        metric=metric,
+        keeper=BestRun(
+            output_dir, keep_all_runs=flag_values.keep_all_runs, is_chief=chief
+        ),
+        made_with=made_with(session, flag_values),
+        stop_early=stop_early,
+        baseline=baseline(session, metric),
+        is_chief=chief,
+    )
+
+
+def best_metric(session: Session, flag_values: flags.FlagValues) -> str:
+    """The score to choose by: --best_metric, or else the task's first one."""
+    return flag_values.best_metric or session.data_set.metrics[0]
+
+
+def made_with(session: Session, flag_values: flags.FlagValues) -> dict[str, Any]:
+    """Name -> value of all that decides how a run comes out, its settings aside."""
+    found: dict[str, Any] = {}
+    for name in sorted(flag_values):
+        module = flag_values.find_module_defining_flag(name) or ""
+        if name in _NO_DIFFERENCE or module.partition(".")[0] == "absl":
+            continue
+        value: Any = flag_values[name].value
+        is_path = name in _PATHS and value and files.exists(value)
+        found[name] = files.absolute(value) if is_path else value
+    for split in ("train", session.data_set.dev_splits[0]):
+        found[f"the {split} examples"] = session.records(split).made_from
+    return found
+
+
+def baseline(session: Session, metric: str) -> float | None:
+    """The score on the development set of who always answers the same.
+
+    That is the most frequent class; for several labels, of each one whether most
+    examples have it; for numbers, their mean. None for a loss.
+    """
+    if metric not in metrics.METRICS:
+        return None
+    target = session.target
+    split = session.data_set.dev_splits[0]
+    labels = np.array(
+        [target.encode(one.label, one.source) for one in session.examples[split]]
+    )
+    if target.kind == SINGLE_LABEL:
+        counts = collections.Counter(labels[:, 0].tolist())
+        constant = np.array([max(counts, key=lambda label: counts[label])])
+    elif target.kind == MULTI_LABEL:
+        constant = (labels.mean(axis=0) > 0.5).astype(labels.dtype)
+    else:
+        constant = labels.mean(axis=0)
+    answers = np.broadcast_to(constant, labels.shape)
+    if labels.shape[1] == 1:
+        labels, answers = labels[:, 0], answers[:, 0]
+    return metrics.scores([metric], answers, labels)[metric]
+
+
+def _best_of_run(
+    folder: str, step: int, scores: Mapping[str, float], metric: str
+) -> Outcome:
+    """A run's last scores, or those of an evaluation on the way if they are better."""
+    best = best_checkpoint.read_best(folder)
+    last = scores.get(metric)
+    if last is not None and math.isnan(last):
+        raise DivergedError(f"The {metric} on the development set is not a number.")
+    if best is not None and last is not None and best[2] == metric:
+        before = Reporter(folder, step, is_chief=False).evaluation(best[0])
+        if before is not None and not best_checkpoint.is_better(last, best[1], metric):
+            return Outcome(before, best[0])
+    return Outcome(scores, step)
