@@ -4,8 +4,8 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf.tasks import classification
-from bert_tf.tasks.targets import SINGLE_LABEL, Target
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.tasks.targets import SINGLE_LABEL, Target
 from bert_tf.training import throughput
 from tests.training import toy
 
