@@ -1,0 +1,247 @@
+"""What fine-tuning added, saved apart: small files, for any base of the same shape.
+
+A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
+
+    adapter.safetensors  the trained weights by our names: LoRA's matrices, or adapters
+                         and LayerNorms; the head; the mixture of layers; the pooler
+                         where it was trained
+    adapter.json         {"format_version": 1,
+                          "model": {"lora_rank": 8, ...},   arguments of the model
+                          "labels": ["no", "yes"],          [] for one number
+                          "problem_type": "single_label_classification",
+                          "base": {"hidden_size": 768, ...},
+                          "base_sha256": "..."}             of the base's frozen weights
+
+Weights that go onto a base must have been trained on one with the same `base` fields.
+Another base of that shape is taken, and a warning says that it is another one.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from absl import logging
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.conversion.safetensors_files import read_tensors, write_tensors
+from bert_tf.conversion.weights import Tensor, Weights, listed, shown
+from bert_tf.errors import InputError
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.parameter_efficient import is_added
+
+FOLDER_NAME = "adapter"
+DESCRIPTION_NAME = "adapter.json"
+WEIGHTS_NAME = "adapter.safetensors"
+FORMAT_VERSION = 1
+
+# Arguments of BertClassifier that say what was added and trained.
+MODEL_OPTIONS = ("lora_rank", "adapter_size", "layer_mixture", "train_pooler")
+
+# What must be the same in a base.
+_BASE_FIELDS = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "layer_norm_eps",
+    "left_to_right",
+)
+_TYPES = {
+    "model": dict,
+    "labels": list,
+    "problem_type": str,
+    "base": dict,
+    "base_sha256": str,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdapterFiles:
+    """An adapter, opened.
+
+    Attributes:
+        path: its folder.
+        model: the arguments of the model that it belongs to, of MODEL_OPTIONS.
+        labels: the head's labels by output; () for a regression of one number.
+        problem_type: the head's, of `bert_tf.config`.
+        base: the fields of the base's config that count.
+        base_sha256: of the frozen weights of the base that it was trained on.
+        weights: by our names.
+    """
+
+    path: str
+    model: dict[str, Any]
+    labels: tuple[str, ...]
+    problem_type: str
+    base: dict[str, Any]
+    base_sha256: str
+    weights: Weights
+
+
+def write_adapter(
+    folder: str, model: keras.Model, *, labels: Sequence[str], problem_type: str
+) -> str:
+    """Writes a model's added and trained weights.
+
+    Args:
+        folder: the run's output_dir.
+        model: a model with LoRA or adapters.
+        labels: by output; () for a regression of one number.
+        problem_type: what the outputs mean, of `bert_tf.config`.
+
+    Returns:
+        The adapter's own folder.
+    """
+    path = os.path.join(folder, FOLDER_NAME)
+    files.make_folder(path)
+    own, frozen = _split(model)
+    write_tensors(
+        os.path.join(path, WEIGHTS_NAME),
+        {
+            name: Tensor(tuple(variable.shape), variable.numpy)
+            for name, variable in own.items()
+        },
+    )
+    arguments = model.get_config()
+    config = model.bert_config.to_dict()
+    description = {
+        "format_version": FORMAT_VERSION,
+        "model": {name: arguments[name] for name in MODEL_OPTIONS},
+        "labels": list(labels),
+        "problem_type": problem_type,
+        "base": {name: config[name] for name in _BASE_FIELDS},
+        "base_sha256": _sha256(frozen),
+    }
+    # Last: without it, the rest is no adapter.
+    files.write_atomically(
+        os.path.join(path, DESCRIPTION_NAME), json.dumps(description, indent=2) + "\n"
+    )
+    size = sum(int(np.prod(variable.shape)) for variable in own.values())
+    logging.info("Wrote %s: %d weights in %d tensors.", path, size, len(own))
+    return path
+
+
+def open_adapter(path: str) -> AdapterFiles:
+    """Opens an adapter.
+
+    Args:
+        path: its folder, or the output_dir that has it.
+
+    Raises:
+        InputError: there is none, or it is damaged or of another version.
+    """
+    inner = os.path.join(path, FOLDER_NAME)
+    if files.exists(os.path.join(inner, DESCRIPTION_NAME)):
+        path = inner
+    file_path = os.path.join(path, DESCRIPTION_NAME)
+    if not files.exists(file_path):
+        raise InputError(f"{path}: no adapter in this folder: no {DESCRIPTION_NAME}.")
+    values = files.read_json(file_path)
+    if not isinstance(values, dict) or values.get("format_version") != FORMAT_VERSION:
+        raise InputError(f"{file_path}: not of format_version {FORMAT_VERSION}.")
+    wrong = [
+        name for name, kind in _TYPES.items() if not isinstance(values.get(name), kind)
+    ]
+    if wrong:
+        raise InputError(f"{file_path} is damaged: it has no proper {wrong[0]}.")
+    weights_path = os.path.join(path, WEIGHTS_NAME)
+    return AdapterFiles(
+        path=path,
+        model={name: values["model"].get(name, 0) for name in MODEL_OPTIONS},
+        labels=tuple(values["labels"]),
+        problem_type=values["problem_type"],
+        base=values["base"],
+        base_sha256=values["base_sha256"],
+        weights=Weights(weights_path, read_tensors(weights_path)),
+    )
+
+
+def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
+    """Raises InputError if an adapter was trained on a model of another shape."""
+    here = config.to_dict()
+    for name in _BASE_FIELDS:
+        if name in adapter.base and adapter.base[name] != here[name]:
+            raise InputError(
+                f"{adapter.path} was trained on a model with {name}"
+                f"={adapter.base[name]}; this one has {here[name]}."
+            )
+
+
+def load_adapter(
+    model: keras.Model, adapter: str | AdapterFiles, *, init_head: bool = True
+) -> list[str]:
+    """Gives a model, which has its base's weights, those of an adapter.
+
+    Args:
+        model: a model with the same LoRA or adapters.
+        adapter: its path as for `open_adapter`, or the opened adapter.
+        init_head: whether it gives its head, too.
+
+    Returns:
+        The names of the weights.
+
+    Raises:
+        InputError: it does not fit the model. Nothing is assigned then.
+    """
+    if isinstance(adapter, str):
+        adapter = open_adapter(adapter)
+    refuse_other_base(adapter, model.bert_config)
+    variables = weights_by_name(model)
+    weights = adapter.weights if init_head else adapter.weights.with_heads(())
+    wrong = [
+        f"{name} is {shown(shape)} there, {here} here"
+        for name, shape in weights.shapes.items()
+        if (here := _shape_in(variables, name)) != shown(shape)
+    ]
+    wrong += [
+        f"{name} is not there"
+        for name in variables
+        if is_added(name) and name not in weights
+    ]
+    if wrong:
+        raise InputError(f"{weights.path} does not fit the model: {listed(wrong)}.")
+    base = {
+        name: variable
+        for name, variable in variables.items()
+        if name.startswith("bert/") and name not in weights
+    }
+    if _sha256(base) != adapter.base_sha256:
+        logging.warning(
+            "%s was trained on another base than this one: its scores will differ.",
+            adapter.path,
+        )
+    for name in weights:
+        variables[name].assign(weights[name])
+    logging.info("Initialized %d weights from %s.", len(weights), weights.path)
+    return list(weights)
+
+
+def _split(
+    model: keras.Model,
+) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
+    """The weights that go into the files, and those of the base."""
+    own: dict[str, keras.Variable] = {}
+    frozen: dict[str, keras.Variable] = {}
+    for name, variable in weights_by_name(model).items():
+        is_base = name.startswith("bert/") and not is_added(name)
+        (frozen if is_base and not variable.trainable else own)[name] = variable
+    return own, frozen
+
+
+def _shape_in(variables: dict[str, keras.Variable], name: str) -> str:
+    return shown(variables[name].shape) if name in variables else "nothing"
+
+
+def _sha256(variables: dict[str, keras.Variable]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(variables):
+        digest.update(name.encode())
+        digest.update(variables[name].numpy().astype("<f4", copy=False).tobytes())
+    return digest.hexdigest()
