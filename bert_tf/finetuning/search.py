@@ -15,6 +15,7 @@ from bert_tf import flags as shared_flags
 from bert_tf.errors import DivergedError
 from bert_tf.finetuning.best_run import BestRun
 from bert_tf.finetuning.selection import Selection, StopEarly, select
+from bert_tf.finetuning.selection_report import write_report
 from bert_tf.finetuning.session import Session
 from bert_tf.finetuning.settings import Settings, grid
 from bert_tf.finetuning.trials import Outcome
@@ -106,7 +107,7 @@ def search(
         gc.collect()
         return outcome
 
-    return select(
+    selection = select(
         run,
         settings_from_flags(flag_values),
         folder=output_dir,
@@ -119,6 +120,9 @@ def search(
         baseline=baseline(session, metric),
         is_chief=chief,
     )
+    if chief:
+        write_report(selection, output_dir)
+    return selection
 
 
 def best_metric(session: Session, flag_values: flags.FlagValues) -> str:
