@@ -150,15 +150,17 @@ def start(folder: str, step: int, began: float) -> ResumeTime:
             Phase(
                 end_step=step + 1,
                 batch_size=BATCH_SIZE,
-                data=lambda position, shard: training_dataset(
-                    paths,
-                    counts,
-                    pretraining_schema(SEQ_LENGTH, NUM_PREDICTIONS),
-                    batch_size=BATCH_SIZE,
-                    seed=1,
-                    start=position,
-                    shard=shard,
-                ),
+                streams=[
+                    lambda position, shard: training_dataset(
+                        paths,
+                        counts,
+                        pretraining_schema(SEQ_LENGTH, NUM_PREDICTIONS),
+                        batch_size=BATCH_SIZE,
+                        seed=1,
+                        start=position,
+                        shard=shard,
+                    )
+                ],
             )
         ],
     )

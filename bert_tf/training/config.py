@@ -1,7 +1,7 @@
 """How to train: the engine's settings, and the phases of a run."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -39,6 +39,11 @@ class TrainingConfig:
         layerwise_learning_rate_decay: factor of the learning rate from layer to layer
             downwards.
         frozen_layers: what is not trained: see `bert_tf.optimization.freezing`.
+        reinitialize_layers: how many top layers begin anew, with the pooler: see
+            `bert_tf.optimization.reinitialization`.
+        init_head: whether a checkpoint to start from gives its head too.
+        init_adapter: LoRA's or adapters' weights to start from, beside a checkpoint:
+            see `bert_tf.conversion.adapter_files`.
         gradient_accumulation_steps: micro-batches of each device's part of a batch.
         precision: "float32", "bfloat16" or "float16".
         jit_compile: whether XLA compiles forward and backward as a whole.
@@ -65,6 +70,9 @@ class TrainingConfig:
     bias_correction: bool = False
     layerwise_learning_rate_decay: float = 1.0
     frozen_layers: str = ""
+    reinitialize_layers: int = 0
+    init_head: bool = True
+    init_adapter: str | None = None
     gradient_accumulation_steps: int = 1
     precision: str = "float32"
     jit_compile: bool = False
@@ -89,21 +97,20 @@ class TrainingConfig:
     def from_flags(
         cls,
         flag_values: flags.FlagValues,
-        *,
-        num_train_steps: int,
-        num_warmup_steps: int,
+        **others: Any,
     ) -> "TrainingConfig":
-        """The config from a script's flags of the same names."""
+        """The config from a script's flags of the same names, and from arguments.
+
+        Args:
+            flag_values: the script's flags.
+            **others: fields that are no flags, or go before them.
+        """
         given: dict[str, Any] = {
             field.name: flag_values[field.name].value
             for field in dataclasses.fields(cls)
             if field.name in flag_values
         }
-        given |= {
-            "num_train_steps": num_train_steps,
-            "num_warmup_steps": num_warmup_steps,
-        }
-        return cls(**given)
+        return cls(**(given | others))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +120,10 @@ class Phase:
     Attributes:
         end_step: the step that it ends with, counted from the run's first start.
         batch_size: sequences a step, over all devices.
-        data: the records.
+        streams: the records; several streams where batches differ in shape: one for
+            each shape.
+        stream_of: the number of records read -> the stream that the next batch comes
+            from.
         data_id: tells sets of records apart, so that a run knows whether the records
             that it has read are of this set; 0 where nobody knows.
         evaluate: what to do every `eval_steps`; None for nothing.
@@ -122,7 +132,8 @@ class Phase:
 
     end_step: int
     batch_size: int
-    data: TrainingData
+    streams: Sequence[TrainingData]
+    stream_of: Callable[[int], int] = lambda position: 0
     data_id: int = 0
     evaluate: Evaluate | None = None
     name: str = ""

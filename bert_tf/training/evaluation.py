@@ -119,6 +119,58 @@ def evaluate(
     )
 
 
+class Predictor:
+    """Predicts with a model as often as is asked for; its step is compiled once.
+
+    Args:
+        task: its name is shown.
+        model: the model, built under the strategy's scope.
+        strategy: the devices; the default one if None. Of several workers each one must
+            go through all batches, and gets all rows.
+        jit_compile: whether XLA compiles the model as a whole.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy | None = None,
+        *,
+        jit_compile: bool = False,
+    ) -> None:
+        self._task = task
+        self._strategy = strategy or tf.distribute.get_strategy()
+        self._step = _prediction_step(model, self._strategy, jit_compile)
+
+    def run(
+        self, dataset: tf.data.Dataset, *, total_batches: int
+    ) -> Iterator[tuple[Arrays, Arrays]]:
+        """Yields (batch, outputs) as numpy arrays, batch by batch, rows in their order.
+
+        Args:
+            dataset: batches.
+            total_batches: how many there will be, for the progress bar.
+
+        Raises:
+            InputError: a record does not fit the model, or the replicas cannot share a
+                batch.
+        """
+        strategy = self._strategy
+        _check_batch_size(strategy, dataset)
+        label = f"predict {self._task.name}"
+        with progress_bar(total_batches, unit="batch", label=label) as bar:
+            try:
+                for batch in dataset:
+                    outputs = self._step(_dealt_out(strategy, batch))
+                    yield (
+                        {name: value.numpy() for name, value in batch.items()},
+                        {n: _rows(strategy, value) for n, value in outputs.items()},
+                    )
+                    bar.update(1)
+            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+                raise InputError(record_error(error)) from error
+
+
 def predict(
     task: Task,
     model: keras.Model,
@@ -128,35 +180,10 @@ def predict(
     strategy: tf.distribute.Strategy | None = None,
     jit_compile: bool = False,
 ) -> Iterator[tuple[Arrays, Arrays]]:
-    """Yields (batch, outputs) as numpy arrays, batch by batch, rows in their order.
-
-    Args:
-        task: its name is shown.
-        model: the model, built under the strategy's scope.
-        dataset: batches.
-        total_batches: how many there will be, for the progress bar.
-        strategy: the devices; the default one if None. Of several workers each one must
-            go through all batches, and gets all rows.
-        jit_compile: whether XLA compiles the model as a whole.
-
-    Raises:
-        InputError: a record does not fit the model, or the replicas cannot share a
-            batch.
-    """
-    strategy = strategy or tf.distribute.get_strategy()
-    _check_batch_size(strategy, dataset)
-    step = _prediction_step(model, strategy, jit_compile)
-    with progress_bar(total_batches, unit="batch", label=f"predict {task.name}") as bar:
-        try:
-            for batch in dataset:
-                outputs = step(_dealt_out(strategy, batch))
-                yield (
-                    {name: value.numpy() for name, value in batch.items()},
-                    {name: _rows(strategy, value) for name, value in outputs.items()},
-                )
-                bar.update(1)
-        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-            raise InputError(record_error(error)) from error
+    """Predicts once: see `Predictor` and `Predictor.run`."""
+    return Predictor(task, model, strategy, jit_compile=jit_compile).run(
+        dataset, total_batches=total_batches
+    )
 
 
 def _prediction_step(
@@ -171,7 +198,7 @@ def _prediction_step(
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=not is_tpu(strategy))
     def step(batch: Batch) -> Mapping[str, Any]:
         outputs = strategy.run(forward, args=(batch,))
         if num_workers(strategy) > 1:

@@ -1,27 +1,47 @@
 """Fine-tuning from records: the same phases for every task.
 
-A split's examples are written to the run's folder as TFRecords under the original's
-names (train.tf_record, eval.tf_record, predict.tf_record) and read from there.
+A split's examples are tokenized into TFRecords under the original's names
+(train.tf_record, eval.tf_record, predict.tf_record) and read from there. Beside them
+lies a manifest,
+
+    train.tf_record.manifest.json
+        {"format_version": 1, "made_from": SHA-256, "num_records": 3668, "notes": {...}}
+
+that says what they were made from, so that the next start, or the next of many runs,
+finds them ready.
 """
 
 import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records import pipeline
+from bert_tf.records.example_table import ExampleTable, chained
+from bert_tf.records.length_plan import PADDING, LengthPlan, static_lengths
+from bert_tf.records.pipeline import InputShard
 from bert_tf.records.schema import RecordSchema
 from bert_tf.records.shards import ShardWriter
 from bert_tf.task import Task
-from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.loop import train
 
 Features = Mapping[str, Any]
+
+FORMAT_VERSION = 1
+_SERIALIZED_AT_ONCE = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,56 +50,118 @@ class RecordSet:
 
     Attributes:
         path: the TFRecord file.
-        num_examples: the number of records in it.
+        num_records: the number of records in it.
         schema: what a record holds.
-        padding: the serialized record that fills the last batch up.
+        made_from: a digest of all that the records were made from.
+        notes: what there was to tell about the making, such as texts that were cut.
     """
 
     path: str
-    num_examples: int
+    num_records: int
     schema: RecordSchema
-    padding: bytes
+    made_from: str
+    notes: Mapping[str, Any]
 
     @classmethod
-    def write(
+    def prepare(
         cls,
         path: str,
         schema: RecordSchema,
+        made_from: Any,
         features: Iterable[Features],
-        padding: Features,
+        notes: Callable[[], Mapping[str, Any]] = dict,
         *,
         is_alone: bool = True,
     ) -> "RecordSet":
-        """Writes the records; the file appears under its name when it is complete.
+        """The records that lie there, if they were made from the same; else new ones.
+
+        A file appears under its name when it is complete.
 
         Args:
             path: the file.
             schema: what a record holds.
-            features: the records' values, in order.
-            padding: those of the record that fills the last batch up.
+            made_from: what the records are a function of, as JSON has it.
+            features: the records' values, in order; not looked at where they lie there.
+            notes: what there is to tell when all are made, as JSON has it.
             is_alone: whether no other worker may be writing the same file just now.
         """
-        num_examples = 0
+        shape = [(f.name, f.dtype, f.length) for f in schema.features]
+        described = json.dumps([FORMAT_VERSION, shape, made_from], sort_keys=True)
+        digest = hashlib.sha256(described.encode("utf-8")).hexdigest()
+        manifest_path = f"{path}.manifest.json"
+        there = _manifest(manifest_path)
+        if there.get("made_from") == digest and files.exists(path):
+            logging.info("%s is there already.", os.path.basename(path))
+            return cls(
+                path=path,
+                num_records=there["num_records"],
+                schema=schema,
+                made_from=digest,
+                notes=there["notes"],
+            )
+        if there and is_alone:
+            files.remove(manifest_path)
+        num_records = 0
         with ShardWriter([path], is_alone=is_alone) as writer:
-            for values in features:
-                writer.write([schema.serialize(values)])
-                num_examples += 1
-        logging.info("Wrote %d records to %s.", num_examples, os.path.basename(path))
-        return cls(
+            for block in _blocks(features):
+                writer.write(schema.serialize_block(block))
+                num_records += len(next(iter(block.values())))
+        records = cls(
             path=path,
-            num_examples=num_examples,
+            num_records=num_records,
             schema=schema,
-            padding=schema.serialize(padding),
+            made_from=digest,
+            notes=dict(notes()),
         )
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "made_from": digest,
+            "num_records": num_records,
+            "notes": records.notes,
+        }
+        files.write_atomically(manifest_path, json.dumps(manifest, indent=1) + "\n")
+        logging.info("Wrote %d records to %s.", num_records, os.path.basename(path))
+        return records
+
+    @functools.cached_property
+    def table(self) -> ExampleTable:
+        """The records in memory."""
+        return ExampleTable(self.path, self.schema)
+
+    @property
+    def max_seq_length(self) -> int:
+        """The length that the records are padded to."""
+        (feature,) = (f for f in self.schema.features if f.name == "input_ids")
+        return feature.length
 
     def num_batches(self, batch_size: int) -> int:
         """The number of batches of `batches`."""
-        return -(-self.num_examples // batch_size)
+        return -(-self.num_records // batch_size)
 
-    def batches(self, batch_size: int) -> tf.data.Dataset:
-        """All records in order, once, the last batch filled up with padding."""
-        return pipeline.evaluation_dataset(
-            [self.path], self.schema, batch_size=batch_size, padding=self.padding
+    def batches(
+        self, batch_size: int, max_lengths: int | None = None
+    ) -> tf.data.Dataset:
+        """All records once; `rows` in a batch says which, and pads the last batch.
+
+        Args:
+            batch_size: records a batch.
+            max_lengths: how many lengths batches may have, the records then being in
+                the order of their lengths; None for max_seq_length, in their own.
+        """
+        table = self.table
+        if max_lengths is None:
+            rows = np.full(self.num_batches(batch_size) * batch_size, PADDING)
+            rows[: self.num_records] = np.arange(self.num_records)
+            rows = rows.reshape(-1, batch_size)
+            return table.batches(rows, self.max_seq_length, with_rows=True)
+        buckets = static_lengths(table.lengths, max_lengths)
+        plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
+        return chained(
+            [
+                table.batches(plan.rows[plan.buckets == number], length, with_rows=True)
+                for number, length in enumerate(buckets)
+                if (plan.buckets == number).any()
+            ]
         )
 
 
@@ -88,12 +170,33 @@ def finetune(
     records: RecordSet,
     flag_values: flags.FlagValues,
     strategy: tf.distribute.Strategy,
+    *,
+    folder: str,
+    num_train_epochs: float,
+    max_lengths: int | None = None,
+    until: float = 1.0,
+    evaluate: Evaluate | None = None,
+    **settings: Any,
 ) -> tuple[keras.Model, int]:
-    """Trains on a split for --num_train_epochs, as the original counts them.
+    """Trains on a split, from where the folder stands.
 
-    Steps: int(examples / batch * epochs); warmup: int(steps * proportion). The whole
-    split is shuffled anew each epoch, where the original shuffles within a buffer of
-    100.
+    Batches padded to max_seq_length are the original's: int(examples / batch * epochs)
+    steps, of which each epoch's last batch reaches into the next one. The whole split
+    is shuffled anew each epoch, where the original shuffles within a buffer of 100.
+    With batches of like length an epoch has ceil(examples / batch) batches and each
+    example once. Warmup: int(steps * proportion).
+
+    Args:
+        task: what to train.
+        records: on what.
+        flag_values: how, by the flags of `TrainingConfig`'s names.
+        strategy: the devices.
+        folder: the run's output_dir.
+        num_train_epochs: passes over the records.
+        max_lengths: how many lengths batches may have; None for max_seq_length alone.
+        until: the share of the steps to make now. The schedule is that of all of them.
+        evaluate: what to do every --eval_steps.
+        **settings: of `TrainingConfig`, before the flags.
 
     Returns:
         The model, and the number of steps that it was trained for.
@@ -101,43 +204,120 @@ def finetune(
     Raises:
         InputError: that is less than one step.
     """
-    batch_size = flag_values.train_batch_size
-    epochs = flag_values.num_train_epochs
-    num_train_steps = int(records.num_examples / batch_size * epochs)
-    if num_train_steps < 1:
-        raise InputError(
-            f"--num_train_epochs={epochs}: {records.num_examples} examples in batches"
-            f" of {batch_size} give less than one step. Lower --train_batch_size."
+    settings = {"train_batch_size": flag_values.train_batch_size, **settings}
+    batch_size = settings["train_batch_size"]
+    if max_lengths is None:
+        num_schedule_steps = int(records.num_records / batch_size * num_train_epochs)
+    else:
+        num_schedule_steps = math.ceil(
+            records.num_batches(batch_size) * num_train_epochs
         )
+    if num_schedule_steps < 1:
+        raise InputError(
+            f"--num_train_epochs={num_train_epochs}: {records.num_records} examples in"
+            f" batches of {batch_size} give less than one step. Lower"
+            " --train_batch_size."
+        )
+    num_train_steps = max(1, math.ceil(num_schedule_steps * until))
     config = TrainingConfig.from_flags(
         flag_values,
+        **settings,
         num_train_steps=num_train_steps,
-        num_warmup_steps=int(num_train_steps * flag_values.warmup_proportion),
+        num_schedule_steps=num_schedule_steps,
+        num_warmup_steps=int(num_schedule_steps * flag_values.warmup_proportion),
     )
     logging.info("***** Running training *****")
-    logging.info("  Num examples = %d", records.num_examples)
+    logging.info("  Num examples = %d", records.num_records)
     logging.info("  Batch size = %d", batch_size)
     logging.info("  Num steps = %d", num_train_steps)
+    phase = Phase(
+        end_step=num_train_steps,
+        batch_size=batch_size,
+        data_id=int(records.made_from[:15], 16),
+        evaluate=evaluate,
+        streams=[_of_one_length(records, config)],
+    )
+    if max_lengths is not None:
+        phase = _by_length(phase, records, config, max_lengths)
     return train(
         task,
         config,
-        folder=flag_values.output_dir,
-        phases=[
-            Phase(
-                end_step=num_train_steps,
-                batch_size=batch_size,
-                data=lambda position, shard: pipeline.training_dataset(
-                    [records.path],
-                    [records.num_examples],
-                    records.schema,
-                    batch_size=batch_size,
-                    seed=config.random_seed,
-                    start=position,
-                    shard=shard,
-                    shuffle_buffer=records.num_examples,
-                ),
-            )
-        ],
+        folder=folder,
+        phases=[phase],
         init_checkpoint=flag_values.init_checkpoint,
         strategy=strategy,
     )
+
+
+def _of_one_length(
+    records: RecordSet, config: TrainingConfig
+) -> Callable[[int, InputShard], tf.data.Dataset]:
+    """The stream of all records, padded to max_seq_length."""
+    return lambda position, shard: pipeline.training_dataset(
+        [records.path],
+        [records.num_records],
+        records.schema,
+        batch_size=config.train_batch_size,
+        seed=config.random_seed,
+        start=position,
+        shard=shard,
+        shuffle_buffer=records.num_records,
+    )
+
+
+def _by_length(
+    phase: Phase, records: RecordSet, config: TrainingConfig, max_lengths: int
+) -> Phase:
+    """The phase with a stream for each of the static lengths."""
+    table, batch_size = records.table, config.train_batch_size
+    buckets = static_lengths(table.lengths, max_lengths)
+    plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
+    planned = plan.batches(0, phase.end_step)
+    tokens = table.lengths.mean() * records.num_records / plan.batches_per_epoch
+    logging.info(
+        "  Lengths of batches = %s; %.0f %% of it is tokens",
+        ", ".join(map(str, buckets)),
+        100 * tokens / batch_size / np.mean(np.array(buckets)[planned.buckets]),
+    )
+
+    def stream(number: int) -> Callable[[int, InputShard], tf.data.Dataset]:
+        def data(position: int, shard: InputShard) -> tf.data.Dataset:
+            start = position // batch_size
+            is_own = planned.buckets[start:] == number
+            # tf.distribute keeps the batch's size static only where it knows that no
+            # batch is the last one; nobody asks for more batches than are planned.
+            return table.batches(
+                planned.rows[start:][is_own], buckets[number], shard=shard
+            ).apply(
+                tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            )
+
+        return data
+
+    return dataclasses.replace(
+        phase,
+        streams=[stream(number) for number in range(len(buckets))],
+        stream_of=lambda position: int(
+            planned.buckets[min(position // batch_size, len(planned.buckets) - 1)]
+        ),
+    )
+
+
+def _manifest(path: str) -> Mapping[str, Any]:
+    """What a manifest says; nothing where there is none, or a damaged one."""
+    if not files.exists(path):
+        return {}
+    try:
+        manifest = files.read_json(path)
+        _ = manifest["made_from"], manifest["num_records"], manifest["notes"]
+    except (InputError, KeyError, TypeError):
+        logging.warning("%s is damaged; the records are made again.", path)
+        return {}
+    return manifest
+
+
+def _blocks(features: Iterable[Features]) -> Iterator[dict[str, np.ndarray]]:
+    """Many records' values, as arrays [records, length] by the feature's name."""
+    remaining = iter(features)
+    while block := list(itertools.islice(remaining, _SERIALIZED_AT_ONCE)):
+        yield {name: np.array([values[name] for values in block]) for name in block[0]}

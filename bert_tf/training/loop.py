@@ -11,10 +11,12 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
+from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.checkpoint import load_weights
-from bert_tf.errors import InputError
+from bert_tf.errors import DivergedError, InputError
 from bert_tf.optimization.freezing import freeze
 from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.optimization.reinitialization import keeping_initial
 from bert_tf.records.pipeline import ALL_ROWS, record_error
 from bert_tf.task import Task
 from bert_tf.training import diagnosis
@@ -29,12 +31,12 @@ from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
     description,
-    distributed,
     is_chief,
     is_tpu,
     num_workers,
 )
-from bert_tf.training.throughput import model_flops_per_step, peak_flops
+from bert_tf.training.streams import Streams
+from bert_tf.training.throughput import peak_flops
 from bert_tf.training.window import Window
 
 # On the CPU one call of the compiled steps should take about this long: the bar moves
@@ -126,6 +128,7 @@ class _Run:
                 skip_nonfinite=config.precision == "float16",
                 global_clipnorm=None,  # the step clips, once, after the reduction
             )
+            _log_frozen(self.model)
             # Built before the first trace: tf.function may not create variables later.
             self._optimizer.build(self.model.trainable_variables)
             self._loss_scale = LossScale() if config.precision == "float16" else None
@@ -145,7 +148,10 @@ class _Run:
                     self.checkpoints.latest,
                 )
         elif init_checkpoint:
-            load_weights(self.model, init_checkpoint)
+            with keeping_initial(self.model.encoder, config.reinitialize_layers):
+                _initialize(
+                    self.model, init_checkpoint, config.init_adapter, config.init_head
+                )
         self.step = self.checkpoints.step
         self.records = self.checkpoints.records
         self.data_id = self.checkpoints.data
@@ -222,23 +228,19 @@ class _Run:
             jit_compile=config.jit_compile,
             loss_scale=self._loss_scale,
         )
-        position = self.records
-        iterator = iter(
-            distributed(self._strategy, lambda shard: phase.data(position, shard))
-        )
-        flops = model_flops_per_step(
-            self._task, phase.data(position, ALL_ROWS).element_spec
-        )
-        peak = peak_flops(self._strategy, config.precision) if flops else None
+        streams = Streams(phase, self.records, self._task, self._strategy)
+        peak = None
+        if self._task.training_flops:
+            peak = peak_flops(self._strategy, config.precision)
         window = Window()
         seconds_per_step = None
-        calls = 0
         while self.step < phase.end_step:
             count = self._steps_of_next_call(phase, seconds_per_step)
+            stream, count = streams.next(self.records, count)
             self._profiler.at(self.step)
             began = time.monotonic()
             with self._profiler.call(self.step):
-                results = _call(run_steps, iterator, count)
+                results = _call(run_steps, stream.iterator, count)
             elapsed = time.monotonic() - began
             self._stop_unless_finite(results.losses, phase)
             self.step += count
@@ -249,16 +251,16 @@ class _Run:
             window.add(
                 results.sums,
                 steps=count,
-                flops_per_step=flops,
-                seconds=elapsed if calls else None,
+                flops_per_step=stream.flops_per_step,
+                seconds=elapsed if stream.calls else None,
                 input_seconds=float(results.input_seconds),
             )
             terms, interrupts, seconds = self._agreement.sum(
                 [*self._asked(), elapsed / count]
             )
-            if calls:
+            if stream.calls:
                 seconds_per_step = seconds / num_workers(self._strategy)
-            calls += 1
+            stream.calls += 1
             self._bar.set_postfix(
                 window.shown()
                 | {
@@ -381,10 +383,11 @@ class _Run:
         failed = int(np.argmin(finite))
         step = self.step + failed + 1
         position = self.records + failed * phase.batch_size
-        batch = next(iter(phase.data(position, ALL_ROWS)))
+        stream = phase.streams[phase.stream_of(position)]
+        batch = next(iter(stream(position, ALL_ROWS)))
         path = diagnosis.save_batch(self._folder, step, batch, self._task.name)
         self._wait_for_all()
-        raise InputError(
+        raise DivergedError(
             f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
             f" the warmup. The step's batch is in {path} (python -m"
             " tfrecords.inspect_records shows it). Last good checkpoint:"
@@ -399,7 +402,7 @@ class _Run:
         if results.sums[SKIPPED][0] < count:
             return
         self._wait_for_all()
-        raise InputError(
+        raise DivergedError(
             f"The gradients are not finite at step {self.step}, even without scaling"
             " the loss. Train with --precision=bfloat16 or float32. Last good"
             f" checkpoint: {self.checkpoints.latest or 'none'}."
@@ -413,7 +416,7 @@ class _Run:
         ):
             return
         self._wait_for_all()
-        raise InputError(
+        raise DivergedError(
             f"The weights are not finite after step {self.step}. Lower"
             " --learning_rate, or lengthen the warmup. Last good checkpoint:"
             f" {self.checkpoints.latest or 'none'}."
@@ -426,6 +429,8 @@ def restore_or_initialize(
     init_checkpoint: str | None,
     precision: str = "float32",
     strategy: tf.distribute.Strategy | None = None,
+    *,
+    init_adapter: str | None = None,
 ) -> tuple[keras.Model, int]:
     """A task's model for evaluation: the folder's checkpoint, or else the given one.
 
@@ -435,6 +440,7 @@ def restore_or_initialize(
         init_checkpoint: what to take where it has no checkpoint.
         precision: the numbers to compute in.
         strategy: the devices; the default one if None.
+        init_adapter: LoRA's or adapters' weights, with their head, on top of that.
 
     Returns:
         The model, and the number of steps that it was trained for in this folder.
@@ -454,13 +460,40 @@ def restore_or_initialize(
             f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
             " no --init_checkpoint. Train first (--do_train)."
         )
-    missing = load_weights(model, init_checkpoint)
+    missing = _initialize(model, init_checkpoint, init_adapter)
     if missing:
         raise InputError(
             f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"
             f" no {missing[0]}. Train first (--do_train)."
         )
     return model, 0
+
+
+def _initialize(
+    model: keras.Model,
+    init_checkpoint: str,
+    init_adapter: str | None,
+    init_head: bool = True,
+) -> list[str]:
+    """Gives a model its first weights; returns the names of those that have none."""
+    # An adapter has a head of its own.
+    has_head = init_head and not init_adapter
+    missing = load_weights(model, init_checkpoint, init_head=has_head)
+    if not init_adapter:
+        return missing
+    loaded = load_adapter(model, init_adapter, init_head=init_head)
+    return [name for name in missing if name not in loaded]
+
+
+def _log_frozen(model: keras.Model) -> None:
+    """Says how many weights are trained, where that is not all of them."""
+    trained, total = (
+        sum(int(np.prod(weight.shape)) for weight in weights)
+        for weights in (model.trainable_weights, model.weights)
+    )
+    if trained < total:
+        share = 100.0 * trained / total
+        logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
 
 
 def _call(

@@ -134,9 +134,15 @@ class PretrainingData:
                 Phase(
                     end_step=end_step,
                     batch_size=spec.batch_size,
-                    data=_training_data(
-                        records, spec, config.random_seed, vocab_size, self.is_packed
-                    ),
+                    streams=[
+                        _training_data(
+                            records,
+                            spec,
+                            config.random_seed,
+                            vocab_size,
+                            self.is_packed,
+                        )
+                    ],
                     data_id=fingerprint(
                         records.paths, records.counts, records.max_seq_length
                     ),

@@ -188,7 +188,7 @@ def training_steps(
             sums[LOSS_SCALE] = tf.stack([scale, 1.0]) * one
         return sums
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=not is_tpu(strategy))
     def steps(iterator: Iterator[Records], num_steps: tf.Tensor) -> StepResults:
         sums = {name: tf.zeros([2]) for name in names}
         losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
@@ -266,7 +266,7 @@ def evaluation_step(
             )
         return forward(batch, weights)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=not is_tpu(strategy))
     def step(batch: Records) -> Sums:
         per_replica = strategy.run(replica_step, args=(batch,))
         return {

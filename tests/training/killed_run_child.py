@@ -124,7 +124,7 @@ def run(folder, records, moments):
             eval_steps=4,
         ),
         folder=folder,
-        phases=[dataclasses.replace(phase, data=noted(folder, data))],
+        phases=[dataclasses.replace(phase, streams=[noted(folder, data)])],
     )
 
 

@@ -219,9 +219,9 @@ class PhasesTest(LoopTestCase):
         def noted(phase):
             def data(position, shard):
                 positions.append((phase.data_id, position))
-                return phase.data(position, shard)
+                return phase.streams[0](position, shard)
 
-            return dataclasses.replace(phase, data=data)
+            return dataclasses.replace(phase, streams=[data])
 
         phases = [noted(self.first), noted(self.second)]
         self.train("run", phases=phases)

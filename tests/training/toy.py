@@ -81,7 +81,7 @@ def phase(path, end_step, batch_size=4, max_seq_length=L, **options):
     return Phase(
         end_step=end_step,
         batch_size=batch_size,
-        data=data(path, batch_size=batch_size, max_seq_length=max_seq_length),
+        streams=[data(path, batch_size=batch_size, max_seq_length=max_seq_length)],
         **options,
     )
 

@@ -1,0 +1,78 @@
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.records.example_table import ROWS, ExampleTable, chained
+from bert_tf.records.pipeline import InputShard
+from bert_tf.records.schema import Feature, RecordSchema
+from bert_tf.records.shards import ShardWriter
+
+SCHEMA = RecordSchema(
+    [
+        *(
+            Feature(name, "int64", (6,), "max_seq_length")
+            for name in ("input_ids", "input_mask")
+        ),
+        Feature("label_ids", "float32", (2,)),
+    ]
+)
+IDS = [[5, 6], [7, 8, 9, 10, 11, 12], [13, 14, 15]]
+
+
+class ExampleTableTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        path = os.path.join(self.get_temp_dir(), "records")
+        with ShardWriter([path]) as writer:
+            for number, ids in enumerate(IDS):
+                padding = [0] * (6 - len(ids))
+                record = {
+                    "input_ids": ids + padding,
+                    "input_mask": [1] * len(ids) + padding,
+                    "label_ids": [number + 0.5, -1.0],
+                }
+                writer.write([SCHEMA.serialize(record)])
+        self.table = ExampleTable(path, SCHEMA)
+
+    def test_lengths_and_columns(self):
+        self.assertLen(self.table, 3)
+        self.assertAllEqual(self.table.lengths, [2, 6, 3])
+        self.assertAllEqual(
+            self.table.column("label_ids"), [[0.5, -1], [1.5, -1], [2.5, -1]]
+        )
+
+    def test_batches_of_any_records_and_length(self):
+        rows = np.array([[2, 0], [0, -1]])
+        dataset = self.table.batches(rows, 4, with_rows=True)
+        self.assertEqual(dataset.element_spec["input_ids"].shape, (2, 4))
+        first, second = dataset.as_numpy_iterator()
+        self.assertAllEqual(first["input_ids"], [[13, 14, 15, 0], [5, 6, 0, 0]])
+        self.assertAllEqual(first["input_mask"], [[1, 1, 1, 0], [1, 1, 0, 0]])
+        self.assertAllEqual(first["label_ids"], [[2.5, -1], [0.5, -1]])
+        self.assertAllEqual(first[ROWS], [2, 0])
+        self.assertAllEqual(second["input_ids"], [[5, 6, 0, 0], [0] * 4])
+        self.assertAllEqual(second["label_ids"], [[0.5, -1], [0, 0]])
+        self.assertAllEqual(second[ROWS], [0, -1])
+
+    def test_a_workers_rows_a_replica_at_a_time(self):
+        rows = np.array([[0, 1, 2, -1], [2, 1, 0, 0]])
+        shard = InputShard(worker=1, num_workers=2, num_replicas=2)
+        dataset = self.table.batches(rows, 6, shard=shard, with_rows=True)
+        there = [batch[ROWS].tolist() for batch in dataset.as_numpy_iterator()]
+        self.assertEqual(there, [[2], [-1], [0], [0]])
+
+    def test_one_after_another(self):
+        dataset = chained(
+            [
+                self.table.batches(np.array([[0]]), 2),
+                self.table.batches(np.array([[1]]), 6),
+            ]
+        )
+        self.assertEqual(dataset.element_spec["input_ids"].shape.as_list(), [1, None])
+        shapes = [batch["input_ids"].shape for batch in dataset]
+        self.assertEqual(shapes, [(1, 2), (1, 6)])
+
+
+if __name__ == "__main__":
+    tf.test.main()
