@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from bert_tf import cli, files
+from bert_tf import cli, files, finetuning_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bert_tf.task import Task
-    from bert_tf.tasks.glue import DataSet
+    from bert_tf.tasks.data_set import DataSet
     from bert_tf.training.finetuning import RecordSet
 
 
@@ -45,43 +45,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
     shared_flags.define_training(flag_values)
 
-    def string(name: str, default: str | None, help_text: str) -> None:
-        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
-
-    string("data_dir", None, "Folder of the task's files, such as train.tsv.")
-    string("task_name", None, "CoLA, MRPC, MNLI, XNLI (any case), or tsv: a table of"
-           " your own.")  # fmt: skip
-    string("train_file", "train.tsv", "Ours, for tsv. Training file in --data_dir.")
-    string("dev_file", "dev.tsv", "Ours, for tsv. Development file in --data_dir.")
-    string("test_file", "test.tsv", "Ours, for tsv. Test file, without labels.")
-    string(
-        "text_a_column",
-        "text_a",
-        "Ours, for tsv. Column of the sentence: its name in the header, or its number"
-        " from 0.",
-    )
-    string("text_b_column", None, "Ours, for tsv. Second sentence's column, if any.")
-    string("label_column", "label", "Ours, for tsv. Column of the label.")
-    flags.DEFINE_list(
-        "labels",
-        None,
-        "Ours, for tsv. The labels, in the order of the outputs. Default: those of the"
-        " training file, sorted.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_bool(
-        "has_header",
-        True,
-        "Ours, for tsv. Whether the first row names the columns.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_bool(
-        "regression",
-        False,
-        "Ours, for tsv. The label is a number to predict.",
-        flag_values=flag_values,
-    )
-    flags.mark_flags_as_required(["data_dir", "task_name"], flag_values)
+    finetuning_flags.define_data_set(flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
     shared_flags.require_at_least(flag_values, 4, "max_seq_length")
     shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
@@ -96,7 +60,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.conversion.model_files import model_files
     from bert_tf.records.schema import classifier_schema
     from bert_tf.tasks import classification
-    from bert_tf.tasks.glue import data_set_from_flags
+    from bert_tf.tasks.data_set_flags import data_set_from_flags
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training import run_folder
     from bert_tf.training.finetuning import RecordSet, finetune
@@ -154,7 +118,7 @@ def run(flag_values: flags.FlagValues) -> None:
     task = classification.task(
         config,
         labels,
-        flag_values.task_name.lower(),
+        data_set.name,
         recompute=flag_values.recompute,
     )
     tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
@@ -219,14 +183,15 @@ def _labels(
     Where nothing is trained, a table's classes are those that the run recorded, or that
     the checkpoint was trained with, so that prediction needs no training file.
     """
+    from bert_tf.config import REGRESSION
     from bert_tf.training import run_folder
 
-    is_open = data_set.labels is None and not data_set.regression
-    if is_open and not flag_values.do_train:
+    if data_set.labels is None and not flag_values.do_train:
         recorded = run_folder.recorded_labels(flag_values.output_dir)
         if recorded or trained_labels:
             return tuple(recorded or trained_labels or ())
-    return data_set.read_labels(flag_values.data_dir)
+    target = data_set.read_target(flag_values.data_dir)
+    return None if target.kind == REGRESSION else target.labels
 
 
 def _evaluate(

@@ -151,8 +151,7 @@ METRICS: dict[str, Metric] = {
     "mean_squared_error": _mean_squared_error,
 }
 
-# Which metrics there are for what a classifier predicts. The first two or three are
-# those of a table of one's own, and the first one is what a selection goes by.
+# Which metrics there are for what a classifier predicts.
 METRICS_OF: dict[str, tuple[str, ...]] = {
     SINGLE_LABEL: (
         "accuracy",
@@ -165,5 +164,11 @@ METRICS_OF: dict[str, tuple[str, ...]] = {
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman", "mean_squared_error"),
 }
-# Class 1 against class 0: not for more classes.
+# Those that a data set of one's own is scored by, unless it says otherwise.
+OWN_METRICS: dict[str, tuple[str, ...]] = {
+    SINGLE_LABEL: ("accuracy",),
+    MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
+    REGRESSION: ("pearson", "spearman"),
+}
+# Of class 1 against class 0: not for more classes.
 OF_TWO_CLASSES = ("f1", "precision", "recall")

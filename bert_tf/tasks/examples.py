@@ -3,18 +3,24 @@
 A split of a data set is described by a `TableSplit`: which columns hold what. TSV files
 are cut at tabs and nothing else, as the original reads them (quotes are ordinary
 characters); files that end in .csv are read with commas and quotes.
+
+Every row is used or reported with its line number. Rows that cannot be used (too few
+columns, no such label) are left out while they are few, as GLUE's own QQP has them.
 """
 
 import csv
 import dataclasses
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
+
+# Of a file's rows. QQP's train.tsv has 24 of 363,870 that its own line ends cut.
+MAX_UNUSABLE = 0.01
 
 
 class Example(NamedTuple):
@@ -34,6 +40,59 @@ class Example(NamedTuple):
 
 
 Column = int | str
+# Raises InputError unless the label, written at "file:line", is one of the task's.
+LabelCheck = Callable[[str, str], object]
+
+
+class UnusableRows:
+    """The rows of a file that cannot be used: few are reported, many are an error."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lines: list[int] = []
+        self._first = ""
+
+    def add(self, line: int, reason: str) -> None:
+        """Counts the row at a line."""
+        self._first = self._first or reason
+        self._lines.append(line)
+
+    def report(self, num_rows: int, *, may_be_few: bool) -> None:
+        """Warns of the rows.
+
+        Args:
+            num_rows: of the file, these ones included.
+            may_be_few: whether up to MAX_UNUSABLE of them is no error.
+
+        Raises:
+            InputError: there are more than there may be (names the first one).
+        """
+        count = len(self._lines)
+        if not count:
+            return
+        if not may_be_few or count > MAX_UNUSABLE * num_rows:
+            others = (
+                f" ({count:,} of the file's {num_rows:,} rows cannot be used:"
+                f" {numbered(self._lines)}.)"
+                if count > 1
+                else ""
+            )
+            raise InputError(f"{self.path}:{self._lines[0]}: {self._first}{others}")
+        logging.warning(
+            "%s: left out %s of %s rows, which cannot be used: %s. The first one: %s",
+            self.path,
+            f"{count:,}",
+            f"{num_rows:,}",
+            numbered(self._lines),
+            self._first,
+        )
+
+
+def numbered(lines: Sequence[int], at_most: int = 5) -> str:
+    """The first few of some line numbers: "line 3", "lines 3, 8 and 12 more"."""
+    shown = ", ".join(str(line) for line in lines[:at_most])
+    more = f" and {len(lines) - at_most:,} more" if len(lines) > at_most else ""
+    return f"line{'' if len(lines) == 1 else 's'} {shown}{more}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +107,8 @@ class TableSplit:
         has_header: whether the first row names the columns.
         only: column -> the value that a row must have to be used.
         rename: label as written -> label meant.
+        no_label: what is written where those who labelled did not agree: such rows are
+            left out, as many as there are.
     """
 
     text_a: Column
@@ -56,79 +117,118 @@ class TableSplit:
     has_header: bool = True
     only: Mapping[Column, str] = dataclasses.field(default_factory=dict)
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    no_label: str | None = None
 
-    def read(self, path: str) -> list[Example]:
+    def read(self, path: str, check: LabelCheck | None = None) -> list[Example]:
         """The examples of a file.
 
+        Args:
+            path: the file.
+            check: what a label has to pass; None: any label.
+
         Raises:
-            InputError: no such file, not UTF-8, a column is missing (names the line),
-                or there is no example in it.
+            InputError: no such file, not UTF-8, a column is missing, there is no
+                example in it, or too many rows cannot be used. Without labels none may
+                be: predictions are told apart by their place.
         """
-        examples = []
-        header: list[str] | None = None
-        blank = 0
-        for number, row in _rows(path):
-            if header is None and self.has_header:
-                header = row
-                continue
+        rows = _rows(path)
+        header = next(rows)[1] if self.has_header else None
+        text_a, text_b, label_index = (
+            None if column is None else _index(column, header, path)
+            for column in (self.text_a, self.text_b, self.label)
+        )
+        only = [(_index(col, header, path), value) for col, value in self.only.items()]
+        assert text_a is not None
+        examples: list[Example] = []
+        blank: list[int] = []
+        unlabelled: list[int] = []
+        unusable = UnusableRows(path)
+        num_rows = 0
+        labels_seen: set[str] = set()
+        for number, row in rows:
             if not any(row):
-                blank += 1
+                blank.append(number)
+                continue
+            num_rows += 1
+            try:
+                if any(row[index] != value for index, value in only):
+                    continue
+                first = row[text_a]
+                second = None if text_b is None else row[text_b]
+                label = None if label_index is None else row[label_index]
+            except IndexError:
+                unusable.add(number, self._missing(row, header, path))
                 continue
             source = f"{path}:{number}"
-            if any(
-                _cell(row, column, header, source) != value
-                for column, value in self.only.items()
-            ):
-                continue
-            label = None
-            if self.label is not None:
-                label = _cell(row, self.label, header, source)
+            if label is not None:
+                if label == self.no_label:
+                    unlabelled.append(number)
+                    continue
                 label = self.rename.get(label, label)
-            examples.append(
-                Example(
-                    text_a=_cell(row, self.text_a, header, source),
-                    text_b=(
-                        None
-                        if self.text_b is None
-                        else _cell(row, self.text_b, header, source)
-                    ),
-                    label=label,
-                    source=source,
+                if check is not None and label not in labels_seen:
+                    try:
+                        check(label, source)
+                    except InputError as error:
+                        unusable.add(number, str(error).removeprefix(f"{source}: "))
+                        continue
+                    labels_seen.add(label)
+            examples.append(Example(first, second, label, source))
+        unusable.report(num_rows, may_be_few=self.label is not None)
+        for lines, what in ((blank, "blank"), (unlabelled, "unlabelled")):
+            if lines:
+                logging.warning(
+                    "%s: left out %s %s rows: %s.",
+                    path,
+                    f"{len(lines):,}",
+                    what,
+                    numbered(lines),
                 )
-            )
-        if blank:
-            logging.warning("%s: left out %d blank lines.", path, blank)
         if not examples:
             raise InputError(f"{path}: no examples in this file.")
         return examples
+
+    def _missing(self, row: list[str], header: list[str] | None, path: str) -> str:
+        """Which column a row is too short for."""
+        for column in (*self.only, self.text_a, self.text_b, self.label):
+            if column is None:
+                continue
+            index = _index(column, header, path)
+            if not -len(row) <= index < len(row):
+                return f"column {column!r} is missing: the row has {len(row)} columns."
+        raise AssertionError("the row is long enough")
 
 
 def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of each row; the byte order mark is left out."""
     text = files.read_text(path, "data file").removeprefix("\ufeff")
+    if not text:
+        raise InputError(f"{path}: the file is empty.")
     if path.lower().endswith(".csv"):
-        reader = csv.reader(io.StringIO(text, newline=""))
-        try:
-            for row in reader:
-                yield reader.line_num, row
-        except csv.Error as error:
-            raise InputError(f"{path}:{reader.line_num}: {error}.") from error
+        yield from _comma_separated(text, path)
         return
     for number, line in enumerate(files.lines(text), start=1):
         yield number, line.rstrip("\r\n").split("\t")
 
 
-def _cell(row: list[str], column: Column, header: list[str] | None, source: str) -> str:
-    index = column
-    if isinstance(index, str):
-        if header is None or index not in header:
-            there = ", ".join(header) if header else "none (no header)"
-            raise InputError(
-                f"{source}: no column is named {index!r}. Columns: {there}."
-            )
-        index = header.index(index)
-    if not -len(row) <= index < len(row):
-        raise InputError(
-            f"{source}: column {column!r} is missing: the row has {len(row)} columns."
-        )
-    return row[index]
+def _comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
+    # A cell may be as long as the file. The limit is the whole process's.
+    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    # strict: or a quote that is not closed takes all rows behind it into one cell.
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: {error}.") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _index(column: Column, header: list[str] | None, path: str) -> int:
+    """A column's number."""
+    if isinstance(column, int):
+        return column
+    if header is None or column not in header:
+        there = ", ".join(header) if header else "none (no header)"
+        raise InputError(f"{path}: no column is named {column!r}. Columns: {there}.")
+    return header.index(column)

@@ -1,162 +1,236 @@
-"""The original's four tasks, and anyone's own table, as data.
+"""GLUE's tasks and XNLI, as data.
 
-A `DataSet` says which labels there are and how each split is read from --data_dir.
+GLUE (Wang et al. 2018): each task's files are those of its own distribution. The order
+of the labels of CoLA, MRPC, MNLI and XNLI is the original's. Metrics: the first one of
+a task is the one that Devlin et al. 2018 report.
 """
 
 import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from typing import Any
 
-from absl import flags
-
-from bert_tf import files as file_system
 from bert_tf.errors import InputError
-from bert_tf.tasks.examples import Column, Example, TableSplit
+from bert_tf.tasks.data_set import DataSet
+from bert_tf.tasks.examples import TableSplit
+from bert_tf.tasks.targets import REGRESSION
+from bert_tf.tasks.tfds import TfdsSet
 
-_NLI_LABELS = ("contradiction", "entailment", "neutral")
+__all__ = ["GLUE_TASKS", "OWN_TABLE", "TASKS", "DataSet", "find", "xnli"]
+
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSet:
-    """A classification or regression data set.
+def _glue(
+    name: str, table: TableSplit, *, test: TableSplit | None = None, **values: Any
+) -> DataSet:
+    """A task whose files are train.tsv, dev.tsv and test.tsv.
 
-    Attributes:
-        labels: the classes in the order of the model's outputs; None for regression,
-            and for a table of one's own whose labels are those of its training file.
-        files: split ("train", "dev", "test") -> file name under --data_dir.
-        splits: split -> its columns.
-        regression: whether the label is a number.
+    Args:
+        name: as GLUE spells it, which is its folder too.
+        table: the columns of train.tsv and dev.tsv.
+        test: those of test.tsv; by default the same without the label.
+        **values: of its `DataSet`.
     """
-
-    labels: tuple[str, ...] | None
-    files: Mapping[str, str]
-    splits: Mapping[str, TableSplit]
-    regression: bool = False
-
-    def read(self, data_dir: str, split: str) -> list[Example]:
-        """The examples of a split.
-
-        Raises:
-            InputError: as `TableSplit.read`, or the data set has no such split.
-        """
-        if split not in self.files:
-            raise InputError(f"This task has no {split} set.")
-        if not file_system.is_folder(data_dir):
-            raise InputError(f"--data_dir: no such folder: {data_dir}")
-        return self.splits[split].read(os.path.join(data_dir, self.files[split]))
-
-    def read_labels(self, data_dir: str) -> tuple[str, ...] | None:
-        """The classes: the fixed ones, or else those of the training file, sorted.
-
-        None for regression.
-        """
-        if self.labels is not None or self.regression:
-            return self.labels
-        found = {example.label for example in self.read(data_dir, "train")}
-        if len(found) < 2:
-            path = os.path.join(data_dir, self.files["train"])
-            raise InputError(
-                f"{path}: all rows have the label {found.pop()!r}. Is it the right"
-                " --label_column? (--labels names them, --regression is for numbers.)"
-            )
-        return tuple(sorted(label for label in found if label is not None))
+    test = test or dataclasses.replace(table, label=None)
+    return DataSet(
+        name=name,
+        folder=name,
+        files={split: f"{split}.tsv" for split in ("train", "dev", "test")},
+        splits={"train": table, "dev": table, "test": test},
+        **values,
+    )
 
 
-_SPLITS = ("train", "dev", "test")
-_TSV_FILES = {split: f"{split}.tsv" for split in _SPLITS}
+def _tfds(name: str, text_a: str, text_b: str | None = None, *binary: str) -> TfdsSet:
+    """A set whose two classes, if they are named, are our 0 and 1."""
+    rename = dict(zip(binary, _BINARY, strict=True)) if binary else {}
+    return TfdsSet(name=name, text_a=text_a, text_b=text_b, rename=rename)
 
-_COLA = TableSplit(text_a=3, label=1, has_header=False)
-_MNLI = TableSplit(text_a=8, text_b=9, label=-1)
-_MRPC = TableSplit(text_a=3, text_b=4, label=0)
 
-TASKS = {
-    "cola": DataSet(
-        labels=("0", "1"),
-        files=_TSV_FILES,
-        splits={"train": _COLA, "dev": _COLA, "test": TableSplit(text_a=1)},
-    ),
-    "mnli": DataSet(
-        labels=_NLI_LABELS,
-        files={
-            "train": "train.tsv",
-            "dev": "dev_matched.tsv",
-            "test": "test_matched.tsv",
-        },
+_COLA = _glue(
+    "CoLA",
+    TableSplit(text_a=3, label=1, has_header=False),
+    test=TableSplit(text_a=1),
+    labels=_BINARY,
+    metrics=("matthews_correlation",),
+    tfds=_tfds("glue/cola", "sentence", None, "unacceptable", "acceptable"),
+)
+_SST2 = _glue(
+    "SST-2",
+    TableSplit(text_a="sentence", label="label"),
+    labels=_BINARY,
+    metrics=("accuracy",),
+    tfds=_tfds("glue/sst2", "sentence", None, "negative", "positive"),
+)
+_MRPC = _glue(
+    "MRPC",
+    TableSplit(text_a=3, text_b=4, label=0),
+    labels=_BINARY,
+    metrics=("f1", "accuracy"),
+    tfds=_tfds("glue/mrpc", "sentence1", "sentence2", "not_equivalent", "equivalent"),
+)
+_STSB = _glue(
+    "STS-B",
+    TableSplit(text_a="sentence1", text_b="sentence2", label="score"),
+    kind=REGRESSION,
+    labels=(),
+    metrics=("spearman", "pearson"),
+    tfds=_tfds("glue/stsb", "sentence1", "sentence2"),
+)
+_QQP = _glue(
+    "QQP",
+    TableSplit(text_a="question1", text_b="question2", label="is_duplicate"),
+    labels=_BINARY,
+    metrics=("f1", "accuracy"),
+    tfds=_tfds("glue/qqp", "question1", "question2", "not_duplicate", "duplicate"),
+)
+# By number, as the original: dev files have more columns in the middle. "-" is where
+# MultiNLI's annotators agreed on nothing; GLUE's own files have no such rows.
+_MNLI_LABELLED = TableSplit(text_a=8, text_b=9, label=-1, no_label="-")
+_MNLI_TEST = TableSplit(text_a=8, text_b=9)
+_MNLI = DataSet(
+    name="MNLI",
+    folder="MNLI",
+    labels=_NLI,
+    metrics=("accuracy",),
+    files={
+        "train": "train.tsv",
+        "dev": "dev_matched.tsv",
+        "dev_mismatched": "dev_mismatched.tsv",
+        "test": "test_matched.tsv",
+        "test_mismatched": "test_mismatched.tsv",
+    },
+    splits={
+        "train": _MNLI_LABELLED,
+        "dev": _MNLI_LABELLED,
+        "dev_mismatched": _MNLI_LABELLED,
+        "test": _MNLI_TEST,
+        "test_mismatched": _MNLI_TEST,
+    },
+    dev_splits=("dev", "dev_mismatched"),
+    test_splits=("test", "test_mismatched"),
+    tfds=TfdsSet(
+        name="glue/mnli",
+        text_a="premise",
+        text_b="hypothesis",
         splits={
-            "train": _MNLI,
-            "dev": _MNLI,
-            "test": dataclasses.replace(_MNLI, label=None),
+            "train": "train",
+            "dev": "validation_matched",
+            "dev_mismatched": "validation_mismatched",
+            "test": "test_matched",
+            "test_mismatched": "test_mismatched",
         },
     ),
-    "mrpc": DataSet(
-        labels=("0", "1"),
-        files=_TSV_FILES,
-        splits={
-            "train": _MRPC,
-            "dev": _MRPC,
-            "test": dataclasses.replace(_MRPC, label=None),
-        },
+)
+_QNLI = _glue(
+    "QNLI",
+    TableSplit(text_a="question", text_b="sentence", label="label"),
+    labels=_ENTAILMENT,
+    metrics=("accuracy",),
+    tfds=_tfds("glue/qnli", "question", "sentence"),
+)
+_RTE = _glue(
+    "RTE",
+    TableSplit(text_a="sentence1", text_b="sentence2", label="label"),
+    labels=_ENTAILMENT,
+    metrics=("accuracy",),
+    tfds=_tfds("glue/rte", "sentence1", "sentence2"),
+)
+_WNLI = _glue(
+    "WNLI",
+    TableSplit(text_a="sentence1", text_b="sentence2", label="label"),
+    labels=_BINARY,
+    metrics=("accuracy",),
+    tfds=_tfds("glue/wnli", "sentence1", "sentence2", "not_entailment", "entailment"),
+)
+# The diagnostics, which a model of MNLI predicts. GLUE scores them itself: their labels
+# are in diagnostic-full.tsv, which is not among the files of its tasks.
+_AX = DataSet(
+    name="AX",
+    folder="diagnostic",
+    labels=_NLI,
+    metrics=("matthews_correlation", "accuracy"),
+    files={"dev": "diagnostic-full.tsv", "test": "diagnostic.tsv"},
+    splits={
+        "dev": TableSplit(text_a="Premise", text_b="Hypothesis", label="Label"),
+        "test": TableSplit(text_a="sentence1", text_b="sentence2"),
+    },
+    dev_splits=(),
+    tfds=TfdsSet(
+        name="glue/ax",
+        text_a="premise",
+        text_b="hypothesis",
+        splits={"test": "test"},
     ),
-    "xnli": DataSet(
-        labels=_NLI_LABELS,
-        files={
-            "train": os.path.join("multinli", "multinli.train.zh.tsv"),
-            "dev": "xnli.dev.tsv",
-        },
-        splits={
-            "train": TableSplit(
-                text_a=0,
-                text_b=1,
-                label=2,
-                rename={"contradictory": "contradiction"},
-            ),
-            "dev": TableSplit(text_a=6, text_b=7, label=1, only={0: "zh"}),
-        },
-    ),
+)
+
+# In the order of GLUE's own table.
+GLUE_TASKS: dict[str, DataSet] = {
+    task.name: task
+    for task in (
+        _COLA,
+        _SST2,
+        _MRPC,
+        _STSB,
+        _QQP,
+        _MNLI,
+        _QNLI,
+        _RTE,
+        _WNLI,
+        _AX,
+    )
 }
+
+
+def xnli(language: str = "zh") -> DataSet:
+    """XNLI (Conneau et al. 2018): the training set machine-translated.
+
+    Args:
+        language: a code of its own, such as "de"; the original's is Chinese.
+    """
+    labelled = TableSplit(text_a=6, text_b=7, label=1, only={0: language})
+    train = TableSplit(
+        text_a=0, text_b=1, label=2, rename={"contradictory": "contradiction"}
+    )
+    return DataSet(
+        name="XNLI",
+        labels=_NLI,
+        metrics=("accuracy",),
+        files={
+            "train": os.path.join("multinli", f"multinli.train.{language}.tsv"),
+            "dev": "xnli.dev.tsv",
+            "test": "xnli.test.tsv",
+        },
+        splits={"train": train, "dev": labelled, "test": labelled},
+    )
+
+
+TASKS = {**GLUE_TASKS, "XNLI": xnli()}
 
 OWN_TABLE = "tsv"
 
 
-def data_set_from_flags(flag_values: flags.FlagValues) -> DataSet:
-    """The data set that --task_name and the flags for a table of one's own describe.
+def find(name: str) -> DataSet:
+    """A task by its name, in any case, with its hyphen or without.
 
     Raises:
-        InputError: there is no such task.
+        InputError: there is no such task (names the nearest).
     """
-    name = flag_values.task_name.lower()
-    if name in TASKS:
-        return TASKS[name]
-    if name != OWN_TABLE:
-        near = difflib.get_close_matches(name, [*TASKS, OWN_TABLE], n=1)
-        raise InputError(
-            f"--task_name={flag_values.task_name}: no such task. There are"
-            f" {', '.join(TASKS)}, and {OWN_TABLE} for a table of your own."
-            + (f" Did you mean {near[0]}?" if near else "")
-        )
-    columns = {
-        "text_a": _column(flag_values.text_a_column),
-        "text_b": _column(flag_values.text_b_column),
-        "has_header": flag_values.has_header,
-    }
-    labelled = TableSplit(label=_column(flag_values.label_column), **columns)
-    labels = flag_values.labels
-    return DataSet(
-        labels=tuple(labels) if labels and not flag_values.regression else None,
-        files={
-            "train": flag_values.train_file,
-            "dev": flag_values.dev_file,
-            "test": flag_values.test_file,
-        },
-        splits={"train": labelled, "dev": labelled, "test": TableSplit(**columns)},
-        regression=flag_values.regression,
+    found = {_key(task): data_set for task, data_set in TASKS.items()}
+    if _key(name) in found:
+        return found[_key(name)]
+    names = {**{key: each.name for key, each in found.items()}, OWN_TABLE: OWN_TABLE}
+    near = difflib.get_close_matches(_key(name), names, n=1)
+    raise InputError(
+        f"{name}: no such task. There are {', '.join(TASKS)}, and {OWN_TABLE}, which"
+        " is a table of your own."
+        + (f" Did you mean {names[near[0]]}?" if near else "")
     )
 
 
-def _column(value: str | None) -> Column | None:
-    """A column's number where the flag has one, its name else."""
-    if value is not None and re.fullmatch(r"-?[0-9]+", value):
-        return int(value)
-    return value
+def _key(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name.lower())

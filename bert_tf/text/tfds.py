@@ -56,8 +56,7 @@ def make_tfds_chunks(
         raise ValueError(
             f"`examples_per_chunk` must be at least 1. Received: {examples_per_chunk}"
         )
-    builder = _builder(name, data_dir)
-    _prepare(builder, name)
+    builder = prepared_builder(name, data_dir)
     _check_text(builder, text_field)
     chunks = []
     for source in _sources(builder, split, text_field, data_dir):
@@ -121,6 +120,21 @@ def read_documents(
                     f"(byte 0x{text[error.start]:02x})."
                 ) from error
             position += 1
+
+
+def prepared_builder(name: str, data_dir: str | None) -> Any:
+    """A dataset's builder; one that is not prepared yet is, which may download it.
+
+    Args:
+        name: such as "glue/cola", with a version or without.
+        data_dir: where prepared datasets lie; None for the library's own folder.
+
+    Raises:
+        InputError: there is no such dataset, or it cannot be prepared.
+    """
+    builder = _builder(name, data_dir)
+    _prepare(builder, name)
+    return builder
 
 
 @functools.lru_cache(maxsize=4)

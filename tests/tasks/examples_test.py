@@ -86,14 +86,75 @@ class TableSplitTest(tf.test.TestCase):
             split.read("nowhere.tsv")
         with self.assertRaisesRegex(InputError, "no examples"):
             split.read(self.write("header only\n"))
+        with self.assertRaisesRegex(InputError, "the file is empty"):
+            split.read(self.write("\ufeff"))
         with self.assertRaisesRegex(InputError, "data.tsv:2: not UTF-8"):
             split.read(self.write(b"t\n\xff\xfe\n"))
+
+    def test_few_unusable_rows_are_left_out_with_their_lines(self):
+        # What the line end within a question does to a row of QQP, and an empty label.
+        rows = [f"{i}\tA\tB\t1" for i in range(2, 500)]
+        rows[95:97] = ["97\tA", '"\tWas he?\t0', "99\tA\tB\t"]
+        path = self.write("id\tq1\tq2\tlabel\n" + "\n".join(rows))
+        split = TableSplit(text_a="q1", text_b="q2", label="label")
+
+        def check(label, source):
+            if label not in ("0", "1"):
+                raise InputError(f"{source}: no such label: {label!r}.")
+
+        with self.assertLogs(level="WARNING") as logs:
+            examples = split.read(path, check)
+        self.assertLen(examples, 496)
+        self.assertEqual(examples[95].source, f"{path}:100")
+        (warning,) = logs.output
+        self.assertIn(
+            f"{path}: left out 3 of 499 rows, which cannot be used: lines 97, 98, 99."
+            " The first one: column 'q2' is missing: the row has 2 columns.",
+            warning,
+        )
+        # One per cent of 499 is 4.
+        path = self.write("id\tq1\tq2\tlabel\n" + "\n".join([*rows, *"xyz"]))
+        with self.assertRaisesRegex(
+            InputError,
+            r"data.tsv:97: column 'q2' .* \(6 of the file's 502 rows .*"
+            r" 97, 98, 99, 501, 502 and 1 more",
+        ):
+            split.read(path, check)
+
+    def test_no_row_without_labels_may_be_left_out(self):
+        rows = "".join(f"{i}\tA\n" for i in range(500))
+        path = self.write(f"id\ttext\n{rows}500\n")
+        with self.assertRaisesRegex(InputError, "data.tsv:502: column 'text'"):
+            TableSplit(text_a="text").read(path)
+
+    def test_many_lines_are_numbered_in_short(self):
+        path = self.write("t\tl\n" + 7 * "A\t-\n" + "B\t1\n")
+        with self.assertLogs(level="WARNING") as logs:
+            examples = TableSplit(text_a="t", label="l", no_label="-").read(path)
+        self.assertLen(examples, 1)
+        self.assertIn(
+            "left out 7 unlabelled rows: lines 2, 3, 4, 5, 6 and 2 more", logs.output[0]
+        )
+
+    def test_carriage_returns_and_nul_within_a_cell(self):
+        path = self.write("t\tl\nA\rB\x00C\t1\r\n")
+        self.assertEqual(
+            TableSplit(text_a="t", label="l").read(path)[0][:3], ("A\rB\0C", None, "1")
+        )
+
+    def test_a_cell_of_a_csv_file_may_be_long_and_its_quotes_must_close(self):
+        text = "word " * 40_000
+        path = self.write(f't,l\n"{text}",x\n', "data.csv")
+        self.assertEqual(TableSplit(text_a="t").read(path)[0].text_a, text)
+        path = self.write('t,l\n"A,x\nB,y\n', "data.csv")
+        with self.assertRaisesRegex(InputError, "data.csv:3: unexpected end of data"):
+            TableSplit(text_a="t").read(path)
 
     def test_blank_lines_are_left_out_and_counted(self):
         with self.assertLogs(level="WARNING") as logs:
             examples = TableSplit(text_a=0).read(self.write("t\nA\n\n\nB\n"))
         self.assertLen(examples, 2)
-        self.assertIn("left out 2 blank lines", logs.output[0])
+        self.assertIn("left out 2 blank rows: lines 3, 4.", logs.output[0])
 
 
 if __name__ == "__main__":

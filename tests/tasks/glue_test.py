@@ -2,9 +2,35 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
-from bert_tf.tasks.glue import TASKS, data_set_from_flags
+from bert_tf.metrics.glue import METRICS_OF
+from bert_tf.tasks.glue import GLUE_TASKS, TASKS, find, xnli
+
+# The columns of GLUE's own files, and for each labelled split its label in a row.
+NLI = "index promptID pairID genre b1 b2 p1 p2 sentence1 sentence2 label1"
+HEADERS = {
+    "SST-2": ("sentence label", "index sentence"),
+    "STS-B": (
+        "index genre filename year old_index source1 source2 sentence1 sentence2 score",
+        "index genre filename year old_index source1 source2 sentence1 sentence2",
+    ),
+    "QQP": ("id qid1 qid2 question1 question2 is_duplicate", "id question1 question2"),
+    "MNLI": (f"{NLI} gold_label", NLI.removesuffix(" label1")),
+    "QNLI": ("index question sentence label", "index question sentence"),
+    "RTE": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
+    "WNLI": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
+}
+LABEL = {
+    "SST-2": "1",
+    "STS-B": "3.800",
+    "QQP": "0",
+    "MNLI": "neutral",
+    "QNLI": "not_entailment",
+    "RTE": "entailment",
+    "WNLI": "0",
+}
+FIRST = ("sentence1", "question1", "question")
+SECOND = ("sentence2", "question2")
 
 
 class ReleasedTasksTest(tf.test.TestCase):
@@ -15,7 +41,7 @@ class ReleasedTasksTest(tf.test.TestCase):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.writelines("\t".join(row) + "\n" for row in rows)
-        examples = TASKS[task].read(self.get_temp_dir(), split)
+        examples = find(task).read(self.get_temp_dir(), split)
         return [(e.text_a, e.text_b, e.label) for e in examples]
 
     def test_cola(self):
@@ -33,29 +59,73 @@ class ReleasedTasksTest(tf.test.TestCase):
         )
 
     def test_mrpc(self):
-        header = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
-        row = ["1", "702876", "702977", "He said.", "She said."]
+        header = ["\ufeffQuality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
+        row = ["1", "702876", "702977", 'He said " .', '" She said .']
         for split, label in (("train", "1"), ("dev", "1"), ("test", None)):
             self.assertEqual(
                 self.read("mrpc", split, f"{split}.tsv", header, row),
-                [("He said.", "She said.", label)],
+                [('He said " .', '" She said .', label)],
             )
 
-    def test_mnli(self):
-        header = [str(i) for i in range(12)]
-        row = ["0", "1", "2", "3", "4", "5", "6", "7", "Premise.", "Hypothesis.",
-               "x", "neutral"]  # fmt: skip
-        for split, name, label in (
-            ("train", "train.tsv", "neutral"),
-            ("dev", "dev_matched.tsv", "neutral"),
-            ("test", "test_matched.tsv", None),
+    def test_named_columns(self):
+        for task, (labelled, unlabelled) in HEADERS.items():
+            data_set = GLUE_TASKS[task]
+            for split, file_name in data_set.files.items():
+                is_test = split in data_set.test_splits
+                header = (unlabelled if is_test else labelled).split()
+                if file_name.startswith("dev_"):  # MNLI's five annotators
+                    header[-1:] = ["label2", "label3", "label4", "label5", header[-1]]
+                is_pair = "sentence" not in header or "question" in header
+                row = [f"the {name}" for name in header]
+                if not is_test:
+                    row[-1] = LABEL[task]
+                (found,) = self.read(task, split, file_name, header, row)
+                first, second, label = found
+                if is_pair:
+                    self.assertIn(first, [f"the {name}" for name in FIRST])
+                    self.assertIn(
+                        second, [f"the {name}" for name in (*SECOND, "sentence")]
+                    )
+                else:
+                    self.assertEqual(found[:2], ("the sentence", None))
+                self.assertEqual(label, None if is_test else LABEL[task])
+
+    def test_labels_in_the_order_of_the_outputs(self):
+        nli = ("contradiction", "entailment", "neutral")
+        for task, labels in (
+            *((name, nli) for name in ("MNLI", "XNLI", "AX")),
+            *((name, ("0", "1")) for name in ("CoLA", "SST-2", "MRPC", "QQP", "WNLI")),
+            *((name, ("entailment", "not_entailment")) for name in ("QNLI", "RTE")),
+            ("STS-B", ()),
         ):
-            self.assertEqual(
-                self.read("mnli", split, name, header, row),
-                [("Premise.", "Hypothesis.", label)],
-            )
+            self.assertEqual(TASKS[task].target().labels, labels)
+
+    def test_mnli_of_before_glue_has_unlabelled_rows(self):
+        header = f"{NLI} gold_label".split()
+        row = ["x"] * 8 + ["Premise.", "Hypothesis.", "x"]
+        rows = [[*row, "-"], [*row, "entailment"]]
+        with self.assertLogs(level="WARNING") as logs:
+            found = self.read("mnli", "train", "train.tsv", header, *rows)
+        self.assertEqual(found, [("Premise.", "Hypothesis.", "entailment")])
+        self.assertIn("1 unlabelled rows: line 2.", logs.output[0])
+
+    def test_the_diagnostics(self):
         self.assertEqual(
-            TASKS["mnli"].labels, ("contradiction", "entailment", "neutral")
+            self.read(
+                "AX",
+                "test",
+                "diagnostic.tsv",
+                ["index", "sentence1", "sentence2"],
+                ["0", "The cat sat.", "The cat did not sit."],
+            ),
+            [("The cat sat.", "The cat did not sit.", None)],
+        )
+        header = ["Lexical Semantics", "Predicate-Argument Structure", "Logic",
+                  "Knowledge", "Domain", "Premise", "Hypothesis", "Label"]  # fmt: skip
+        row = ["", "", "Negation", "", "Artificial", "A", "B", "contradiction"]
+        self.assertEqual(
+            self.read("AX", "dev", "diagnostic-full.tsv", header, row),
+            [("A", "B", "contradiction")],
         )
 
     def test_xnli(self):
@@ -74,64 +144,52 @@ class ReleasedTasksTest(tf.test.TestCase):
             ["de", "neutral", "", "", "", "", "P", "H", ""],
             ["zh", "entailment", "", "", "", "", "前提", "假设", ""],
         ]
-        self.assertEqual(
-            self.read("xnli", "dev", "xnli.dev.tsv", header, *rows),
-            [("前提", "假设", "entailment")],
-        )
-        with self.assertRaisesRegex(InputError, "no test set"):
-            TASKS["xnli"].read(self.get_temp_dir(), "test")
-
-
-class OwnTableTest(tf.test.TestCase):
-    def data_set(self, *arguments):
-        return data_set_from_flags(
-            cli.parse(
-                run_classifier.define_flags,
-                [
-                    "--data_dir=d",
-                    "--vocab_file=v",
-                    "--bert_config_file=b",
-                    "--output_dir=o",
-                    "--do_train",
-                    *arguments,
-                ],
+        for split in ("dev", "test"):
+            self.assertEqual(
+                self.read("xnli", split, f"xnli.{split}.tsv", header, *rows),
+                [("前提", "假设", "entailment")],
             )
-        )
+        german = xnli("de")
+        self.assertLen(german.read(self.get_temp_dir(), "dev"), 1)
+        self.assertEndsWith(german.files["train"], "multinli.train.de.tsv")
 
-    def write(self, text):
-        with open(os.path.join(self.get_temp_dir(), "train.tsv"), "w") as file:
-            file.write(text)
-        return self.get_temp_dir()
+    def test_a_label_that_is_none_of_the_tasks(self):
+        with self.assertRaisesRegex(
+            InputError, "train.tsv:2: the label must be one of 0, 1. Found: '2'"
+        ):
+            self.read("sst2", "train", "train.tsv", ["sentence", "label"], ["A", "2"])
 
-    def test_columns_and_labels_by_flags(self):
-        folder = self.write("A\tB\tgood\nC\tD\tbad\n")
-        data_set = self.data_set(
-            "--task_name=tsv",
-            "--text_a_column=0",
-            "--text_b_column=1",
-            "--label_column=-1",
-            "--has_header=False",
-        )
-        self.assertEqual(data_set.read_labels(folder), ("bad", "good"))
+
+class TableOfTasksTest(tf.test.TestCase):
+    def test_every_task_is_whole(self):
         self.assertEqual(
-            [example[:3] for example in data_set.read(folder, "train")],
-            [("A", "B", "good"), ("C", "D", "bad")],
+            ",".join(GLUE_TASKS), "CoLA,SST-2,MRPC,STS-B,QQP,MNLI,QNLI,RTE,WNLI,AX"
         )
-        data_set = self.data_set("--task_name=tsv", "--labels=good,bad")
-        self.assertEqual(data_set.read_labels(folder), ("good", "bad"))
-
-    def test_regression_has_no_labels(self):
-        data_set = self.data_set("--task_name=tsv", "--regression")
-        self.assertIsNone(data_set.read_labels("nowhere"))
+        for name, task in TASKS.items():
+            self.assertEqual(task.name, name)
+            self.assertContainsSubset(task.metrics, METRICS_OF[task.kind])
+            self.assertEqual({*task.files}, {*task.splits})
+            for split in (*task.dev_splits, *task.test_splits):
+                self.assertIn(split, task.splits)
+            if task.tfds:
+                self.assertContainsSubset(task.tfds.splits, task.splits)
 
     def test_names_in_any_case_and_near_misses(self):
-        self.assertIs(self.data_set("--task_name=MrPC"), TASKS["mrpc"])
-        with self.assertRaisesRegex(InputError, "Did you mean mnli"):
-            self.data_set("--task_name=mnlli")
+        for name in ("SST-2", "sst-2", "sst2", "Sst_2"):
+            self.assertIs(find(name), GLUE_TASKS["SST-2"])
+        self.assertIs(find("MrPC"), TASKS["MRPC"])
+        with self.assertRaisesRegex(InputError, "Did you mean MNLI"):
+            find("mnlli")
+        with self.assertRaisesRegex(InputError, "Did you mean STS-B"):
+            find("sts")
 
-    def test_a_missing_folder(self):
+    def test_a_missing_folder_or_split(self):
         with self.assertRaisesRegex(InputError, "--data_dir: no such folder: nowhere"):
-            TASKS["cola"].read("nowhere", "train")
+            TASKS["CoLA"].read("nowhere", "train")
+        with self.assertRaisesRegex(InputError, "CoLA is read from files: give --data"):
+            TASKS["CoLA"].read(None, "train")
+        with self.assertRaisesRegex(InputError, "AX has no train set. It has: dev, te"):
+            TASKS["AX"].read(self.get_temp_dir(), "train")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,182 @@
+"""Tables of one's own and other choices by flags."""
+
+import os
+
+import tensorflow as tf
+
+from bert_tf import cli, finetuning_flags
+from bert_tf.errors import InputError
+from bert_tf.tasks.data_set_flags import data_set_from_flags
+from bert_tf.tasks.glue import TASKS
+from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, Target
+
+
+def data_set(*arguments):
+    return data_set_from_flags(
+        cli.parse(finetuning_flags.define_data_set, list(arguments))
+    )
+
+
+class TaskNameTest(tf.test.TestCase):
+    def data_set(self, *arguments):
+        return data_set("--data_dir=d", *arguments)
+
+    def test_names_in_any_case_and_near_misses(self):
+        self.assertIs(self.data_set("--task_name=MrPC"), TASKS["MRPC"])
+        self.assertIs(self.data_set("--task_name=sst2"), TASKS["SST-2"])
+        with self.assertRaisesRegex(InputError, "Did you mean MNLI"):
+            self.data_set("--task_name=mnlli")
+
+    def test_xnli_in_another_language(self):
+        found = self.data_set("--task_name=XNLI", "--xnli_language=sw")
+        self.assertEndsWith(found.files["train"], "multinli.train.sw.tsv")
+        self.assertEqual(found.splits["dev"].only, {0: "sw"})
+        self.assertEqual(
+            self.data_set("--task_name=XNLI").splits["dev"].only, {0: "zh"}
+        )
+
+    def test_other_metrics(self):
+        found = self.data_set("--task_name=MRPC", "--metrics=accuracy,f1_macro")
+        self.assertEqual(found.metrics, ("accuracy", "f1_macro"))
+        self.assertEqual(found.splits, TASKS["MRPC"].splits)
+        for reason, arguments in (
+            ("--metrics=bleu: no such metric", ["MRPC", "bleu,accuracy"]),
+            (
+                "--metrics: the best run has the highest",
+                ["STS-B", "mean_squared_error"],
+            ),
+        ):
+            task, metrics = arguments
+            with self.assertRaisesRegex(InputError, reason):
+                self.data_set(f"--task_name={task}", f"--metrics={metrics}")
+        found = self.data_set("--task_name=MNLI", "--metrics=accuracy,f1")
+        with self.assertRaisesRegex(InputError, "--metrics=f1: not for MNLI"):
+            found.target()
+
+
+class OwnTableTest(tf.test.TestCase):
+    def data_set(self, *arguments):
+        return data_set("--data_dir=d", "--task_name=tsv", *arguments)
+
+    def write(self, text):
+        with open(os.path.join(self.get_temp_dir(), "train.tsv"), "w") as file:
+            file.write(text)
+        return self.get_temp_dir()
+
+    def test_columns_and_labels_by_flags(self):
+        folder = self.write("A\tB\tgood\nC\tD\tbad\n")
+        found = self.data_set(
+            "--text_a_column=0",
+            "--text_b_column=1",
+            "--label_column=-1",
+            "--has_header=False",
+        )
+        self.assertEqual(found.read_target(folder).labels, ("bad", "good"))
+        self.assertEqual(
+            [example[:3] for example in found.read(folder, "train")],
+            [("A", "B", "good"), ("C", "D", "bad")],
+        )
+        found = self.data_set("--labels=good,bad")
+        self.assertEqual(found.read_target("nowhere").labels, ("good", "bad"))
+        self.assertEqual(found.metrics, ("accuracy",))
+
+    def test_numbers(self):
+        found = self.data_set("--regression")
+        self.assertEqual(found.read_target("nowhere"), Target(kind=REGRESSION))
+        found = self.data_set(
+            "--regression", "--labels=valence,arousal", "--label_separator=;"
+        )
+        target = found.read_target("nowhere")
+        self.assertEqual(target.labels, ("valence", "arousal"))
+        self.assertEqual(target.encode("1.5;2", "f:1"), [1.5, 2.0])
+        self.assertEqual(found.metrics, ("pearson", "spearman"))
+        folder = self.write("text_a\tlabel\nA\t1\n")
+        with self.assertRaisesRegex(InputError, "train.tsv:2: the label must be 2 num"):
+            found.read(folder, "train")
+
+    def test_several_labels(self):
+        folder = self.write("text_a\tlabel\nA\tred|big\nB\t\nC\tbig\n")
+        found = self.data_set("--several_labels", "--label_separator=|")
+        target = found.read_target(folder)
+        self.assertEqual((target.kind, target.labels), (MULTI_LABEL, ("big", "red")))
+        self.assertEqual(
+            [target.encode(e.label, e.source) for e in found.read(folder, "train")],
+            [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0]],
+        )
+        self.assertEqual(found.metrics, ("f1_micro", "f1_macro", "exact_match"))
+
+    def test_labels_that_cannot_be(self):
+        folder = self.write("text_a\tlabel\nA\tx\nB\tx\n")
+        with self.assertRaisesRegex(InputError, "train.tsv: all rows have .* 'x'"):
+            self.data_set().read_target(folder)
+        folder = self.write("text_a\tlabel\nA\tx\nB\t\n")
+        with self.assertRaisesRegex(InputError, "train.tsv:3: the label is empty"):
+            self.data_set().read_target(folder)
+        folder = self.write("text_a\tlabel\nA\t\nB\t\n")
+        with self.assertRaisesRegex(InputError, "all rows have the label ''"):
+            self.data_set("--several_labels").read_target(folder)
+        for reason, *arguments in (
+            ("a label is there twice: a,b,a", "--labels=a,b,a"),
+            ("tsv must have two labels or more. It has: 'a'", "--labels=a"),
+        ):
+            with self.assertRaisesRegex(InputError, reason):
+                self.data_set(*arguments).target()
+        for reason, *arguments in (
+            ("--regression is of numbers", "--regression", "--several_labels"),
+            ("--label_separator must not be empty", "--label_separator="),
+        ):
+            with self.assertRaisesRegex(InputError, reason):
+                self.data_set(*arguments)
+
+
+class TfdsTest(tf.test.TestCase):
+    """What is read from TensorFlow Datasets, by flags; how: see tfds_test.py."""
+
+    def test_glues_sets_have_their_tasks(self):
+        for name in ("glue/sst2", "glue/sst2:2.0.0", "glue/sst2/2.0.0"):
+            found = data_set(f"--tfds_name={name}", "--tfds_data_dir=there")
+            self.assertEqual(found.name, "SST-2")
+            self.assertTrue(found.is_from_tfds)
+            dev = found.splits["dev"]
+            self.assertEqual(
+                (dev.name, dev.split, dev.folder, dev.label),
+                (name, "validation", "there", "label"),
+            )
+            self.assertIsNone(found.splits["test"].label)
+        found = data_set("--tfds_name=glue/mnli", "--task_name=mnli")
+        self.assertEqual(
+            {ours: split.split for ours, split in found.splits.items()},
+            {
+                "train": "train",
+                "dev": "validation_matched",
+                "dev_mismatched": "validation_mismatched",
+                "test": "test_matched",
+                "test_mismatched": "test_mismatched",
+            },
+        )
+
+    def test_any_other_set(self):
+        found = data_set(
+            "--tfds_name=imdb_reviews",
+            "--tfds_splits=train[:90%],train[90%:],test",
+            "--text_a_column=text",
+        )
+        self.assertEqual(found.name, "imdb_reviews")
+        self.assertEqual(
+            [found.splits[split].split for split in ("train", "dev", "test")],
+            ["train[:90%]", "train[90%:]", "test"],
+        )
+        self.assertEqual(found.splits["dev"].text_a, "text")
+
+    def test_what_contradicts_itself(self):
+        for reason, *arguments in (
+            ("=glue/rte is not CoLA's", "--task_name=cola", "--tfds_name=glue/rte"),
+            ("--tfds_splits must name three", "--tfds_name=x", "--tfds_splits=train"),
+            ("XNLI is not read from", "--task_name=xnli", "--tfds_name=glue/rte"),
+        ):
+            with self.assertRaisesRegex(InputError, reason):
+                data_set(*arguments)
+
+
+if __name__ == "__main__":
+    tf.test.main()
