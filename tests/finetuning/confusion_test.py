@@ -31,13 +31,14 @@ class ConfusionTest(tf.test.TestCase):
 
     def test_the_picture_says_counts_shares_and_labels(self):
         target = Target(kind=SINGLE_LABEL, labels=("$x$ or $", "y" * 60))
-        predictions, labels = np.array([0, 1, 1, 1]), np.array([0, 0, 0, 1])
+        predictions = np.array([0, 1, 1, 1, 0, 0, 1, 1])
+        labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
 
         def draw():
-            return confusion_picture(target, predictions, labels, "dev: 4 examples")
+            return confusion_picture(target, predictions, labels, "dev: 8 examples")
 
         texts, content = drawn(draw)
-        for text in ("1\n33.3%", "2\n66.7%", "0\n0.0%", "1\n100.0%", "dev: 4 examples"):
+        for text in ("1\n25.0%", "3\n75.0%", "2\n50.0%", "dev: 8 examples"):
             self.assertIn(text, texts)
         self.assertContainsSubset({"$x$ or $", "y" * 39 + "…"}, texts)
         self.assertEqual(draw(), content)
