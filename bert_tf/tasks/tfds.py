@@ -188,11 +188,13 @@ class TfdsSplit:
         return self.rename.get(names[value], names[value]) if value >= 0 else None
 
     def _check_features(self, builder: Any) -> None:
+        import tensorflow as tf
+
         features = builder.info.features
         texts = [
             name
             for name, feature in features.items()
-            if feature.dtype in (str, "string") and feature.shape == ()
+            if feature.tf_dtype == tf.string and feature.shape == ()
         ]
         for flag, name, there in (
             ("text_a_column", self.text_a, texts),
