@@ -42,6 +42,13 @@ MODELS = {
     "multi_label": lambda config, **options: BertClassifier(
         config, 3, problem_type=MULTI_LABEL, **options
     ),
+    "mixture": lambda config, **options: BertClassifier(
+        config, 3, layer_mixture=True, **options
+    ),
+    "lora": lambda config, **options: BertClassifier(config, 3, lora_rank=2, **options),
+    "adapters": lambda config, **options: BertClassifier(
+        config, 3, adapter_size=4, train_pooler=True, **options
+    ),
     "multiple_choice": BertMultipleChoice,
     "span": BertSpanPredictor,
     "tagger": lambda config, **options: BertTagger(config, 20, **options),
@@ -155,6 +162,9 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         model = MODELS[name](self.config)
         weights = randomize(model)
         variables = weights_by_name(model)
+        if name in ("lora", "adapters"):
+            variables = {k: v for k, v in variables.items() if v.trainable}
+            weights = {k: weights[k] for k in variables}
         self.assertSameElements(
             [id(v) for v in variables.values()],
             [id(v) for v in model.trainable_variables],

@@ -30,6 +30,8 @@ def randomize(model, seed=7):
         values = rng.normal(0.0, 0.3, variable.shape)
         if name.endswith("/kernel"):
             values = rng.normal(0.0, 1.0, variable.shape) / np.sqrt(variable.shape[0])
+        if name.endswith("/scores"):
+            values *= 0.01  # else a mixture is one of the mixed
         variable.assign(values + 1.0 if name.endswith("/gamma") else values)
     return {name: variable.numpy() for name, variable in weights.items()}
 

@@ -2,7 +2,8 @@
 
 Vaswani et al. 2017 (attention, section 3.2; feed-forward, 3.3), Devlin et al. 2018
 (embeddings, figure 2; pre-training, section 3.1), Ba et al. 2016 (layer normalization),
-Hendrycks and Gimpel 2016 (GELU). One sequence at a time and one head at a time: slow,
+Hendrycks and Gimpel 2016 (GELU), Houlsby et al. 2019 (adapters, section 2.1), Hu et al.
+2021 (LoRA, section 4.1), Peters et al. 2018 (mixture of layers, section 3.2). One sequence at a time and one head at a time: slow,
 and unlike the code that it checks. Weights are a dict by the original's variable names.
 """
 
@@ -62,6 +63,7 @@ def transformer_layer(weights, config, scope, x, sees):
     attended = dense(
         weights, f"{scope}/attention/output/dense", np.concatenate(heads, 1)
     )
+    attended = adapted(weights, f"{scope}/attention/output/adapter", attended)
     epsilon = config.layer_norm_eps
     x = layer_norm(
         weights, f"{scope}/attention/output/LayerNorm", x + attended, epsilon
@@ -70,10 +72,29 @@ def transformer_layer(weights, config, scope, x, sees):
         config.hidden_act, dense(weights, f"{scope}/intermediate/dense", x)
     )
     fed_forward = dense(weights, f"{scope}/output/dense", inner)
+    fed_forward = adapted(weights, f"{scope}/output/adapter", fed_forward)
     return (
         layer_norm(weights, f"{scope}/output/LayerNorm", x + fed_forward, epsilon),
         np.stack(probabilities),
     )
+
+
+def adapted(weights, scope, x):
+    """An adapter's output, where there is one."""
+    if f"{scope}/down/kernel" not in weights:
+        return x
+    inner = activation("gelu", dense(weights, f"{scope}/down", x))
+    return x + dense(weights, f"{scope}/up", inner)
+
+
+def mixed_layers(weights, hidden_states):
+    """The mixture of the embeddings and all layers, whose scores count 100 times."""
+    powers = [math.exp(100.0 * s) for s in weights["bert/layer_mixture/scores"]]
+    mixture = sum(
+        power / sum(powers) * states
+        for power, states in zip(powers, hidden_states, strict=True)
+    )
+    return weights["bert/layer_mixture/gamma"] * mixture
 
 
 def pooled_output(weights, sequence_output):
@@ -110,7 +131,11 @@ def token_logits(weights, scope, sequence_output):
 
 
 def dense(weights, scope, x):
-    return x @ weights[f"{scope}/kernel"].astype(np.float64) + weights[f"{scope}/bias"]
+    y = x @ weights[f"{scope}/kernel"].astype(np.float64) + weights[f"{scope}/bias"]
+    if f"{scope}/lora_kernel_a" in weights:
+        thin = x @ weights[f"{scope}/lora_kernel_a"].astype(np.float64)
+        y = y + thin @ weights[f"{scope}/lora_kernel_b"]
+    return y
 
 
 def layer_norm(weights, scope, x, epsilon):
