@@ -272,3 +272,28 @@ def _refuse_without(flag_values: flags.FlagValues, switch: str, *names: str) -> 
     flags.register_multi_flags_validator(
         [switch, *names], has_effect, flag_values=flag_values
     )
+
+
+def define_glue(flag_values: flags.FlagValues) -> None:
+    """Defines the flags of a run over many tasks."""
+    flags.DEFINE_list(
+        "tasks",
+        ["all"],
+        "Ours. GLUE's tasks to run, in any case, with commas between; all: those whose"
+        " folders are in --glue_dir.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "glue_dir",
+        None,
+        "Ours. Folder of GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "two_stage",
+        False,
+        "Ours. Fine-tune MRPC, STS-B and RTE from MNLI's best model, its head dropped"
+        " (STILTs, Phang et al. 2018); the paper's scores are without.",
+        flag_values=flag_values,
+    )
+    flags.mark_flag_as_required("glue_dir", flag_values)

@@ -1,0 +1,96 @@
+r"""Runs GLUE: fine-tunes on each task, chooses on its development set, reports all.
+
+    python -m bert_tf.run_glue --tasks=all --glue_dir=$GLUE_DIR \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --output_dir=/tmp/glue_output/
+
+The defaults are the protocol of Devlin et al. 2018, section 4.1: batches of 32, 3
+epochs, the best of four learning rates on the development set; --num_restarts for the
+large model. Each task has a folder of its own in --output_dir; beside them are the
+table (glue.md, glue.json, glue.png) and glue_submission.zip for GLUE's server. Started
+again, it goes on with what is missing.
+"""
+
+import os
+
+from absl import flags, logging
+
+from bert_tf import cli, finetuning_flags
+from bert_tf import flags as shared_flags
+
+SUBMISSION_NAME = "glue_submission.zip"
+LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    shared_flags.define(
+        flag_values,
+        "do_lower_case",
+        "max_seq_length",
+        "warmup_proportion",
+        "vocab_file",
+        "bert_config_file",
+        "eval_steps",
+        do_predict=True,
+        predict_batch_size=32,
+        best_metric=None,
+        required=("output_dir",),
+    )
+    shared_flags.define_training(flag_values, eval_batch_size=32)
+    finetuning_flags.define_selection(flag_values, learning_rates=LEARNING_RATES)
+    finetuning_flags.define_looking(flag_values)
+    finetuning_flags.define_submission(flag_values)
+    finetuning_flags.define_glue(flag_values)
+    shared_flags.require_at_least(flag_values, 4, "max_seq_length")
+    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
+    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Runs the tasks, then writes the table and the submission."""
+    cli.import_tensorflow()
+    from bert_tf.finetuning import glue_tasks
+    from bert_tf.finetuning.glue_report import report, write_report
+    from bert_tf.finetuning.submission import write_submission
+    from bert_tf.training.strategy import (
+        check_batch_size,
+        is_chief,
+        strategy_from_flags,
+    )
+
+    tasks = glue_tasks.chosen_tasks(flag_values)
+    strategy = strategy_from_flags(flag_values)
+    check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
+    check_batch_size(
+        strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+    )
+    for data_set in tasks:
+        glue_tasks.check_examples(data_set, flag_values)
+    logging.info("GLUE: %s", ", ".join(data_set.name for data_set in tasks))
+    output_dir = flag_values.output_dir
+    for data_set in tasks:
+        glue_tasks.run_task(data_set, flag_values, strategy)
+        if is_chief(strategy):
+            results = glue_tasks.results_in(output_dir)
+            if results:
+                write_report(results, output_dir)
+    if not is_chief(strategy):
+        return
+    if results:
+        for line in report(results).splitlines():
+            logging.info("%s", line)
+    if flag_values.do_predict:
+        write_submission(
+            os.path.join(output_dir, glue_tasks.SUBMISSION_NAME),
+            os.path.join(output_dir, SUBMISSION_NAME),
+            fill_missing=flag_values.fill_missing_tasks,
+        )
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()
