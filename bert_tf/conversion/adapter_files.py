@@ -110,13 +110,12 @@ def write_adapter(
         },
     )
     arguments = model.get_config()
-    config = model.bert_config.to_dict()
     description = {
         "format_version": FORMAT_VERSION,
         "model": {name: arguments[name] for name in MODEL_OPTIONS},
         "labels": list(labels),
         "problem_type": problem_type,
-        "base": {name: config[name] for name in _BASE_FIELDS},
+        "base": {name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
         "base_sha256": _sha256(frozen),
     }
     # Last: without it, the rest is no adapter.
@@ -165,12 +164,12 @@ def open_adapter(path: str) -> AdapterFiles:
 
 def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
     """Raises InputError if an adapter was trained on a model of another shape."""
-    here = config.to_dict()
     for name in _BASE_FIELDS:
-        if name in adapter.base and adapter.base[name] != here[name]:
+        there, here = adapter.base.get(name), getattr(config, name)
+        if there != here:
             raise InputError(
-                f"{adapter.path} was trained on a model with {name}"
-                f"={adapter.base[name]}; this one has {here[name]}."
+                f"{adapter.path} was trained on a model with {name}={there}; this one"
+                f" has {here}."
             )
 
 

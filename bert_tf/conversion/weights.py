@@ -103,7 +103,7 @@ def added_options(weights: Weights) -> dict[str, Any]:
             options["adapter_size"] = shape[1]
         elif name.endswith("/layer_mixture/scores"):
             options["layer_mixture"] = True
-    return options
+    return dict(sorted(options.items()))
 
 
 def listed(names: Iterable[str]) -> str:

@@ -3,8 +3,9 @@
 Vaswani et al. 2017 (attention, section 3.2; feed-forward, 3.3), Devlin et al. 2018
 (embeddings, figure 2; pre-training, section 3.1), Ba et al. 2016 (layer normalization),
 Hendrycks and Gimpel 2016 (GELU), Houlsby et al. 2019 (adapters, section 2.1), Hu et al.
-2021 (LoRA, section 4.1), Peters et al. 2018 (mixture of layers, section 3.2). One sequence at a time and one head at a time: slow,
-and unlike the code that it checks. Weights are a dict by the original's variable names.
+2021 (LoRA, section 4.1), Peters et al. 2018 (mixture of layers, section 3.2). One
+sequence at a time and one head at a time: slow, and unlike the code that it checks.
+Weights are a dict by the original's variable names.
 """
 
 import math

@@ -1,0 +1,258 @@
+import dataclasses
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import SINGLE_LABEL
+from bert_tf.conversion import export
+from bert_tf.conversion.adapter_files import load_adapter, open_adapter, write_adapter
+from bert_tf.conversion.checkpoint import load_classifier, load_encoder, load_weights
+from bert_tf.conversion.safetensors_files import read_tensors
+from bert_tf.conversion.source import open_source
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.parameter_efficient import is_added
+from tests.modeling.examples import (
+    outputs_of,
+    random_records,
+    randomize,
+    small_config,
+)
+from tests.training import toy
+
+CONFIG = small_config(num_hidden_layers=1)
+LABELS = ("yes", "no", "maybe")
+RECORDS = random_records(CONFIG)
+
+
+class AdapterFilesTestCase(tf.test.TestCase):
+    def folder(self, name):
+        path = os.path.join(self.get_temp_dir(), name)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def run_of(self, model, name="run"):
+        """The folder of a run of a model with its weights as they are."""
+        folder = self.folder(name)
+        toy.write_config(folder, model.bert_config)
+        toy.save_checkpoint(folder, model)
+        return folder
+
+    def trained(self, seed=7, config=CONFIG, **options):
+        """A model as if trained: on the weights of a base, all that is new random."""
+        model = BertClassifier(config, 3, **options)
+        randomize(model, seed=seed)
+        base = BertClassifier(config, 3)
+        values = randomize(base, seed=1)
+        for name, variable in weights_by_name(model).items():
+            if name in values and not variable.trainable:
+                variable.assign(values[name])
+        return model, base
+
+    def written(self, name="run", **options):
+        model, base = self.trained(**options)
+        path = write_adapter(
+            self.folder(name), model, labels=LABELS, problem_type=SINGLE_LABEL
+        )
+        return model, base, path
+
+    def fresh(self, base, **options):
+        model = BertClassifier(base.bert_config, 3, **options)
+        load_weights(model, self.run_of(base, "base"), init_head=False)
+        return model
+
+
+class LoadTest(AdapterFilesTestCase):
+    def test_on_its_base_it_is_the_trained_model(self):
+        for number, options in enumerate(
+            (
+                {"lora_rank": 2},
+                {"adapter_size": 3},
+                {"lora_rank": 2, "layer_mixture": True, "train_pooler": True},
+            )
+        ):
+            model, base, path = self.written(f"run{number}", **options)
+            again = self.fresh(base, **options)
+            with self.assertNoLogs(level="WARNING"):
+                names = load_adapter(again, path)
+            self.assertEqual(
+                set(names),
+                {k for k, v in weights_by_name(model).items() if v.trainable},
+            )
+            self.assertAllEqual(
+                outputs_of(again, RECORDS)["logits"],
+                outputs_of(model, RECORDS)["logits"],
+            )
+
+    def test_what_is_in_the_files(self):
+        _, _, path = self.written(lora_rank=2)
+        self.assertEqual(
+            {
+                name: tensor.shape
+                for name, tensor in read_tensors(
+                    os.path.join(path, "adapter.safetensors")
+                ).items()
+            },
+            {
+                "output_weights": (3, 24),
+                "output_bias": (3,),
+                **{
+                    f"bert/encoder/layer_0/attention/self/{part}/lora_kernel_{x}": shape
+                    for part in ("query", "value")
+                    for x, shape in (("a", (24, 2)), ("b", (2, 24)))
+                },
+            },
+        )
+        adapter = open_adapter(os.path.dirname(path))  # the run's folder does as well
+        self.assertEqual(adapter.path, path)
+        self.assertEqual(adapter.labels, LABELS)
+        self.assertEqual(adapter.problem_type, SINGLE_LABEL)
+        self.assertEqual(
+            adapter.model,
+            {
+                "lora_rank": 2,
+                "adapter_size": 0,
+                "layer_mixture": False,
+                "train_pooler": False,
+            },
+        )
+
+    def test_another_base_of_the_same_shape_is_named(self):
+        _, base, path = self.written(lora_rank=2)
+        randomize(base, seed=5)
+        with self.assertLogs(level="WARNING") as logs:
+            load_adapter(self.fresh(base, lora_rank=2), path)
+        self.assertIn("was trained on another base than this one", logs.output[0])
+
+    def test_without_its_head(self):
+        _, base, path = self.written(lora_rank=2)
+        model = BertClassifier(CONFIG, 5, lora_rank=2)
+        load_weights(model, self.run_of(base, "base"), init_head=False)
+        names = load_adapter(model, path, init_head=False)
+        self.assertFalse([name for name in names if not name.startswith("bert/")])
+
+    def test_what_does_not_fit_assigns_nothing(self):
+        _, _, path = self.written(lora_rank=2)
+        for config, options, message in (
+            (
+                small_config(num_hidden_layers=2),
+                {"lora_rank": 2},
+                "trained on a model with num_hidden_layers=1; this one has 2",
+            ),
+            (
+                small_config(num_hidden_layers=1, hidden_size=12),
+                {"lora_rank": 2},
+                "trained on a model with hidden_size=24; this one has 12",
+            ),
+            (CONFIG, {"lora_rank": 3}, r"query/lora_kernel_a is \[24, 2\] there, \["),
+            (CONFIG, {}, "lora_kernel_a is .* there, nothing here"),
+            (CONFIG, {"adapter_size": 4}, "adapter/.* is not there"),
+        ):
+            model = BertClassifier(config, 3, **options)
+            before = randomize(model)
+            with self.assertRaisesRegex(InputError, message) as caught:
+                load_adapter(model, path)
+            self.assertNotIn("\n", str(caught.exception))
+            for name, variable in weights_by_name(model).items():
+                self.assertAllEqual(variable, before[name], name)
+
+    def test_a_damaged_or_missing_one_is_one_line(self):
+        _, _, path = self.written(lora_rank=2)
+        description = os.path.join(path, "adapter.json")
+        with open(description) as file:
+            values = json.load(file)
+        for change, message in (
+            ({"format_version": 2}, "not of format_version 1"),
+            ({"labels": None}, "damaged: it has no proper labels"),
+        ):
+            with open(description, "w") as file:
+                json.dump(values | change, file)
+            with self.assertRaisesRegex(InputError, message):
+                open_adapter(path)
+        with self.assertRaisesRegex(InputError, "no adapter in this folder"):
+            open_adapter(self.folder("empty"))
+
+
+class RunTest(AdapterFilesTestCase):
+    """A run's own checkpoints, read by all that reads checkpoints."""
+
+    def test_lora_is_merged(self):
+        model, _ = self.trained(lora_rank=2)
+        folder = self.run_of(model)
+        self.assertFalse([k for k in open_source(folder).weights if is_added(k)])
+        plain = load_classifier(folder)
+        self.assertEmpty([v for v in plain.weights if "lora" in v.path])
+        self.assertAllClose(
+            outputs_of(plain, RECORDS)["logits"],
+            outputs_of(model, RECORDS)["logits"],
+            rtol=0,
+            atol=1e-5,
+        )
+        # By hand: x W + x A B = x (W + A B).
+        name = "bert/encoder/layer_0/attention/self/value/"
+        own = {k: v.numpy().astype(float) for k, v in weights_by_name(model).items()}
+        product = own[name + "lora_kernel_a"] @ own[name + "lora_kernel_b"]
+        self.assertAllClose(
+            open_source(folder).weights[name + "kernel"],
+            own[name + "kernel"] + product,
+            atol=1e-6,
+        )
+
+    def test_lora_goes_to_transformers(self):
+        model, _ = self.trained(lora_rank=2)
+        source = dataclasses.replace(open_source(self.run_of(model)), labels=LABELS)
+        folder = self.folder("transformers")
+        export.write_huggingface(folder, export.completed(source))
+        self.assertAllClose(
+            outputs_of(load_classifier(folder), RECORDS)["logits"],
+            outputs_of(model, RECORDS)["logits"],
+            rtol=0,
+            atol=1e-5,
+        )
+
+    def test_adapters_and_mixtures_stay_ours(self):
+        model, _ = self.trained(adapter_size=3, layer_mixture=True)
+        folder = self.run_of(model)
+        again = load_classifier(folder)
+        self.assertAllEqual(
+            outputs_of(again, RECORDS)["logits"], outputs_of(model, RECORDS)["logits"]
+        )
+        encoded = outputs_of(load_encoder(folder), RECORDS)["pooled_output"]
+        self.assertAllEqual(
+            encoded, outputs_of(model.encoder, RECORDS)["pooled_output"]
+        )
+        source = export.completed(open_source(folder))
+        for write in (
+            export.write_tf1,
+            export.write_huggingface,
+            export.write_kerashub,
+        ):
+            with self.assertRaisesRegex(
+                InputError, "trained with --adapter_size and --layer_mixture, which no"
+            ):
+                write(self.folder("written"), source)
+        with self.assertRaisesRegex(
+            InputError, "trained with --adapter_size=3 --layer_mixture=true; this model"
+        ):
+            load_weights(BertClassifier(CONFIG, 3), folder)
+
+    def test_the_head_is_left_out(self):
+        base = BertClassifier(CONFIG, 3)
+        values = randomize(base)
+        for num_labels in (3, 2):
+            model = BertClassifier(CONFIG, num_labels)
+            missing = load_weights(model, self.run_of(base, "head"), init_head=False)
+            self.assertEqual(missing, ["output_weights", "output_bias"])
+            for name, variable in weights_by_name(model).items():
+                if name.startswith("bert/"):
+                    self.assertAllEqual(variable, values[name], name)
+            self.assertAllEqual(
+                weights_by_name(model)["output_bias"], np.zeros(num_labels)
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()
