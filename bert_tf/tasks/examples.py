@@ -184,7 +184,11 @@ class TableSplit:
                     numbered(lines),
                 )
         if not examples:
-            raise InputError(f"{path}: no examples in this file.")
+            wanted = "".join(
+                f" with {value!r} in column {column!r}"
+                for column, value in self.only.items()
+            )
+            raise InputError(f"{path}: no examples{wanted} in this file.")
         return examples
 
     def _missing(self, row: list[str], header: list[str] | None, path: str) -> str:

@@ -152,6 +152,8 @@ class ReleasedTasksTest(tf.test.TestCase):
         german = xnli("de")
         self.assertLen(german.read(self.get_temp_dir(), "dev"), 1)
         self.assertEndsWith(german.files["train"], "multinli.train.de.tsv")
+        with self.assertRaisesRegex(InputError, "no examples with 'tlh' in column 0"):
+            xnli("tlh").read(self.get_temp_dir(), "dev")
 
     def test_a_label_that_is_none_of_the_tasks(self):
         with self.assertRaisesRegex(
