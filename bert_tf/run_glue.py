@@ -14,7 +14,7 @@ import os
 
 from absl import flags, logging
 
-from bert_tf import cli, finetuning_flags
+from bert_tf import cli, finetuning_flags, selection_flags, stability_flags
 from bert_tf import flags as shared_flags
 
 SUBMISSION_NAME = "glue_submission.zip"
@@ -37,10 +37,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         required=("output_dir",),
     )
     shared_flags.define_training(flag_values, eval_batch_size=32)
-    finetuning_flags.define_selection(flag_values, learning_rates=LEARNING_RATES)
+    selection_flags.define_selection(flag_values, learning_rates=LEARNING_RATES)
     finetuning_flags.define_looking(flag_values)
     finetuning_flags.define_submission(flag_values)
-    finetuning_flags.define_glue(flag_values)
+    stability_flags.define_stability(flag_values)
+    stability_flags.define_parameter_efficient(flag_values)
+    selection_flags.define_glue(flag_values)
     shared_flags.require_at_least(flag_values, 4, "max_seq_length")
     shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
     shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
@@ -49,6 +51,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Runs the tasks, then writes the table and the submission."""
     cli.import_tensorflow()
+    stability_flags.apply_recipe(flag_values)
     from bert_tf.finetuning import glue_tasks
     from bert_tf.finetuning.glue_report import report, write_report
     from bert_tf.finetuning.submission import write_submission

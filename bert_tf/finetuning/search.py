@@ -46,7 +46,7 @@ _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
 
 
 def settings_from_flags(flag_values: flags.FlagValues) -> list[Settings]:
-    """The runs that the flags of `finetuning_flags.define_selection` ask for."""
+    """The runs that the flags of `selection_flags.define_selection` ask for."""
 
     def values(plural: str, singular: str) -> Sequence[Any]:
         several = flag_values[plural]
