@@ -90,6 +90,8 @@ def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
     yield "heads", ", ".join(heads) or "none"
     if source.labels is not None:
         yield "labels", ", ".join(source.labels) or "none: regression"
+    if source.problem_type is not None:
+        yield "problem type", source.problem_type
 
 
 def _part_of(name: str) -> str:

@@ -245,13 +245,16 @@ def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
 
 
 def load_classifier(
-    path: str | Source, num_labels: int | None = None
+    path: str | Source,
+    num_labels: int | None = None,
+    problem_type: str | None = None,
 ) -> BertClassifier:
     """A classifier from a checkpoint.
 
     Args:
         path: as for `open_source`: a fine-tuned classifier, or an encoder.
         num_labels: the number of outputs. Default: the checkpoint's own.
+        problem_type: as BertClassifier has it. Default: the checkpoint's own.
 
     Raises:
         InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
@@ -261,7 +264,10 @@ def load_classifier(
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
     model = BertClassifier(
-        source.require_config(), num_labels, **added_options(source.weights)
+        source.require_config(),
+        num_labels,
+        problem_type=problem_type or source.classifier_problem_type(),
+        **added_options(source.weights),
     )
     load_weights(model, source)
     return model

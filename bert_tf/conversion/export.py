@@ -18,8 +18,9 @@ from bert_tf.conversion import (
     tensorflow_checkpoint,
 )
 from bert_tf.conversion.checkpoint import refuse_other_function
+from bert_tf.conversion.label_files import write_labels
 from bert_tf.conversion.model_files import checked_casing
-from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME, Source
+from bert_tf.conversion.source import CONFIG_NAME, Source
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
 from bert_tf.conversion.weights import (
     added_options,
@@ -171,11 +172,7 @@ def write_tf1(folder: str, model: Source) -> None:
     tensorflow_checkpoint.write(prefix, model.weights)
     files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
     _write_tokenizer(folder, model)
-    if model.labels is not None:
-        files.write_atomically(
-            os.path.join(folder, LABELS_NAME),
-            "".join(f"{label}\n" for label in model.labels),
-        )
+    write_labels(folder, model.labels, model.classifier_problem_type())
 
 
 def write_huggingface(folder: str, model: Source) -> None:
@@ -186,11 +183,10 @@ def write_huggingface(folder: str, model: Source) -> None:
     labels: dict[str, Any] = {}
     for head in (names.CLASSIFIER, names.TAGGING):
         if head in names.heads_of(model.weights):
-            number = num_outputs(model.weights, head)
             labels = {
                 "labels": model.labels,
-                "num_labels": number,
-                "is_regression": number == 1 and not model.labels,
+                "num_labels": num_outputs(model.weights, head),
+                "problem_type": model.classifier_problem_type(),
             }
     values = huggingface_config.to_config(config, architecture, **labels)
     huggingface.write(folder, model.weights, config, values)

@@ -22,6 +22,7 @@ from bert_tf.conversion.huggingface_config import (
     architecture_of,
     labels_in,
     named_architecture,
+    problem_type_in,
     read_config,
     to_config,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "is_folder_of_hugging_face",
     "labels_in",
     "model_folder",
+    "problem_type_in",
     "read_config",
     "read_weights",
     "refuse_pickles",
@@ -144,15 +146,6 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         },
     )
     check_against_config(weights, config)
-    if _is_unknown_problem(values):
-        logging.warning(
-            "%s: its head is left out: several labels at once, or a regression of"
-            " several numbers (`problem_type`), is no classifier of BERT's.",
-            folder,
-        )
-        weights = weights.with_heads(
-            head for head in names.HEADS if head != names.CLASSIFIER
-        )
     _check_labels(weights, values, os.path.join(folder, CONFIG_NAME))
     for copy, tensor in copies.items():
         _check_same(folder, copy, tensor, found[_COPIES[copy]])
@@ -200,15 +193,6 @@ def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
     if not row.hugging_face_transposes:
         return tensor
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
-
-
-def _is_unknown_problem(values: Mapping[str, Any]) -> bool:
-    labels = values.get("id2label")
-    return values.get("problem_type") == "multi_label_classification" or (
-        values.get("problem_type") == "regression"
-        and isinstance(labels, dict)
-        and len(labels) > 1
-    )
 
 
 def _check_labels(weights: Weights, values: Mapping[str, Any], path: str) -> None:

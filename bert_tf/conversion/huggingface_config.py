@@ -5,7 +5,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bert_tf import files
-from bert_tf.config import CLASSIFIER_DROPOUT, BertConfig
+from bert_tf.config import (
+    CLASSIFIER_DROPOUT,
+    MULTI_LABEL,
+    PROBLEM_TYPES,
+    REGRESSION,
+    SINGLE_LABEL,
+    BertConfig,
+)
 from bert_tf.conversion import names
 from bert_tf.errors import InputError
 
@@ -104,6 +111,12 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
             f"{path}: `hidden_act` must be one of {', '.join(_ACTIVATIONS)}."
             f" Found: {activation!r}."
         )
+    problem_type = values.get("problem_type")
+    if problem_type is not None and problem_type not in PROBLEM_TYPES:
+        raise InputError(
+            f"{path}: `problem_type` must be one of {', '.join(PROBLEM_TYPES)}. Found:"
+            f" {problem_type!r}."
+        )
     fields["hidden_act"] = _ACTIVATIONS[activation]
     fields["left_to_right"] = bool(values.get("is_decoder", False))
     return BertConfig.from_dict(fields, source=path), values
@@ -117,17 +130,27 @@ def named_architecture(values: Mapping[str, Any]) -> str | None:
     return None
 
 
+def problem_type_in(values: Mapping[str, Any]) -> str | None:
+    """What a config's classifier predicts; None where nothing says it.
+
+    One output is a number, as transformers has it, unless it is said to be a label.
+    """
+    if named_architecture(values) != "BertForSequenceClassification":
+        return None
+    problem_type = values.get("problem_type")
+    if problem_type != MULTI_LABEL and _num_labels(values) == 1:
+        return REGRESSION
+    return problem_type
+
+
 def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
     """A config's labels in the order of the outputs.
 
     Returns:
-        None where they have no names; nothing, (), for regression.
+        None where they have no names; nothing, (), for a regression of one number.
     """
     labels = values.get("id2label")
-    count = len(labels) if isinstance(labels, dict) else values.get("num_labels")
-    if named_architecture(values) == "BertForSequenceClassification" and (
-        values.get("problem_type") == "regression" or count == 1
-    ):
+    if problem_type_in(values) == REGRESSION and _num_labels(values) == 1:
         return ()
     if not isinstance(labels, dict):
         return None
@@ -138,6 +161,12 @@ def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
     if all(label == f"{_NO_LABEL}{i}" for i, label in enumerate(ordered)):
         return None
     return ordered
+
+
+def _num_labels(values: Mapping[str, Any]) -> Any:
+    """How many labels a config has; None where it does not say it."""
+    labels = values.get("id2label")
+    return len(labels) if isinstance(labels, dict) else values.get("num_labels")
 
 
 def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
@@ -169,7 +198,7 @@ def to_config(
     *,
     labels: Iterable[str] | None = None,
     num_labels: int | None = None,
-    is_regression: bool = False,
+    problem_type: str | None = None,
 ) -> dict[str, Any]:
     """What config.json says of a model.
 
@@ -178,7 +207,7 @@ def to_config(
         architecture: transformers' class.
         labels: the labels of a classifier or tagger.
         num_labels: how many there are, where they have no names.
-        is_regression: whether a classifier's one output is a number.
+        problem_type: what a classifier predicts; default: one of its labels.
 
     Raises:
         InputError: transformers' class computes something else.
@@ -205,9 +234,7 @@ def to_config(
         values["id2label"] = {str(i): label for i, label in enumerate(labels)}
         values["label2id"] = {label: i for i, label in enumerate(labels)}
     if names.CLASSIFIER in heads:
-        values["problem_type"] = (
-            "regression" if is_regression else "single_label_classification"
-        )
+        values["problem_type"] = problem_type or SINGLE_LABEL
     return values
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.config import MULTI_LABEL, REGRESSION
 from bert_tf.conversion.graph_tokenizer import GraphTokenizer
 from bert_tf.conversion.serving_inputs import (
     around,
@@ -128,6 +129,15 @@ class ServedModel(tf.Module):
         best = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return tf.gather(tf.constant(self.labels), best) if self.labels else best
 
+    def _names(self, is_there: tf.Tensor) -> tf.Tensor:
+        """The names of the labels that are there, or their numbers: [B, L]."""
+        number = is_there.shape[-1]
+        every = tf.constant(self.labels) if self.labels else tf.range(number)
+        rows = tf.tile(every[None], [tf.shape(is_there)[0], 1])
+        return tf.ragged.boolean_mask(rows, is_there).to_tensor(
+            "" if self.labels else -1
+        )
+
 
 class _OfTextOrPair(ServedModel):
     """What takes a text, or a pair of them.
@@ -153,12 +163,25 @@ class _OfTextOrPair(ServedModel):
 
 
 class ServedClassifier(_OfTextOrPair):
-    """Returns logits and probabilities [B, C], label [B]; of one output, score [B]."""
+    """Returns what the model's problem type asks for.
+
+    One of several labels: logits and probabilities [B, C], label [B]. Any of them:
+    logits and probabilities [B, C], each label's by itself, and labels [B, L], those of
+    more than 0.5; "" fills a row up. A number: score [B]. Several: scores [B, C].
+    """
 
     def _answer(self, inputs: Tensors) -> Tensors:
         logits = self._call(inputs)["logits"]
-        if logits.shape[-1] == 1:
-            return {"score": logits[:, 0]}
+        if self._model.problem_type == REGRESSION:
+            if logits.shape[-1] == 1:
+                return {"score": logits[:, 0]}
+            return {"scores": logits}
+        if self._model.problem_type == MULTI_LABEL:
+            return {
+                "logits": logits,
+                "probabilities": tf.nn.sigmoid(logits),
+                "labels": self._names(logits > 0),
+            }
         probabilities = tf.nn.softmax(logits)
         return {
             "logits": logits,

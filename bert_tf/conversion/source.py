@@ -15,19 +15,19 @@ import enum
 import os
 
 from bert_tf import files
-from bert_tf.config import BertConfig
+from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import (
     huggingface,
     kerashub,
     names,
     tensorflow_checkpoint,
 )
+from bert_tf.conversion.label_files import read_labels
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, read_tokenizer
-from bert_tf.conversion.weights import Weights
+from bert_tf.conversion.weights import Weights, num_outputs
 from bert_tf.errors import InputError
 
 CONFIG_NAME = "bert_config.json"
-LABELS_NAME = "labels.txt"
 
 
 class Format(enum.StrEnum):
@@ -51,7 +51,9 @@ class Source:
         config: the architecture; None where no file says it.
         tokenizer: its vocabulary and casing.
         labels: a classifier's or tagger's labels by output; None where they have no
-            names, empty for regression.
+            names, empty for a regression of one number.
+        problem_type: what a classifier predicts, of `bert_tf.config`; None where no
+            file says it.
     """
 
     path: str
@@ -61,6 +63,14 @@ class Source:
     config: BertConfig | None
     tokenizer: TokenizerFiles
     labels: tuple[str, ...] | None = None
+    problem_type: str | None = None
+
+    def classifier_problem_type(self) -> str | None:
+        """What its classifier predicts; None where it has none."""
+        if names.CLASSIFIER not in names.heads_of(self.weights):
+            return None
+        number = num_outputs(self.weights, names.CLASSIFIER)
+        return self.problem_type or (REGRESSION if number == 1 else SINGLE_LABEL)
 
     def require_config(self) -> BertConfig:
         """The config; InputError where there is none."""
@@ -150,9 +160,11 @@ def open_source(path: str) -> Source:
             config=config,
             tokenizer=read_tokenizer(folder),
             labels=huggingface.labels_in(values) if has_labels else None,
+            problem_type=huggingface.problem_type_in(values),
         )
     folder = folder_of(path)
     config_path = os.path.join(folder, CONFIG_NAME)
+    labels, problem_type = read_labels(folder)
     return Source(
         path=path,
         format=format_,
@@ -165,7 +177,8 @@ def open_source(path: str) -> Source:
             else None
         ),
         tokenizer=read_tokenizer(folder),
-        labels=_recorded_labels(folder),
+        labels=labels,
+        problem_type=problem_type,
     )
 
 
@@ -196,10 +209,3 @@ def _tokenizer_of(preset: kerashub.Preset) -> TokenizerFiles:
 def folder_of(path: str) -> str:
     """The folder that a checkpoint's config and vocabulary lie in."""
     return path if files.is_folder(path) else os.path.dirname(path)
-
-
-def _recorded_labels(folder: str) -> tuple[str, ...] | None:
-    path = os.path.join(folder, LABELS_NAME)
-    if not files.exists(path):
-        return None
-    return tuple(files.read_text(path).split("\n")[:-1])

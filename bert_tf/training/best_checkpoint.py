@@ -17,7 +17,8 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
-from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME
+from bert_tf.conversion.label_files import LABELS_NAME, PROBLEM_TYPE_NAME
+from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, VOCAB_NAME
 from bert_tf.errors import InputError
 from bert_tf.training.checkpoint_files import (
@@ -30,7 +31,13 @@ from bert_tf.training.checkpoint_files import (
 FOLDER_NAME = "best"
 BEST_NAME = "best.json"
 
-_COMPANIONS = (CONFIG_NAME, VOCAB_NAME, TOKENIZER_CONFIG_NAME, LABELS_NAME)
+_COMPANIONS = (
+    CONFIG_NAME,
+    VOCAB_NAME,
+    TOKENIZER_CONFIG_NAME,
+    LABELS_NAME,
+    PROBLEM_TYPE_NAME,
+)
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 
 

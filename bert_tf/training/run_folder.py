@@ -5,6 +5,8 @@
     tokenizer_config.json  {"do_lower_case": true}
     flags.json             the resolved flags of the last start
     labels.txt             a classifier's labels, in the order of its outputs
+    problem_type.txt       what it predicts, where the labels do not tell
+                           (`bert_tf.conversion.label_files`)
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
@@ -19,8 +21,9 @@ import numpy as np
 from absl import flags
 
 from bert_tf import files
-from bert_tf.config import BertConfig
-from bert_tf.conversion.source import CONFIG_NAME, LABELS_NAME
+from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.conversion.label_files import read_labels, write_labels
+from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
@@ -96,35 +99,39 @@ def prepare(
     )
 
 
-def check_labels(folder: str, labels: Sequence[str] | None) -> None:
-    """Records a classifier's labels, one a line, in the order of its outputs.
+def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
+    """Records what a classifier predicts, or checks that it is what the folder says.
 
     Args:
         folder: the run's output_dir.
-        labels: the labels; None for regression, which records an empty list.
+        labels: the labels in the order of its outputs; () for one number.
+        problem_type: of `bert_tf.config`.
 
     Raises:
-        InputError: the folder holds a run with other labels.
+        InputError: the folder holds a run with other labels, or of another problem.
     """
-    there = recorded_labels(folder)
-    here = list(labels or [])
-    if there is not None and there != here:
-        raise InputError(
-            f"--output_dir={folder} holds a run with the labels"
-            f" {', '.join(there) or '(none: regression)'}; this one has"
-            f" {', '.join(here) or '(none: regression)'}. Give another folder."
-        )
-    files.write_atomically(
-        os.path.join(folder, LABELS_NAME), "".join(f"{label}\n" for label in here)
-    )
+    there, problem_there = read_labels(folder)
+    if there is not None:
+        problem_there = problem_there or (SINGLE_LABEL if there else REGRESSION)
+        old, new = _described(there, problem_there), _described(labels, problem_type)
+        if old != new:
+            raise InputError(
+                f"--output_dir={folder} holds a run with {old}; this one has {new}."
+                " Give another folder."
+            )
+    write_labels(folder, labels, problem_type)
 
 
 def recorded_labels(folder: str) -> list[str] | None:
     """The labels that a classifier's run recorded; None where there was none."""
-    path = os.path.join(folder, LABELS_NAME)
-    if not files.exists(path):
-        return None
-    return files.read_text(path).split("\n")[:-1]
+    labels, _ = read_labels(folder)
+    return None if labels is None else list(labels)
+
+
+def _described(labels: Sequence[str], problem_type: str) -> str:
+    """Labels and problem type for a message: "the labels no, yes"."""
+    words = f"the labels {', '.join(labels)}" if labels else "no labels"
+    return words if problem_type == SINGLE_LABEL else f"{words} ({problem_type})"
 
 
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:

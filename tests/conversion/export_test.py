@@ -1,10 +1,13 @@
 import dataclasses
+import json
 import os
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion import export, names
+from bert_tf.conversion.checkpoint import load_classifier
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
@@ -16,7 +19,15 @@ from tests.training import toy
 
 
 class ExportTestCase(tf.test.TestCase):
-    def source(self, model, name="run", labels=None, config=toy.CONFIG, tokens=TOKENS):
+    def source(
+        self,
+        model,
+        name="run",
+        labels=None,
+        config=toy.CONFIG,
+        tokens=TOKENS,
+        problem_type=None,
+    ):
         folder = os.path.join(self.get_temp_dir(), name)
         os.makedirs(folder)
         toy.write_config(folder, config)
@@ -24,6 +35,9 @@ class ExportTestCase(tf.test.TestCase):
         if labels is not None:
             with open(os.path.join(folder, "labels.txt"), "w") as file:
                 file.write("".join(f"{label}\n" for label in labels))
+        if problem_type is not None:
+            with open(os.path.join(folder, "problem_type.txt"), "w") as file:
+                file.write(f"{problem_type}\n")
         randomize(model)
         toy.save_checkpoint(folder, model, 3, 1)
         return export.completed(open_source(folder))
@@ -69,6 +83,49 @@ class RoundTripTest(ExportTestCase):
                     self.assertAllEqual(opened.weights[key], weight.numpy(), key)
                 again = self.written(write, export.completed(opened), name + "again")
                 self.assertEqual(self.content(again), self.content(once))
+
+    def test_what_a_classifier_predicts_goes_along(self):
+        for number, (problem_type, labels, num_labels, config) in enumerate(
+            (
+                (MULTI_LABEL, ["a", "b", "c"], 3, {"0": "a", "1": "b", "2": "c"}),
+                (MULTI_LABEL, ["a"], 1, {"0": "a"}),
+                (MULTI_LABEL, None, 2, {"0": "LABEL_0", "1": "LABEL_1"}),
+                (REGRESSION, ["x", "y"], 2, {"0": "x", "1": "y"}),
+                (REGRESSION, None, 2, {"0": "LABEL_0", "1": "LABEL_1"}),
+                (REGRESSION, [], 1, {"0": "LABEL_0"}),
+                (SINGLE_LABEL, ["a", "b"], 2, {"0": "a", "1": "b"}),
+            )
+        ):
+            model = BertClassifier(toy.CONFIG, num_labels, problem_type=problem_type)
+            is_told = problem_type == SINGLE_LABEL or labels == []
+            source = self.source(
+                model,
+                f"run{number}",
+                labels,
+                problem_type=None if is_told else problem_type,
+            )
+            for write in (export.write_tf1, export.write_huggingface):
+                name = f"{write.__name__}{number}"
+                folder = self.written(write, source, name)
+                opened = open_source(folder)
+                found = (opened.labels, opened.classifier_problem_type())
+                wanted = None if labels is None else tuple(labels)
+                self.assertEqual(found, (wanted, problem_type))
+                loaded = load_classifier(folder)
+                self.assertEqual(loaded.problem_type, problem_type)
+                self.assertEqual(loaded.num_labels, num_labels)
+                again = self.written(write, export.completed(opened), name + "again")
+                self.assertEqual(self.content(again), self.content(folder))
+                if write == export.write_huggingface:
+                    with open(os.path.join(folder, "config.json")) as file:
+                        values = json.load(file)
+                    self.assertEqual(values["problem_type"], problem_type)
+                    self.assertEqual(values["id2label"], config)
+                else:
+                    self.assertEqual(
+                        os.path.exists(os.path.join(folder, "problem_type.txt")),
+                        not is_told,
+                    )
 
     def test_the_original_reads_tf1(self):
         model = BertPretrainer(toy.CONFIG)

@@ -386,10 +386,35 @@ class ConfigTest(HuggingFaceTestCase):
             ({"id2label": {"1": "b", "0": "a"}}, ("a", "b")),
             ({"id2label": {"1": "b", "2": "a"}}, None),
             ({"architectures": [sequence], "id2label": {"0": "x"}}, ()),
-            ({"architectures": [sequence], "problem_type": "regression"}, ()),
             ({"architectures": ["BertModel"], "id2label": {"0": "x"}}, ("x",)),
         ):
             self.assertEqual(huggingface.labels_in(values), labels)
+        several, regression = "multi_label_classification", "regression"
+        for problem_type, id2label, labels, found in (
+            (several, {"0": "x", "1": "y"}, ("x", "y"), several),
+            (several, {"0": "x"}, ("x",), several),
+            (regression, {"0": "x", "1": "y"}, ("x", "y"), regression),
+            (regression, {"0": "LABEL_0", "1": "LABEL_1"}, None, regression),
+            (regression, {"0": "x"}, (), regression),
+            ("single_label_classification", {"0": "x"}, (), regression),
+            (None, {"0": "x", "1": "y"}, ("x", "y"), None),
+        ):
+            values = {
+                "architectures": [sequence],
+                "problem_type": problem_type,
+                "id2label": id2label,
+            }
+            self.assertEqual(huggingface.labels_in(values), labels)
+            self.assertEqual(huggingface.problem_type_in(values), found)
+        values = {"architectures": ["BertForTokenClassification"]}
+        values |= {"problem_type": several, "id2label": {"0": "x"}}
+        self.assertEqual(huggingface.labels_in(values), ("x",))
+        self.assertIsNone(huggingface.problem_type_in(values))
+
+    def test_no_such_problem_type(self):
+        folder = self.save("BertForSequenceClassification", problem_type="ranking")
+        with self.assertRaisesRegex(InputError, "`problem_type` must be .*'ranking'"):
+            huggingface.read_config(folder)
 
     def test_labels_there_and_back(self):
         arrays = one_layer.random_weights("BertForSequenceClassification")
@@ -402,7 +427,7 @@ class ConfigTest(HuggingFaceTestCase):
         arrays["output_weights"] = arrays["output_weights"][:1]
         arrays["output_bias"] = arrays["output_bias"][:1]
         _, values = huggingface.read_config(
-            self.write(arrays, labels=(), is_regression=True)
+            self.write(arrays, labels=(), problem_type="regression")
         )
         self.assertEqual(huggingface.labels_in(values), ())
         self.assertEqual(values["problem_type"], "regression")

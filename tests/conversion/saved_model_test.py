@@ -17,8 +17,9 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.classification import features
+from bert_tf.tasks.classification import Featurizer
 from bert_tf.tasks.examples import Example
+from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import export_test
@@ -32,10 +33,10 @@ LENGTH = 12
 
 
 class ServingTestCase(export_test.ExportTestCase):
-    def served(self, model, labels=None, **options):
+    def served(self, model, labels=None, problem_type=None, **options):
         """A model's SavedModel, loaded: its signatures; and the model's folder."""
         randomize(model)
-        source = self.serving_source(model, labels)
+        source = self.serving_source(model, labels, problem_type)
         self.folder = os.path.join(self.get_temp_dir(), "saved_model")
         write_saved_model(
             self.folder, source, head_to_serve(source), max_seq_length=LENGTH, **options
@@ -44,9 +45,13 @@ class ServingTestCase(export_test.ExportTestCase):
         self.loaded = tf.saved_model.load(self.folder)
         return self.loaded.signatures
 
-    def serving_source(self, model, labels=None):
+    def serving_source(self, model, labels=None, problem_type=None):
         return self.source(
-            model, labels=labels, config=CONFIG, tokens=VOCABULARY.tokens
+            model,
+            labels=labels,
+            config=CONFIG,
+            tokens=VOCABULARY.tokens,
+            problem_type=problem_type,
         )
 
     def batch(self, pairs):
@@ -54,10 +59,12 @@ class ServingTestCase(export_test.ExportTestCase):
         examples = [
             Example(source="test", text_a=a, text_b=b, label=None) for a, b in pairs
         ]
-        records = features(examples, TOKENIZER, max_seq_length=LENGTH, labels=None)
-        rows = list(records)
+        make = Featurizer(
+            TOKENIZER, max_seq_length=LENGTH, target=Target(kind=REGRESSION)
+        )
+        (block,) = make.blocks(examples)
         return {
-            name: np.array([row[name] for row in rows], np.int32)
+            name: block[name].astype(np.int32)
             for name in ("input_ids", "input_mask", "segment_ids")
         }
 
@@ -98,6 +105,37 @@ class ClassifierTest(ServingTestCase):
         self.assertEqual(list(outputs), ["score"])
         expected = model(self.batch([("the cat", "")]), training=False)["logits"][:, 0]
         self.assertAllClose(outputs["score"], expected, rtol=1e-5, atol=1e-5)
+
+    def test_several_numbers(self):
+        model = BertClassifier(CONFIG, 2, problem_type=REGRESSION)
+        signatures = self.served(model, ["x", "y"], problem_type=REGRESSION)
+        outputs = signatures["one_text"](text_a=tf.constant(["the cat"]))
+        self.assertEqual(list(outputs), ["scores"])
+        expected = model(self.batch([("the cat", "")]), training=False)["logits"]
+        self.assertAllClose(outputs["scores"], expected, rtol=1e-5, atol=1e-5)
+
+    def test_several_labels(self):
+        model = BertClassifier(CONFIG, 3, problem_type=MULTI_LABEL)
+        names = ["cats", "dogs", "mats"]
+        signatures = self.served(model, names, problem_type=MULTI_LABEL)
+        # So that among the rows all numbers of labels occur.
+        texts = [" ".join(WORDS[i : i + 3]) for i in range(9)]
+        outputs = signatures["one_text"](text_a=tf.constant(texts))
+        batch = self.batch([(text, "") for text in texts])
+        logits = np.array(model(batch, training=False)["logits"])
+        self.assertAllClose(outputs["logits"], logits, rtol=1e-3, atol=1e-3)
+        logits = outputs["logits"].numpy()
+        self.assertAllClose(outputs["probabilities"], 1 / (1 + np.exp(-logits)))
+        expected = [
+            [name for name, logit in zip(names, row, strict=True) if logit > 0]
+            for row in logits
+        ]
+        self.assertGreater(len({len(row) for row in expected}), 1)
+        found = [
+            [name.decode() for name in row if name]
+            for row in outputs["labels"].numpy().tolist()
+        ]
+        self.assertEqual(found, expected)
 
     def test_it_needs_tensorflow_and_tensorflow_text_alone(self):
         self.served(BertClassifier(CONFIG, 3), ["no", "yes", "maybe"])

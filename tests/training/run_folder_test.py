@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from bert_tf.config import BertConfig
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
@@ -66,13 +66,31 @@ class PrepareTest(tf.test.TestCase):
     def test_labels(self):
         self.prepare()
         self.assertIsNone(run_folder.recorded_labels(self.folder))
-        run_folder.check_labels(self.folder, ["no", "yes"])
-        run_folder.check_labels(self.folder, ["no", "yes"])
+        for _ in range(2):
+            run_folder.check_labels(self.folder, ["no", "yes"], SINGLE_LABEL)
         self.assertEqual(run_folder.recorded_labels(self.folder), ["no", "yes"])
-        with self.assertRaisesRegex(InputError, "the labels no, yes; this one has yes"):
-            run_folder.check_labels(self.folder, ["yes", "no"])
-        with self.assertRaisesRegex(InputError, "regression"):
-            run_folder.check_labels(self.folder, None)
+        with self.assertRaisesRegex(InputError, "no, yes; this one has .* yes, no"):
+            run_folder.check_labels(self.folder, ["yes", "no"], SINGLE_LABEL)
+        with self.assertRaisesRegex(InputError, r"has no labels \(regression\)"):
+            run_folder.check_labels(self.folder, [], REGRESSION)
+        with self.assertRaisesRegex(InputError, r"no, yes \(multi_label"):
+            run_folder.check_labels(self.folder, ["no", "yes"], MULTI_LABEL)
+        self.assertNotIn("problem_type.txt", os.listdir(self.folder))
+
+    def test_several_labels_or_numbers(self):
+        self.prepare()
+        for _ in range(2):
+            run_folder.check_labels(self.folder, ["no", "yes"], MULTI_LABEL)
+        self.assertEqual(self.read("problem_type.txt"), "multi_label_classification\n")
+        with self.assertRaisesRegex(InputError, r"\(multi_.*\); this one has .* yes\."):
+            run_folder.check_labels(self.folder, ["no", "yes"], SINGLE_LABEL)
+
+    def test_one_number(self):
+        self.prepare()
+        for _ in range(2):
+            run_folder.check_labels(self.folder, (), REGRESSION)
+        self.assertEqual(run_folder.recorded_labels(self.folder), [])
+        self.assertNotIn("problem_type.txt", os.listdir(self.folder))
 
     def test_another_run_is_refused_and_nothing_changes(self):
         self.prepare()

@@ -1,0 +1,64 @@
+"""What a classifier predicts, in the files beside its checkpoint.
+
+    labels.txt        the labels, one a line, in the order of the outputs; empty for a
+                      regression of one number
+    problem_type.txt  `multi_label_classification` where any of the labels may hold at
+                      once, `regression` of several numbers: Hugging Face's words
+
+Without problem_type.txt, one of several labels is chosen, or one number is predicted.
+"""
+
+import os
+from collections.abc import Sequence
+
+from bert_tf import files
+from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
+from bert_tf.errors import InputError
+
+LABELS_NAME = "labels.txt"
+PROBLEM_TYPE_NAME = "problem_type.txt"
+
+
+def write_labels(
+    folder: str, labels: Sequence[str] | None, problem_type: str | None
+) -> None:
+    """Writes what a classifier predicts, or a tagger.
+
+    Args:
+        folder: an existing folder.
+        labels: by output; () for a regression of one number; None where they have no
+            names.
+        problem_type: of `bert_tf.config`; None for the usual one.
+    """
+    if labels is not None:
+        files.write_atomically(
+            os.path.join(folder, LABELS_NAME), "".join(f"{label}\n" for label in labels)
+        )
+    is_of_one_number = labels is not None and not labels
+    if problem_type == MULTI_LABEL or (
+        problem_type == REGRESSION and not is_of_one_number
+    ):
+        files.write_atomically(
+            os.path.join(folder, PROBLEM_TYPE_NAME), f"{problem_type}\n"
+        )
+
+
+def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
+    """The labels and the problem type; None for what no file says.
+
+    Raises:
+        InputError: there is no such problem type.
+    """
+    labels = problem_type = None
+    path = os.path.join(folder, LABELS_NAME)
+    if files.exists(path):
+        labels = tuple(files.read_text(path).split("\n")[:-1])
+    path = os.path.join(folder, PROBLEM_TYPE_NAME)
+    if files.exists(path):
+        problem_type = files.read_text(path).strip()
+        if problem_type not in PROBLEM_TYPES:
+            raise InputError(
+                f"{path}: must be one of {', '.join(PROBLEM_TYPES)}. Found:"
+                f" {problem_type!r}."
+            )
+    return labels, problem_type
