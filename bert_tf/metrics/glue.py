@@ -61,8 +61,8 @@ def glue_average(
 
     So the GLUE server averages (Wang et al. 2018, section 5), all nine tasks: with
     `without=("AX",)` the leaderboard's figure comes out. MNLI is one task, whose two
-    metrics are the accuracies on its two sets. Devlin et al. 2018 leave out WNLI and
-    average otherwise: see `bert_tf.tasks.glue_paper.paper_average`.
+    metrics are the accuracies on its two sets. Devlin et al. 2018 average otherwise:
+    one metric a task, MNLI's sets as two, no WNLI (`bert_tf.tasks.glue_paper`).
 
     Args:
         scores_by_task: task -> metric -> score; metrics are names in METRICS, with
