@@ -32,7 +32,8 @@ class _NumbersParser(flags.ArgumentParser):
         try:
             numbers = [self._number(part) for part in parts]
         except ValueError as error:
-            raise ValueError("must be numbers with commas between") from error
+            kind = "whole numbers" if self._number is int else "numbers"
+            raise ValueError(f"must be {kind} with commas between") from error
         # NaN is not at least anything.
         if not all(self._least <= number < float("inf") for number in numbers):
             raise ValueError(f"must be at least {self._least}, each of them")
