@@ -1,9 +1,9 @@
-"""A selection for a session: which runs its flags ask for, and what one run is."""
+"""A selection for a session: what one run is, and what all runs have in common."""
 
 import collections
 import gc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -11,13 +11,12 @@ import numpy as np
 from absl import flags
 
 from bert_tf import files
-from bert_tf import flags as shared_flags
 from bert_tf.errors import DivergedError
 from bert_tf.finetuning.best_run import BestRun
 from bert_tf.finetuning.selection import Selection, StopEarly, select
 from bert_tf.finetuning.selection_report import write_report
 from bert_tf.finetuning.session import Session
-from bert_tf.finetuning.settings import Settings, grid
+from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.trials import Outcome
 from bert_tf.metrics import glue as metrics
 from bert_tf.tasks.targets import MULTI_LABEL, SINGLE_LABEL
@@ -43,34 +42,6 @@ _NO_DIFFERENCE = frozenset(
     }
 )
 _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
-
-
-def settings_from_flags(flag_values: flags.FlagValues) -> list[Settings]:
-    """The runs that the flags of `selection_flags.define_selection` ask for."""
-
-    def values(plural: str, singular: str) -> Sequence[Any]:
-        several = flag_values[plural]
-        one = flag_values[singular]
-        is_asked_for = one.present or one.value != one.default
-        if several.value is None or (is_asked_for and not several.present):
-            return [one.value]
-        return several.value
-
-    epochs = flag_values.num_train_epochs
-    return grid(
-        values("learning_rates", "learning_rate"),
-        values("train_batch_sizes", "train_batch_size"),
-        epochs if isinstance(epochs, Sequence) else [epochs],
-        flag_values.num_restarts,
-        flag_values.random_seed,
-    )
-
-
-def is_selection(flag_values: flags.FlagValues) -> bool:
-    """Whether the flags ask for a selection, be it among one run."""
-    plurals = ("learning_rates", "train_batch_sizes")
-    asks = any(shared_flags.given(flag_values, name) for name in plurals)
-    return asks or len(settings_from_flags(flag_values)) > 1
 
 
 def search(

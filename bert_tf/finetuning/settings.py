@@ -1,8 +1,10 @@
-"""The settings of one fine-tuning run that a selection tries out."""
+"""What the runs of a selection differ in, and which of them the flags ask for."""
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from absl import flags
 
 
 class Settings(NamedTuple):
@@ -59,6 +61,34 @@ def grid(
         Settings(rate, batch_size, epochs, seed)
         for seed, batch_size, epochs, rate in combinations
     ]
+
+
+def settings_from_flags(flag_values: flags.FlagValues) -> list[Settings]:
+    """The runs that the flags of `selection_flags.define_selection` ask for."""
+
+    def values(plural: str, singular: str) -> Sequence[Any]:
+        several = flag_values[plural]
+        one = flag_values[singular]
+        is_asked_for = one.present or one.value != one.default
+        if several.value is None or (is_asked_for and not several.present):
+            return [one.value]
+        return several.value
+
+    epochs = flag_values.num_train_epochs
+    return grid(
+        values("learning_rates", "learning_rate"),
+        values("train_batch_sizes", "train_batch_size"),
+        epochs if isinstance(epochs, Sequence) else [epochs],
+        flag_values.num_restarts,
+        flag_values.random_seed,
+    )
+
+
+def is_selection(flag_values: flags.FlagValues) -> bool:
+    """Whether the flags ask for a selection, be it among one run."""
+    plurals = ("learning_rates", "train_batch_sizes")
+    asks = any(flag_values[name].present for name in plurals)
+    return asks or len(settings_from_flags(flag_values)) > 1
 
 
 def _short(number: float) -> str:
