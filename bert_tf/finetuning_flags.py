@@ -4,6 +4,8 @@ A script calls the groups it needs from its `define_flags(flag_values)`. Flags t
 original does not have are marked "Ours".
 """
 
+from typing import Any
+
 from absl import flags
 
 from bert_tf import flags as shared_flags
@@ -94,6 +96,42 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
     shared_flags.refuse_together(flag_values, "data_dir", "tfds_name")
 
 
+def define_batches(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that say how texts become batches."""
+    flags.DEFINE_enum(
+        "pad",
+        "length",
+        ["length", "max"],
+        "Ours. length: batches of texts of like length, padded to one of a few lengths;"
+        " max: all padded to --max_seq_length, as the original's.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "length_buckets",
+        12,
+        "Ours, for --pad=length. At most so many lengths, those that leave the least"
+        " padding; each one is compiled for apart.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_enum(
+        "long_text",
+        "truncate",
+        ["truncate", "window"],
+        "Ours. Texts longer than --max_seq_length: cut, as the original does, or read in"
+        " windows that overlap, whose scores are averaged.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "doc_stride",
+        None,
+        "Ours, for --long_text=window. Tokens from a window's beginning to the next"
+        " one's. Default: half of what a window holds.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+
+
 def define_looking(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the reports on a split's predictions."""
     flags.DEFINE_bool(
@@ -121,4 +159,37 @@ def define_submission(flag_values: flags.FlagValues) -> None:
         "Ours. Put a constant class into the submission for each task that was not"
         " predicted: the GLUE server takes a zip only if it has all files.",
         flag_values=flag_values,
+    )
+
+
+def define_long_text(flag_values: flags.FlagValues) -> None:
+    """Defines the flags of texts longer than --max_seq_length."""
+    flags.DEFINE_enum(
+        "long_text",
+        "truncate",
+        ["truncate", "window"],
+        "Ours. What becomes of a text longer than --max_seq_length: it is cut, and how"
+        " many were is said; or it is read in windows that overlap, in training each an"
+        " example of its own, in evaluation and prediction averaged (their logits).",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "doc_stride",
+        None,
+        "Ours, for --long_text=window. Tokens from one window's beginning to the next"
+        " one's, as for SQuAD (Devlin et al. 2018). Default: half of what a window"
+        " holds.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+
+    def has_a_use(values: dict[str, Any]) -> bool:
+        if values["doc_stride"] is None or values["long_text"] == "window":
+            return True
+        raise flags.ValidationError(
+            "--doc_stride is for --long_text=window: give both, or leave it out."
+        )
+
+    flags.register_multi_flags_validator(
+        ["long_text", "doc_stride"], has_a_use, flag_values=flag_values
     )
