@@ -114,22 +114,7 @@ def define_batches(flag_values: flags.FlagValues) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
-    flags.DEFINE_enum(
-        "long_text",
-        "truncate",
-        ["truncate", "window"],
-        "Ours. Texts longer than --max_seq_length: cut, as the original does, or read in"
-        " windows that overlap, whose scores are averaged.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_integer(
-        "doc_stride",
-        None,
-        "Ours, for --long_text=window. Tokens from a window's beginning to the next"
-        " one's. Default: half of what a window holds.",
-        lower_bound=1,
-        flag_values=flag_values,
-    )
+    define_long_text(flag_values)
 
 
 def define_looking(flag_values: flags.FlagValues) -> None:
