@@ -26,12 +26,12 @@ from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTa
 from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.schema import classifier_schema, packed_schema
+from bert_tf.records.schema import packed_schema
 from bert_tf.task import Task
 from bert_tf.tasks import classification
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import evaluation
-from bert_tf.training.finetuning import RecordSet
 from bert_tf.training.precision import computing_in
 from bert_tf.training.step import evaluation_step, training_steps
 from tests.modeling.examples import random_choices, random_records, random_tags
@@ -100,29 +100,38 @@ def packed_records(folder):
     )
 
 
-def labelled_records(folder, regression=False):
+def labelled_records(folder, target):
     rng = np.random.default_rng(0)
-    schema = classifier_schema(toy.L, regression)
-    records = RecordSet.write(
-        os.path.join(folder, "labelled"),
-        schema,
-        [
-            {
-                "input_ids": [*rng.integers(5, toy.V, 8), 0, 0, 0, 0],
-                "input_mask": [1] * 8 + [0] * 4,
-                "segment_ids": [0] * 5 + [1] * 3 + [0] * 4,
-                "label_ids": [number / 4 if regression else number % 3],
-                "is_real_example": [1],
-            }
-            for number in range(10)  # so that the last batch is filled up
-        ],
-        classification.padding_features(toy.L),
-    )
+    schema = classification.schema(target, toy.L)
+    path = os.path.join(folder, "labelled")
+    padding = {feature.name: [0] * feature.length for feature in schema.features}
+    with tf.io.TFRecordWriter(path) as writer:
+        for number in range(10):  # so that the last batch is filled up
+            label = target.labels[number % 3] if target.labels else str(number / 4)
+            writer.write(
+                schema.serialize(
+                    {
+                        "input_ids": [*rng.integers(5, toy.V, 8), 0, 0, 0, 0],
+                        "input_mask": [1] * 8 + [0] * 4,
+                        "segment_ids": [0] * 5 + [1] * 3 + [0] * 4,
+                        "label_ids": target.encode(label, "toy"),
+                        "is_real_example": [1],
+                    }
+                )
+            )
     return (
-        pipeline.training_dataset(
-            [records.path], [10], schema, batch_size=BATCH, seed=3
+        pipeline.training_dataset([path], [10], schema, batch_size=BATCH, seed=3),
+        pipeline.evaluation_dataset(
+            [path], schema, batch_size=BATCH, padding=schema.serialize(padding)
         ),
-        records.batches(BATCH),
+    )
+
+
+def classification_case(target, **options):
+    """A target's task and batches."""
+    return (
+        lambda config: classification.task(config, target, "toy", **options),
+        lambda folder: labelled_records(folder, target),
     )
 
 
@@ -149,13 +158,12 @@ CASES = {
         unmasked_records,
     ),
     "packed": (lambda config: pretraining_task(config, packed=True), packed_records),
-    "classification": (
-        lambda config: classification.task(config, LABELS, "mnli"),
-        labelled_records,
-    ),
-    "regression": (
-        lambda config: classification.task(config, None, "sts-b"),
-        lambda folder: labelled_records(folder, regression=True),
+    "classification": classification_case(Target(kind=SINGLE_LABEL, labels=LABELS)),
+    "regression": classification_case(Target(kind=REGRESSION)),
+    "multi_label": classification_case(Target(kind=MULTI_LABEL, labels=LABELS)),
+    "lora": classification_case(Target(kind=REGRESSION), lora_rank=2),
+    "adapters": classification_case(
+        Target(kind=REGRESSION), adapter_size=3, layer_mixture=True
     ),
     "span": (
         task_of(BertSpanPredictor, SPAN),
