@@ -217,8 +217,16 @@ def define(
         flags.mark_flag_as_required(name, flag_values)
 
 
-def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
-    """The flags of every script that trains: batches, optimizer, device, ..."""
+def define_training(
+    flag_values: flags.FlagValues, *, without: tuple[str, ...] = (), **defaults: Any
+) -> None:
+    """The flags of every script that trains: batches, optimizer, device, ...
+
+    Args:
+        flag_values: where the script's flags live.
+        without: flags that mean nothing to the script.
+        **defaults: the script's own defaults.
+    """
     names = (
         "init_checkpoint",
         "do_train",
@@ -252,7 +260,10 @@ def define_training(flag_values: flags.FlagValues, **defaults: Any) -> None:
         "master",
         "num_tpu_cores",
     )
-    define(flag_values, *(name for name in names if name not in defaults), **defaults)
+    passed_over = {*without, *defaults}
+    define(
+        flag_values, *(name for name in names if name not in passed_over), **defaults
+    )
     require_at_least(
         flag_values,
         1,

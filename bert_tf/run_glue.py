@@ -36,8 +36,11 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         best_metric=None,
         required=("output_dir",),
     )
-    shared_flags.define_training(flag_values, eval_batch_size=32)
+    shared_flags.define_training(
+        flag_values, without=("do_train", "do_eval"), eval_batch_size=32
+    )
     selection_flags.define_selection(flag_values, learning_rates=LEARNING_RATES)
+    finetuning_flags.define_batches(flag_values)
     finetuning_flags.define_looking(flag_values)
     finetuning_flags.define_submission(flag_values)
     stability_flags.define_stability(flag_values)

@@ -48,7 +48,9 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
     with drawing():
         from matplotlib.figure import Figure
 
-        drawn = Figure(figsize=(3 + 0.9 * len(bars), 4.5), layout="constrained")
+        drawn = Figure(
+            figsize=(max(8.0, 3 + 0.9 * len(bars)), 4.5), layout="constrained"
+        )
         axes = drawn.add_subplot()
         width = 0.8 / len(series)
         for number, (label, scores) in enumerate(series.items()):

@@ -42,6 +42,8 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
     Raises:
         InputError: no such task, or one that is asked for by name has no files.
     """
+    if not files.is_folder(flag_values.glue_dir):
+        raise InputError(f"--glue_dir: no such folder: {flag_values.glue_dir}")
     names = list(flag_values.tasks)
     wants_all = [name.lower() for name in names] == [ALL]
     asked = list(GLUE_TASKS.values()) if wants_all else [find(name) for name in names]
@@ -200,12 +202,9 @@ def _look(
 def _flags_of(data_set: DataSet, flag_values: flags.FlagValues) -> flags.FlagValues:
     """The flags as this task has them."""
     values = copy.deepcopy(flag_values)
-    flags.DEFINE_string(
-        "data_dir",
-        _data_dir(data_set, flag_values),
-        "Folder of the task's files.",
-        flag_values=values,
-    )
+    flags.DEFINE_string("data_dir", None, "The task's folder.", flag_values=values)
+    flags.DEFINE_bool("do_train", True, "As always here.", flag_values=values)
+    values["data_dir"].value = _data_dir(data_set, flag_values)
     values["output_dir"].value = os.path.join(flag_values.output_dir, data_set.name)
     if flag_values.two_stage and data_set.name in SECOND_STAGE:
         values["init_checkpoint"].value = _best_of(flag_values, "MNLI")

@@ -1,0 +1,176 @@
+import json
+import os
+import unittest.mock
+import zipfile
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import cli, run_glue
+from bert_tf.errors import InputError
+from bert_tf.finetuning import submission
+from bert_tf.text.vocabulary import Vocabulary
+from tests.training import toy
+
+# good and bad decide the label; the rest is noise.
+WORDS = ["good", "bad", *(f"w{number}" for number in range(20))]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+# Test sets as small as these are none of GLUE's.
+SIZES = {"SST-2": 5, "RTE": 3, "MNLI": 4, "AX": 3}
+
+
+def texts(count, seed):
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        words = [WORDS[number % 2], *rng.choice(WORDS[2:], 4)]
+        rng.shuffle(words)
+        yield " ".join(words), number % 2
+
+
+class RunGlueTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        os.makedirs(self.path())
+        self.config = toy.write_config(self.path())
+        self.vocab = self.path("v.txt")
+        Vocabulary(TOKENS).save(self.vocab)
+        small = [
+            file._replace(num_examples=SIZES.get(file.task_name, file.num_examples))
+            for file in submission.TASK_FILES
+        ]
+        self.enter_context(unittest.mock.patch.object(submission, "TASK_FILES", small))
+
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), self.id(), *names)
+
+    def write(self, name, header, rows):
+        path = self.path("glue", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.writelines("\t".join(row) + "\n" for row in [header, *rows])
+
+    def write_sst2(self):
+        for split, count in (("train", 32), ("dev", 9)):
+            rows = [(text, str(1 - side)) for text, side in texts(count, count)]
+            self.write(f"SST-2/{split}.tsv", ("sentence", "label"), rows)
+        rows = [(str(n), text) for n, (text, _) in enumerate(texts(5, 5))]
+        self.write("SST-2/test.tsv", ("index", "sentence"), rows)
+
+    def write_rte(self):
+        header = ("index", "sentence1", "sentence2", "label")
+        names = ("entailment", "not_entailment")
+        for split, count in (("train", 24), ("dev", 7), ("test", 3)):
+            rows = [
+                (str(n), text, "w1 w2", names[side])
+                for n, (text, side) in enumerate(texts(count, count))
+            ]
+            if split == "test":
+                rows = [row[:3] for row in rows]
+                self.write("RTE/test.tsv", header[:3], rows)
+            else:
+                self.write(f"RTE/{split}.tsv", header, rows)
+
+    def run_script(self, *arguments, **options):
+        options = {
+            "glue_dir": self.path("glue"),
+            "vocab_file": self.vocab,
+            "bert_config_file": self.config,
+            "output_dir": self.path("out"),
+            "max_seq_length": 12,
+            "train_batch_size": 16,
+            "learning_rates": "0.01,0.001",
+            "num_train_epochs": 4,
+            "pad": "max",
+            **options,
+        }
+        run_glue.run(
+            cli.parse(
+                run_glue.define_flags,
+                [*arguments, *(f"--{key}={value}" for key, value in options.items())],
+            )
+        )
+
+    def read(self, *names):
+        with open(self.path("out", *names)) as file:
+            return file.read()
+
+
+class RunGlueTest(RunGlueTestCase):
+    def test_the_whole_table(self):
+        self.write_sst2()
+        self.write_rte()
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script("--noplots")
+        log = "\n".join(logs.output)
+        self.assertIn("CoLA is left out: no folder", log)
+        self.assertIn("GLUE: SST-2, RTE", log)
+        self.assertRegex(log, r"run 2 of 2: lr0.001_bs16_ep4_seed12345 -> accuracy")
+        table = json.loads(self.read("glue.json"))
+        self.assertEqual(list(table["tasks"]), ["SST-2", "RTE"])
+        self.assertEqual(table["average_over"], ["SST-2", "RTE"])
+        for task in ("SST-2", "RTE"):
+            result = table["tasks"][task]
+            best = json.loads(self.read(task, "best", "best.json"))
+            self.assertEqual(best["run"], result["run"])
+            self.assertAllClose(best["value"], result["scores"]["accuracy"])
+            rows = self.read(task, "dev_predictions.tsv").splitlines()[1:]
+            right = [row.split("\t")[3] for row in rows]
+            self.assertAllClose(
+                right.count("1") / len(right), result["scores"]["accuracy"]
+            )
+            self.assertEqual(result["predicted"], ["test"])
+        self.assertIn("| SST-2", self.read("glue.md"))
+        with zipfile.ZipFile(self.path("out", "glue_submission.zip")) as archive:
+            self.assertEqual(archive.namelist(), ["SST-2.tsv", "RTE.tsv"])
+            lines = archive.read("RTE.tsv").decode().splitlines()
+        self.assertEqual(lines[0], "index\tprediction")
+        self.assertLen(lines, 4)
+
+        # Again: nothing is trained or predicted; the same table.
+        before = self.read("glue.md")
+        stamp = os.stat(self.path("out", "RTE", "test_predictions.tsv")).st_mtime_ns
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script("--noplots")
+        self.assertIn("2 of 2 runs are made already", "\n".join(logs.output))
+        self.assertEqual(self.read("glue.md"), before)
+        self.assertEqual(
+            os.stat(self.path("out", "RTE", "test_predictions.tsv")).st_mtime_ns, stamp
+        )
+
+
+class RefusalTest(RunGlueTestCase):
+    def test_before_anything_is_trained(self):
+        self.write_sst2()
+        self.write_rte()
+        for tasks, message in (
+            ("RTF", "RTF: no such task.* Did you mean RTE"),
+            ("XNLI", "XNLI is none of GLUE's"),
+            ("sst2,MRPC", "MRPC: no file .*glue/MRPC/train.tsv"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(tasks=tasks)
+        with self.assertRaisesRegex(InputError, "add MNLI to --tasks"):
+            self.run_script("--two_stage", tasks="RTE")
+        with self.assertRaisesRegex(InputError, "no such folder: .*nowhere"):
+            self.run_script(glue_dir=self.path("nowhere"))
+        with self.assertRaisesRegex(InputError, "has none of GLUE's folders: CoLA"):
+            self.run_script(glue_dir=self.path("glue", "RTE"))
+        os.remove(self.path("glue", "RTE", "test.tsv"))
+        with self.assertRaisesRegex(InputError, "RTE: no file .*RTE/test.tsv"):
+            self.run_script()
+        # A wrong label in the last task is found before the first one is trained.
+        header = ("index", "sentence1", "sentence2", "label")
+        self.write("RTE/dev.tsv", header, [("0", "w1", "w2", "perhaps")])
+        with self.assertRaisesRegex(InputError, "RTE/dev.tsv"):
+            self.run_script("--nodo_predict")
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_flags_that_it_does_not_have(self):
+        for argument in ("--do_train=false", "--data_dir=x", "--task_name=RTE"):
+            with self.assertRaises(flags.UnrecognizedFlagError):
+                self.run_script(argument)
+
+
+if __name__ == "__main__":
+    tf.test.main()
