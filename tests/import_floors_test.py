@@ -24,8 +24,9 @@ FLOORS = {
     "bert_tf.conversion": 3,
     "bert_tf.tasks": 4,
     "bert_tf.training": 4,
-    "bert_tf": 5,
-    "tfrecords": 5,
+    "bert_tf.finetuning": 5,
+    "bert_tf": 6,
+    "tfrecords": 6,
 }
 
 

@@ -4,9 +4,10 @@ A session reads and checks every input before anything is written or trained. A 
 then a call: `fine_tune` in a folder, `logits` and `scores` of a split.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -14,18 +15,25 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import flags as shared_flags
+from bert_tf.conversion.adapter_files import AdapterFiles, write_adapter
 from bert_tf.conversion.model_files import model_files
+from bert_tf.conversion.source import Source
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.finetuning.settings import Settings
+from bert_tf.finetuning.model_options import (
+    is_parameter_efficient,
+    model_options,
+    opened_adapter,
+)
+from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.metrics import glue as metrics
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records.example_table import ROWS
-from bert_tf.records.schema import classifier_schema
 from bert_tf.task import Task
 from bert_tf.tasks import classification
+from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
-from bert_tf.tasks.glue import DataSet
-from bert_tf.tasks.targets import Target
+from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.windows import average_windows
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
@@ -82,19 +90,23 @@ class Session:
             output_dir=output_dir,
         )
         self._config.check_sequence_length(flag_values.max_seq_length)
-        trained_labels = source.labels if source else None
-        self.target = self._target(output_dir, trained_labels)
-        self._refuse_other_head(trained_labels)
+        adapter = opened_adapter(flag_values, self._config)
+        trained = adapter or source
+        self.target = self._target(output_dir, trained)
+        if trained is not None and flag_values.init_head:
+            self._refuse_other_head(trained)
         self.examples: dict[str, list[Example]] = {
             split: data_set.read(flag_values.data_dir, split) for split in splits
         }
         for examples in self.examples.values():
             classification.check_labels(examples, self.target)
+        self._options = model_options(flag_values, adapter)
         self.task: Task = classification.task(
             self._config,
             self.target,
             data_set.name,
             recompute=flag_values.recompute,
+            **self._options,
         )
         self._tokenizer = WordPieceTokenizer(
             self._vocabulary, do_lower_case=self._do_lower_case
@@ -116,13 +128,8 @@ class Session:
             The model, and the number of steps that it was trained for.
         """
         self._prepare(folder)
-        values = settings or Settings(
-            self._flags.learning_rate,
-            self._flags.train_batch_size,
-            self._flags.num_train_epochs,
-            self._flags.random_seed,
-        )
-        return finetune(
+        values = settings or settings_from_flags(self._flags)[0]
+        model, step = finetune(
             self.task,
             self.records("train"),
             self._flags,
@@ -131,9 +138,17 @@ class Session:
             max_lengths=self._max_lengths,
             until=until,
             evaluate=self._evaluate if self._flags.eval_steps else None,
-            best_metric=self._best_metric,
+            best_metric=self._flags.best_metric or self.data_set.metrics[0],
             **values._asdict(),
         )
+        if is_parameter_efficient(self._options) and is_chief(self.strategy):
+            write_adapter(
+                folder,
+                model,
+                labels=self.target.labels,
+                problem_type=self.target.kind,
+            )
+        return model, step
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
         """The model of a folder's last checkpoint, or else of --init_checkpoint."""
@@ -144,6 +159,7 @@ class Session:
             self._flags.init_checkpoint,
             self._flags.precision,
             self.strategy,
+            init_adapter=self._flags.init_adapter,
         )
 
     def records(self, split: str) -> RecordSet:
@@ -174,7 +190,8 @@ class Session:
         ):
             is_real = batch[ROWS] >= 0
             logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
-        return logits
+        counts = records.notes["window_counts"]
+        return average_windows(logits, counts) if counts else logits
 
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
@@ -197,8 +214,10 @@ class Session:
         if logits is None:
             logits = self.logits(model, split)
         labels = np.array(
-            [self.target.encode(e.label, e.source) for e in self.examples[split]]
+            [self.target.encode(e.label, e.source) for e in self.examples[split]],
+            self.target.label_dtype,
         )
+        predictions = self.target.predictions(logits)
         size = self._flags.eval_batch_size
         starts = range(0, len(labels), size)
         loss = _mean_loss(self.task.objective, logits, labels)
@@ -219,20 +238,21 @@ class Session:
             LOSS: float(np.mean(of_batches)),
             EXAMPLE_LOSS: loss,
             **metrics.scores(
-                self.data_set.metrics,
-                self.target.predictions(logits),
-                labels[:, 0] if labels.shape[1] == 1 else labels,
+                self._metrics,
+                predictions,
+                labels.reshape(predictions.shape),
             ),
         }
 
     @property
-    def _max_lengths(self) -> int | None:
-        return None if self._flags.pad == "max" else self._flags.length_buckets
+    def _metrics(self) -> list[str]:
+        """The data set's metrics; the accuracy, which the original reports, always."""
+        original = ["accuracy"] if self.target.kind == SINGLE_LABEL else []
+        return list(dict.fromkeys([*self.data_set.metrics, *original]))
 
     @property
-    def _best_metric(self) -> str:
-        """The metric whose best checkpoint is kept."""
-        return self._flags.best_metric or self.data_set.metrics[0]
+    def _max_lengths(self) -> int | None:
+        return None if self._flags.pad == "max" else self._flags.length_buckets
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.data_set.dev_splits[0])
@@ -242,26 +262,57 @@ class Session:
         run_folder.prepare(
             folder, self._config, self._vocabulary, self._do_lower_case, self._flags
         )
-        run_folder.check_target(folder, self.target)
+        run_folder.check_labels(folder, self.target.labels, self.target.kind)
+
+    def _target(self, output_dir: str, trained: Source | AdapterFiles | None) -> Target:
+        """What the model predicts.
+
+        Where nothing is trained, a table's classes are those that the run recorded, or
+        that the checkpoint was trained with, so that prediction needs no training file.
+        """
+        data_set = self.data_set
+        if data_set.labels is None and not self._flags.do_train:
+            recorded = run_folder.recorded_labels(output_dir)
+            labels = recorded or (trained.labels if trained else None)
+            if labels:
+                return data_set.target(tuple(labels))
+        return data_set.read_target(self._flags.data_dir)
+
+    def _refuse_other_head(self, trained: Source | AdapterFiles) -> None:
+        """Raises InputError if a trained head predicts something else."""
+        if trained.labels is None:
+            return
+        kind = trained.problem_type or (SINGLE_LABEL if trained.labels else REGRESSION)
+        there = Target(kind=kind, labels=trained.labels)
+        if (there.kind, there.labels) == (self.target.kind, self.target.labels):
+            return
+        raise InputError(
+            f"{trained.path} has a head that predicts {_described(there)}; this task's"
+            f" predicts {_described(self.target)}. --init_head=false begins with a new"
+            " head."
+        )
 
     def _tokenized(self, split: str) -> RecordSet:
         examples = self.examples[split]
         length = self._flags.max_seq_length
-        name = _RECORD_NAMES.get(split, split)
-        features = classification.Featurizer(
-            self._tokenizer, max_seq_length=length, target=self.target
+        featurizer = classification.Featurizer(
+            self._tokenizer,
+            max_seq_length=length,
+            target=self.target,
+            windows=self._flags.long_text == "window",
+            doc_stride=self._flags.doc_stride,
         )
         records = RecordSet.prepare(
-            os.path.join(self._records_dir, f"{name}.tf_record"),
-            classifier_schema(length, self.target),
-            {
-                "vocabulary": self._vocabulary.sha256,
-                "do_lower_case": self._do_lower_case,
-                "labels": self.target.labels,
-                "examples": _digest(examples),
+            os.path.join(
+                self._records_dir, f"{_RECORD_NAMES.get(split, split)}.tf_record"
+            ),
+            classification.schema(self.target, length),
+            {**featurizer.settings, "examples": _digest(examples)},
+            featurizer.blocks(examples),
+            lambda: {
+                "num_truncated": featurizer.num_truncated,
+                "window_counts": featurizer.window_counts,
             },
-            features(examples),
-            lambda: {"num_truncated": features.num_truncated},
             is_alone=num_workers(self.strategy) == 1,
         )
         cut = records.notes["num_truncated"]
@@ -273,4 +324,36 @@ class Session:
                 split,
                 length,
             )
+        if records.num_records > len(examples):
+            logging.info(
+                "%d %s examples are read in %d windows.",
+                len(examples),
+                split,
+                records.num_records,
+            )
         return records
+
+
+def _described(target: Target) -> str:
+    """What a target is, for messages."""
+    if target.kind == SINGLE_LABEL:
+        return f"one of {', '.join(target.labels)}"
+    if target.kind == MULTI_LABEL:
+        return f"any of {', '.join(target.labels)}"
+    return ", ".join(target.labels) or "a number"
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """Tells sets of examples apart by all that records are made of."""
+    digest = hashlib.sha256()
+    for example in examples:
+        cells = (example.text_a, example.text_b, example.label)
+        digest.update(json.dumps(cells).encode("utf-8"))
+    return digest.hexdigest()
+
+
+def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> float:
+    """The task's loss on some examples: a mean."""
+    (loss,) = objective.losses.values()
+    mean = loss({"label_ids": labels}, {"logits": logits})
+    return float(keras.ops.convert_to_numpy(mean.value()))

@@ -19,7 +19,7 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 
-# Of a file's rows. QQP's train.tsv has 24 of 363,870 that its own line ends cut.
+# Of a file's rows. QQP's train.tsv has a few that line ends within a question cut.
 MAX_UNUSABLE = 0.01
 
 

@@ -14,11 +14,10 @@ finds them ready.
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -38,10 +37,9 @@ from bert_tf.task import Task
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.loop import train
 
-Features = Mapping[str, Any]
+Block = Mapping[str, np.ndarray]
 
 FORMAT_VERSION = 1
-_SERIALIZED_AT_ONCE = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +66,7 @@ class RecordSet:
         path: str,
         schema: RecordSchema,
         made_from: Any,
-        features: Iterable[Features],
+        blocks: Iterable[Block],
         notes: Callable[[], Mapping[str, Any]] = dict,
         *,
         is_alone: bool = True,
@@ -81,7 +79,8 @@ class RecordSet:
             path: the file.
             schema: what a record holds.
             made_from: what the records are a function of, as JSON has it.
-            features: the records' values, in order; not looked at where they lie there.
+            blocks: the records, many at once: arrays [records, length] by the feature's
+                name; not looked at where they lie there.
             notes: what there is to tell when all are made, as JSON has it.
             is_alone: whether no other worker may be writing the same file just now.
         """
@@ -103,7 +102,7 @@ class RecordSet:
             files.remove(manifest_path)
         num_records = 0
         with ShardWriter([path], is_alone=is_alone) as writer:
-            for block in _blocks(features):
+            for block in blocks:
                 writer.write(schema.serialize_block(block))
                 num_records += len(next(iter(block.values())))
         records = cls(
@@ -314,10 +313,3 @@ def _manifest(path: str) -> Mapping[str, Any]:
         logging.warning("%s is damaged; the records are made again.", path)
         return {}
     return manifest
-
-
-def _blocks(features: Iterable[Features]) -> Iterator[dict[str, np.ndarray]]:
-    """Many records' values, as arrays [records, length] by the feature's name."""
-    remaining = iter(features)
-    while block := list(itertools.islice(remaining, _SERIALIZED_AT_ONCE)):
-        yield {name: np.array([values[name] for values in block]) for name in block[0]}
