@@ -48,6 +48,7 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
     wants_all = [name.lower() for name in names] == [ALL]
     asked = list(GLUE_TASKS.values()) if wants_all else [find(name) for name in names]
     chosen: dict[str, DataSet] = {}
+    left_out = []
     for data_set in asked:
         if data_set.name not in GLUE_TASKS:
             raise InputError(
@@ -57,13 +58,8 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
         missing = _missing_file(data_set, flag_values)
         if missing is None:
             chosen[data_set.name] = data_set
-        elif wants_all and not files.exists(os.path.dirname(missing)):
-            logging.warning(
-                "%s is left out: no folder %s. GLUE's files are at"
-                " gluebenchmark.com/tasks.",
-                data_set.name,
-                os.path.dirname(missing),
-            )
+        elif wants_all and not files.exists(_data_dir(data_set, flag_values)):
+            left_out.append(data_set)
         else:
             raise InputError(
                 f"{data_set.name}: no file {missing}. GLUE's files are at"
@@ -78,7 +74,15 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
         del chosen["AX"]
     if not chosen:
         raise InputError(
-            f"--glue_dir={flag_values.glue_dir}: no task's files are there."
+            f"--glue_dir={flag_values.glue_dir} has none of GLUE's folders:"
+            f" {', '.join(one.folder for one in asked)}."
+        )
+    for data_set in left_out:
+        logging.warning(
+            "%s is left out: no folder %s. GLUE's files are at"
+            " gluebenchmark.com/tasks.",
+            data_set.name,
+            _data_dir(data_set, flag_values),
         )
     if flag_values.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
         raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
