@@ -203,7 +203,7 @@ class RefusalTest(RunClassifierTestCase):
     def test_less_than_one_step(self):
         self.write_tsv(train=4)
         with self.assertRaisesRegex(InputError, "less than one step"):
-            self.run_script("--do_train", num_train_epochs=1)
+            self.run_script("--do_train", "--pad=max", num_train_epochs=1)
 
     def test_nothing_to_evaluate(self):
         self.write_tsv()
