@@ -89,13 +89,11 @@ class HeadModel(RecordModel):
             **self._arguments,
             "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
             "name": self.name,
+            "trainable": self.trainable,
         }
         # LoRA may have come after the constructor.
         encoder = self.encoder.get_config()
         config.update((name, encoder[name]) for name in config if name in _LATER)
-        if not self.trainable:
-            # True would, when Keras sets it, thaw what is frozen of the encoder.
-            config["trainable"] = False
         return config
 
     @classmethod
