@@ -244,12 +244,17 @@ def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any
 
 
 def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
-    """A run of run_classifier, which goes on where a killed one stopped."""
+    """A run of run_classifier."""
+    from bert_tf.finetuning.predictions import read_predictions
+
     name = f"{job['task']}-{job['seed']}-{job['precision']}"
     folder = bench.work_dir / "runs" / name
+    # It would go on where a killed one stopped, but its time would be half a run's.
+    shutil.rmtree(folder, ignore_errors=True)
     command = [
         *(bench.pythons[side], "-m", "bert_tf.run_classifier"),
         *("--do_train=true", "--do_eval=true", "--bias_correction=true"),
+        "--plots=false",
         f"--task_name={job['task']}",
         f"--data_dir={bench.data[job['task']]}",
         f"--init_checkpoint={bench.checkpoint}",
@@ -276,15 +281,15 @@ def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
-    rows = (folder / "dev_predictions.tsv").read_text(encoding="utf-8").split("\n")
-    column = rows[0].split("\t").index("prediction")
-    predictions: list = [row.split("\t")[column] for row in rows[1:] if row]
+    rows = read_predictions(str(folder / "dev_predictions.tsv"))
+    predictions: list = [row["prediction"] for row in rows]
     if job["regression"]:
         predictions = [float(number) for number in predictions]
+    num_examples = len(rows_of(job["task"], bench.data[job["task"]] / "train.tsv"))
     shutil.rmtree(folder)
     return {
         "predictions": predictions,
-        "train_examples": training["step"] * job["batch_size"],
+        "train_examples": round(num_examples * job["epochs"]),
         "train_seconds": training["seconds"],
     }
 
