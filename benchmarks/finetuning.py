@@ -11,7 +11,7 @@ makes under --env_dir (about 1 GB).
 
 Both have the same data (SST-2: RESULTS/data, 10,000 of its training rows, chosen by a
 fixed seed), seeds and hyperparameters: batch 32, learning rate 5e-5, linear warmup over
-10 % and linear decay, 3 epochs, length 128, dropout 0.1, AdamW with bias correction,
+10 % and linear decay from there, 3 epochs, length 128, dropout 0.1, AdamW with bias correction,
 epsilon 1e-6, decay 0.01 outside LayerNorm and bias, gradients clipped at 1. STS-B is a
 regression.
 
@@ -254,7 +254,7 @@ def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
     command = [
         *(bench.pythons[side], "-m", "bert_tf.run_classifier"),
         *("--do_train=true", "--do_eval=true", "--bias_correction=true"),
-        "--plots=false",
+        *("--decay_from=warmup", "--plots=false"),
         f"--task_name={job['task']}",
         f"--data_dir={bench.data[job['task']]}",
         f"--init_checkpoint={bench.checkpoint}",
