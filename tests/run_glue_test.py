@@ -4,6 +4,7 @@ import unittest.mock
 import zipfile
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl import flags
 
@@ -57,6 +58,24 @@ class RunGlueTestCase(tf.test.TestCase):
         rows = [(str(n), text) for n, (text, _) in enumerate(texts(5, 5))]
         self.write("SST-2/test.tsv", ("index", "sentence"), rows)
 
+    def write_mnli(self):
+        words = ("entailment", "contradiction")
+        for split, count in (
+            *(("train", 32), ("dev_matched", 6), ("dev_mismatched", 8)),
+            *(("test_matched", 4), ("test_mismatched", 4)),
+        ):
+            rows = [
+                (*[str(n)] * 8, text, "w1 w2", words[side])
+                for n, (text, side) in enumerate(texts(count, count))
+            ]
+            header = (*"abcdefgh", "sentence1", "sentence2", "gold_label")
+            if split.startswith("test"):
+                header, rows = header[:-1], [row[:-1] for row in rows]
+            self.write(f"MNLI/{split}.tsv", header, rows)
+        rows = [(str(n), text, "w3") for n, (text, _) in enumerate(texts(3, 3))]
+        header = ("index", "sentence1", "sentence2")
+        self.write("diagnostic/diagnostic.tsv", header, rows)
+
     def write_rte(self):
         header = ("index", "sentence1", "sentence2", "label")
         names = ("entailment", "not_entailment")
@@ -99,44 +118,68 @@ class RunGlueTestCase(tf.test.TestCase):
 class RunGlueTest(RunGlueTestCase):
     def test_the_whole_table(self):
         self.write_sst2()
-        self.write_rte()
+        self.write_mnli()
         with self.assertLogs(level="INFO") as logs:
             self.run_script("--noplots")
         log = "\n".join(logs.output)
         self.assertIn("CoLA is left out: no folder", log)
-        self.assertIn("GLUE: SST-2, RTE", log)
+        self.assertIn("GLUE: MNLI, SST-2, AX", log)
         self.assertRegex(log, r"run 2 of 2: lr0.001_bs16_ep4_seed12345 -> accuracy")
         table = json.loads(self.read("glue.json"))
-        self.assertEqual(list(table["tasks"]), ["SST-2", "RTE"])
-        self.assertEqual(table["average_over"], ["SST-2", "RTE"])
-        for task in ("SST-2", "RTE"):
+        self.assertEqual(list(table["tasks"]), ["SST-2", "MNLI"])
+        self.assertEqual(table["average_over"], ["SST-2", "MNLI"])
+        for task, split, metric in (
+            ("SST-2", "dev", "accuracy"),
+            ("MNLI", "dev", "accuracy"),
+            ("MNLI", "dev_mismatched", "accuracy_mismatched"),
+        ):
             result = table["tasks"][task]
             best = json.loads(self.read(task, "best", "best.json"))
             self.assertEqual(best["run"], result["run"])
             self.assertAllClose(best["value"], result["scores"]["accuracy"])
-            rows = self.read(task, "dev_predictions.tsv").splitlines()[1:]
+            rows = self.read(task, f"{split}_predictions.tsv").splitlines()[1:]
             right = [row.split("\t")[3] for row in rows]
-            self.assertAllClose(
-                right.count("1") / len(right), result["scores"]["accuracy"]
-            )
-            self.assertEqual(result["predicted"], ["test"])
+            self.assertAllClose(right.count("1") / len(right), result["scores"][metric])
+        self.assertEqual(
+            table["tasks"]["MNLI"]["predicted"], ["test", "test_mismatched"]
+        )
         self.assertIn("| SST-2", self.read("glue.md"))
         with zipfile.ZipFile(self.path("out", "glue_submission.zip")) as archive:
-            self.assertEqual(archive.namelist(), ["SST-2.tsv", "RTE.tsv"])
-            lines = archive.read("RTE.tsv").decode().splitlines()
+            self.assertEqual(
+                archive.namelist(), ["SST-2.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"]
+            )
+            lines = archive.read("AX.tsv").decode().splitlines()
         self.assertEqual(lines[0], "index\tprediction")
         self.assertLen(lines, 4)
 
-        # Again: nothing is trained or predicted; the same table.
+        # Again: nothing is trained, scored or predicted but AX; the same table.
         before = self.read("glue.md")
-        stamp = os.stat(self.path("out", "RTE", "test_predictions.tsv")).st_mtime_ns
+        path = self.path("out", "MNLI", "test_predictions.tsv")
+        written = os.stat(path).st_mtime_ns
         with self.assertLogs(level="INFO") as logs:
             self.run_script("--noplots")
         self.assertIn("2 of 2 runs are made already", "\n".join(logs.output))
         self.assertEqual(self.read("glue.md"), before)
-        self.assertEqual(
-            os.stat(self.path("out", "RTE", "test_predictions.tsv")).st_mtime_ns, stamp
-        )
+        self.assertEqual(os.stat(path).st_mtime_ns, written)
+
+    @pytest.mark.slow
+    def test_two_stages(self):
+        self.write_mnli()
+        self.write_rte()
+        options = {"learning_rates": 0.01, "num_train_epochs": 1}
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script(
+                "--two_stage", "--nodo_predict", tasks="RTE,MNLI", **options
+            )
+        log = "\n".join(logs.output)
+        best = self.path("out", "MNLI", "best")
+        self.assertRegex(log, f"Initialized .* from {best}")
+        self.assertIn("so new: output_weights, output_bias", log.split(best)[-1])
+        # RTE's runs are others without the first stage.
+        with self.assertRaisesRegex(
+            InputError, "init_checkpoint is .*MNLI/best .* there"
+        ):
+            self.run_script("--nodo_predict", tasks="RTE", **options)
 
 
 class RefusalTest(RunGlueTestCase):

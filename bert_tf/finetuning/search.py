@@ -3,6 +3,7 @@
 import collections
 import gc
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -105,12 +106,14 @@ def made_with(session: Session, flag_values: flags.FlagValues) -> dict[str, Any]
     """Name -> value of all that decides how a run comes out, its settings aside."""
     found: dict[str, Any] = {}
     for name in sorted(flag_values):
+        # Other packages define flags too, absl itself and whatever is imported.
         module = flag_values.find_module_defining_flag(name) or ""
-        if name in _NO_DIFFERENCE or module.partition(".")[0] == "absl":
+        if name in _NO_DIFFERENCE or not module.startswith("bert_tf."):
             continue
         value: Any = flag_values[name].value
-        is_path = name in _PATHS and value and files.exists(value)
-        found[name] = files.absolute(value) if is_path else value
+        if name in _PATHS and value and files.exists(value):
+            value = _identity(value)
+        found[name] = value
     for split in ("train", session.data_set.dev_splits[0]):
         found[f"the {split} examples"] = session.records(split).made_from
     return found
@@ -140,6 +143,13 @@ def baseline(session: Session, metric: str) -> float | None:
     if labels.shape[1] == 1:
         labels, answers = labels[:, 0], answers[:, 0]
     return metrics.scores([metric], answers, labels)[metric]
+
+
+def _identity(path: str) -> str:
+    """What a path names: of a selection's best run, which run that is too."""
+    best = os.path.join(path, best_checkpoint.BEST_NAME)
+    run = files.read_json(best).get("run") if files.exists(best) else None
+    return files.absolute(path) + (f" ({run})" if run else "")
 
 
 def _best_of_run(

@@ -147,6 +147,12 @@ class MadeWithTest(tf.test.TestCase):
                 "the dev examples": "abc",
             },
         )
+        with open(os.path.join("bert", "best.json"), "w") as file:
+            file.write('{"run": "lr5e-05_bs32_ep3_seed1"}')
+        self.assertEndsWith(
+            made_with(session, parse("--init_checkpoint=bert"))["init_checkpoint"],
+            "/bert (lr5e-05_bs32_ep3_seed1)",
+        )
         handle = made_with(session, parse("--init_checkpoint=bert_base_en"))
         self.assertEqual(handle["init_checkpoint"], "bert_base_en")
 
