@@ -143,6 +143,20 @@ class SelectTest(SelectionTestCase):
                 [one["name"] for one in self.lines("whole")[1:]],
             )
 
+    def test_killed_between_the_record_and_the_weights(self):
+        class Killed(Keeper):
+            def keep(self, folder):
+                if "2e-05" in folder:
+                    raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.select(Runs(), keeper=Killed())
+        run = Runs()
+        self.select(run)
+        self.assertEqual(run.calls, [])
+        self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
+        self.assertLen(self.keeper.discarded, 3)
+
     def test_all_done_and_started_again(self):
         self.select(Runs())
         run = Runs()
