@@ -6,10 +6,12 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.compilation import pieces_left_alone
+from bert_tf.modeling.dropout import dropout
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.transformer import ResidualOutput
 from bert_tf.optimization.recipe import create_optimizer
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
@@ -173,6 +175,26 @@ class StartTest(tf.test.TestCase):
     def test_adapters_begin_near_the_base(self):
         difference = np.abs(self.begun(adapter_size=4) - self.logits).max()
         self.assertBetween(difference, 1e-9, 1e-3)
+
+    def test_an_adapter_comes_after_the_dropout(self):
+        config = small_config(
+            hidden_size=4, num_attention_heads=1, hidden_dropout_prob=0.5
+        )
+        layer = ResidualOutput(config, 3)
+        layer.build((None, None, 4))
+        layer.dense.kernel.assign(np.eye(4))
+        layer.adapter.up.kernel.assign(np.zeros((3, 4)))
+        layer.adapter.up.bias.assign([9.0, 0.0, 0.0, 0.0])
+        x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
+        seed = tf.constant([3, 4])
+        with pieces_left_alone():
+            actual = layer(x, 2.0 * x, training=True, seed=seed)
+        rows = dropout(tf.reshape(x, (-1, 4)), seed, 0.5).numpy().reshape(x.shape)
+        self.assertBetween((rows == 0.0).mean(), 0.2, 0.8)
+        # What the adapter adds is never dropped.
+        total = 2.0 * x + rows + [9.0, 0.0, 0.0, 0.0]
+        total -= total.mean(-1, keepdims=True)
+        self.assertAllClose(actual, total / total.std(-1, keepdims=True), atol=1e-5)
 
     def test_numbers_that_make_no_sense(self):
         for options in ({"lora_rank": 1, "adapter_size": 1}, {"lora_rank": -1}):
