@@ -11,6 +11,7 @@ that says what they were made from, so that the next start, or the next of many 
 finds them ready.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -98,8 +99,11 @@ class RecordSet:
                 made_from=digest,
                 notes=there["notes"],
             )
-        if there and is_alone:
-            files.remove(manifest_path)
+        if there:
+            # It must not speak for other records, should this be killed before its own
+            # manifest. Another worker may have come first.
+            with contextlib.suppress(FileNotFoundError, *files.remote_errors()):
+                files.remove(manifest_path)
         num_records = 0
         with ShardWriter([path], is_alone=is_alone) as writer:
             for block in blocks:

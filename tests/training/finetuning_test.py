@@ -1,32 +1,431 @@
+import contextlib
+import json
 import os
+import tempfile
+from unittest import mock
 
+import keras
+import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
-from bert_tf.records.schema import INT64, Feature, RecordSchema
-from bert_tf.training.finetuning import RecordSet
+from bert_tf import cli
+from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.tasks import classification
+from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.training import finetuning, loop, step
+from bert_tf.training.finetuning import RecordSet, finetune
+from tests.training import toy
 
-SCHEMA = RecordSchema([Feature("ids", INT64, (2,))])
+L = 12
+# Each example's label is its number, so that a batch tells which ones it holds.
+TARGET = Target(kind=REGRESSION)
+TASK = classification.task(toy.CONFIG, TARGET, "toy")
+# Eleven examples, in batches of 4: the last one of an epoch lacks one.
+LENGTHS = (3, 12, 5, 4, 9, 3, 7, 11, 4, 6, 8)
+
+
+def blocks(target=TARGET, lengths=LENGTHS, seed=0):
+    """The records, five at once."""
+    rng = np.random.default_rng(seed)
+    is_token = np.arange(L) < np.array(lengths)[:, None]
+    labels = np.arange(len(lengths))[:, None]
+    if target.kind == MULTI_LABEL:
+        labels = np.stack([labels[:, 0] >> bit & 1 for bit in range(3)], axis=1)
+    elif target.kind == SINGLE_LABEL:
+        labels %= len(target.labels)
+    whole = {
+        "input_ids": np.where(is_token, rng.integers(5, toy.V, is_token.shape), 0),
+        "input_mask": is_token.astype(np.int64),
+        "segment_ids": (is_token & (np.arange(L) > 3)).astype(np.int64),
+        "label_ids": labels.astype(target.label_dtype),
+        "is_real_example": np.ones([len(lengths), 1], np.int64),
+    }
+    for start in range(0, len(lengths), 5):
+        yield {name: value[start : start + 5] for name, value in whole.items()}
+
+
+def never():
+    """Records that nobody may begin to make."""
+    raise AssertionError("made again")
+    yield
+
+
+def define_flags(flag_values):
+    """The flags that `finetune` reads."""
+    shared_flags.define(
+        flag_values, "warmup_proportion", "eval_steps", best_metric="loss"
+    )
+    shared_flags.define_training(flag_values)
 
 
 class RecordSetTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.get_temp_dir(), "train.tf_record")
+        self.manifest = self.path + ".manifest.json"
+        for name in os.listdir(self.get_temp_dir()):
+            os.remove(os.path.join(self.get_temp_dir(), name))
+
+    def prepare(self, records=None, made_from="a", length=L, **options):
+        return RecordSet.prepare(
+            self.path,
+            classification.schema(TARGET, length),
+            {"examples": made_from},
+            blocks() if records is None else records,
+            **options,
+        )
+
+    def test_what_is_there_is_found_again(self):
+        first = self.prepare(notes=lambda: {"num_truncated": 3})
+        self.assertEqual(first.num_records, 11)
+        before = {
+            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
+            for name in os.listdir(self.get_temp_dir())
+        }
+        self.assertLen(before, 2)
+        again = self.prepare(never(), notes=never)
+        self.assertEqual(
+            (again.num_records, again.made_from, again.notes),
+            (11, first.made_from, {"num_truncated": 3}),
+        )
+        for name, time in before.items():
+            after = os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
+            self.assertEqual(after, time)
+
+    def test_the_notes_are_those_of_when_all_are_made(self):
+        made = []
+
+        def counted():
+            for block in blocks():
+                made.append(len(block["label_ids"]))
+                yield block
+
+        records = self.prepare(counted(), notes=lambda: {"made": sum(made)})
+        self.assertEqual(records.notes, {"made": 11})
+        self.assertEqual(self.prepare(never()).notes, {"made": 11})
+
+    def test_anything_else_is_made_anew(self):
+        ids = [self.prepare().made_from]
+        others = (
+            {"made_from": "b"},
+            {"made_from": {"max_seq_length": 16}},
+            # As the schema's: a feature of another length.
+            {"length": 16},
+        )
+        for options in others:
+            wide = [
+                {
+                    name: np.pad(value, [(0, 0), (0, 4)])
+                    if options.get("length") and value.shape[1] == L
+                    else value
+                    for name, value in block.items()
+                }
+                for block in blocks(lengths=[4, 4])
+            ]
+            records = self.prepare(wide, **options)
+            self.assertEqual(records.num_records, 2)
+            self.assertLen(records.table, 2)
+            ids.append(records.made_from)
+        self.assertLen(set(ids), 4)
+
+    def test_a_damaged_manifest(self):
+        for damaged in ("{", "[]", '{"made_from": "x"}', "\xff"):
+            records = self.prepare()
+            with open(self.manifest, "w", encoding="latin-1") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING") as logs:
+                again = self.prepare()
+            self.assertIn("is damaged; the records are made again", logs.output[0])
+            self.assertEqual(again.made_from, records.made_from)
+            self.assertEqual(self.prepare(never()).num_records, 11)
+
+    def test_records_without_a_manifest_or_the_other_way_round(self):
+        for name in (self.manifest, self.path):
+            self.prepare()
+            os.remove(name)
+            with self.assertRaisesRegex(AssertionError, "made again"):
+                self.prepare(never())
+            self.prepare()
+
+    def test_killed_while_records_are_made(self):
+        def dies():
+            yield next(blocks())
+            raise SystemExit("killed")
+
+        for is_alone in (True, False):
+            self.prepare()
+            with self.assertRaises(SystemExit):
+                self.prepare(dies(), made_from="b", is_alone=is_alone)
+            # Neither takes what is there now for its own, unless it is its own.
+            table = self.prepare().table
+            self.assertAllEqual(table.column("label_ids")[:, 0], np.arange(11))
+            with self.assertRaisesRegex(AssertionError, "made again"):
+                self.prepare(never(), made_from="b")
+
+    def test_killed_between_records_and_manifest(self):
+        def dies():
+            raise SystemExit("killed")
+
+        for is_alone in (True, False):
+            self.prepare()
+            with self.assertRaises(SystemExit):
+                self.prepare(
+                    blocks(lengths=[4, 4]),
+                    made_from="b",
+                    notes=dies,
+                    is_alone=is_alone,
+                )
+            # The old manifest does not speak for the new records.
+            self.assertLen(self.prepare().table, 11)
+
     def test_workers_write_the_same_file_at_the_same_time(self):
-        path = os.path.join(self.get_temp_dir(), "train.tf_record")
-
-        def write(features):
-            return RecordSet.write(
-                path, SCHEMA, features, {"ids": [0, 0]}, is_alone=False
-            )
-
         def while_another_writes():
-            yield {"ids": [1, 2]}
-            write([{"ids": [1, 2]}, {"ids": [3, 4]}])
-            yield {"ids": [3, 4]}
+            first, *others = blocks()
+            yield first
+            self.prepare(is_alone=False)
+            yield from others
 
-        records = write(while_another_writes())
-        self.assertEqual(records.num_examples, 2)
-        (batch,) = records.batches(3)
-        self.assertAllEqual(batch["ids"], [[1, 2], [3, 4], [0, 0]])
-        self.assertEqual(os.listdir(self.get_temp_dir()), ["train.tf_record"])
+        records = self.prepare(while_another_writes(), is_alone=False)
+        self.assertEqual(records.num_records, 11)
+        self.assertAllEqual(
+            records.table.column("label_ids")[:, 0], np.arange(11, dtype=np.float32)
+        )
+        self.assertCountEqual(
+            os.listdir(self.get_temp_dir()),
+            ["train.tf_record", "train.tf_record.manifest.json"],
+        )
+        with open(self.manifest) as file:
+            manifest = json.load(file)
+        self.assertEqual(manifest["num_records"], 11)
+        self.assertEqual(manifest["made_from"], records.made_from)
+
+    def test_batches_of_all_records(self):
+        records = self.prepare()
+        batches = list(records.batches(4))
+        self.assertAllEqual(
+            [batch["rows"] for batch in batches],
+            [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, -1]],
+        )
+        self.assertEqual([b["input_ids"].shape[1] for b in batches], [12] * 3)
+        batches = list(records.batches(4, max_lengths=2))
+        self.assertLen(batches, records.num_batches(4))
+        # By length, at equal lengths in their order; the padding comes last.
+        self.assertAllEqual(
+            [batch["rows"] for batch in batches],
+            [[0, 5, 3, 8], [2, 9, 6, 10], [4, 7, 1, -1]],
+        )
+        lengths = [b["input_ids"].shape[1] for b in batches]
+        self.assertLen(set(lengths), 2)
+        for batch, length in zip(batches, lengths, strict=True):
+            rows = batch["rows"].numpy()
+            for row, mask in zip(rows, batch["input_mask"].numpy(), strict=True):
+                self.assertEqual(mask.sum(), LENGTHS[row] if row >= 0 else 0)
+            self.assertLessEqual(max(LENGTHS[row] for row in rows), length)
+            self.assertAllEqual(batch["is_real_example"][:, 0], rows >= 0)
+
+
+class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        Target(kind=SINGLE_LABEL, labels=("a", "b", "c")),
+        Target(kind=REGRESSION),
+        Target(kind=MULTI_LABEL, labels=("a", "b", "c")),
+    )
+    def test_they_change_neither_loss_nor_gradient(self, target):
+        task = classification.task(toy.CONFIG, target, "toy")
+        records = RecordSet.prepare(
+            os.path.join(self.get_temp_dir(), "r"),
+            classification.schema(target, L),
+            target.kind,
+            blocks(target),
+        )
+        keras.utils.set_random_seed(3)
+        model = task.build_model()
+        # Without dropout: a mask is drawn for a batch's shape.
+        with mock.patch.object(model, "call", without_dropout(model.call)):
+            full, short = (
+                self.gradients(task, model, records, rows)
+                for rows in ([[4, 1, 2, -1, -1]], [[4, 1, 2]])
+            )
+            other = self.gradients(task, model, records, [[4, 1, 2, 3]])
+        self.assertAllClose(full, short, rtol=1e-5, atol=1e-7)
+        self.assertNotAllClose(full[0], other[0])
+
+    def gradients(self, task, model, records, rows):
+        """The loss's gradients, and its sums by name."""
+        (batch,) = records.table.batches(np.array(rows), L)
+        weights = task.objective.weights(batch)
+        gradients, sums = step.replica_gradients(task, model)(
+            batch, weights, tf.constant(1.0)
+        )
+        return [gradient.numpy() for gradient in gradients], {
+            name: value.numpy() for name, value in sums.items()
+        }
+
+
+def without_dropout(call):
+    """A model's call that is one of evaluation."""
+    return lambda *args, **options: call(*args, **{**options, "training": False})
+
+
+class FinetuneTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.records = RecordSet.prepare(
+            os.path.join(cls.root, "records"),
+            classification.schema(TARGET, L),
+            "toy",
+            blocks(),
+        )
+        # What other runs are held against.
+        with cls.assertLogs(cls(), level="INFO") as logs, spied() as cls.batches:
+            cls.whole, cls.num_steps = cls.finetune("whole")
+        cls.log = logs.output
+
+    @classmethod
+    def finetune(cls, name, num_train_epochs=3.0, max_lengths=2, until=1.0, **options):
+        options = {
+            "learning_rate": 0.01,
+            "train_batch_size": 4,
+            "warmup_proportion": 0.25,
+            "save_checkpoints_steps": 3,
+            "log_steps": 1,
+            **options,
+        }
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        return finetune(
+            TASK,
+            cls.records,
+            cli.parse(define_flags, arguments),
+            tf.distribute.get_strategy(),
+            folder=os.path.join(cls.root, name),
+            num_train_epochs=num_train_epochs,
+            max_lengths=max_lengths,
+            until=until,
+        )
+
+    def planned(self, *arguments, **options):
+        """The settings that a run would be trained with."""
+        with mock.patch.object(finetuning, "train") as train:
+            self.finetune("planned", *arguments, **options)
+        _, config = train.call_args.args
+        return config
+
+    def test_each_example_once_an_epoch(self):
+        self.assertEqual(self.num_steps, 9)
+        self.assertLen(self.batches, 9)
+        orders = []
+        for epoch in (self.batches[:3], self.batches[3:6], self.batches[6:]):
+            orders.append(np.concatenate([rows for rows, _ in epoch]))
+            self.assertCountEqual(orders[-1], range(11))
+            # One batch is not full.
+            self.assertCountEqual([len(rows) for rows, _ in epoch], [4, 4, 3])
+        self.assertNotAllEqual(orders[0], orders[1])
+        # Of two lengths those that leave the least padding.
+        self.assertEqual({length for _, length in self.batches}, {6, 12})
+        for rows, length in self.batches:
+            self.assertLessEqual(max(LENGTHS[int(row)] for row in rows), length)
+        (line,) = [line for line in self.log if "Lengths of batches" in line]
+        self.assertIn("Lengths of batches = 6, 12; ", line)
+
+    def test_a_run_in_parts_ends_bit_identical(self):
+        _, stopped_at = self.finetune("parts", until=0.2)
+        self.assertEqual(stopped_at, 2)
+        call = loop._call
+        left = iter(range(3))
+
+        def call_or_die(run_steps, iterator, steps):
+            if next(left, None) is None:
+                raise SystemExit("killed")
+            return call(run_steps, iterator, steps)
+
+        with (
+            mock.patch.object(loop, "_call", call_or_die),
+            self.assertRaisesRegex(SystemExit, "killed"),
+        ):
+            self.finetune("parts", save_checkpoints_steps=1)
+        # From the step that was saved last, of 9.
+        with spied() as batches:
+            parts, number = self.finetune("parts")
+        self.assertEqual(number, 9)
+        for ours, whole in zip(batches, self.batches[5:], strict=True):
+            self.assertAllEqual(ours[0], whole[0])
+        theirs = weights_by_name(parts)
+        for name, weight in weights_by_name(self.whole).items():
+            self.assertAllEqual(weight.numpy(), theirs[name].numpy(), name)
+
+    def test_as_the_original_counts_its_steps(self):
+        with spied() as batches:
+            _, number = self.finetune("max", 2.5, max_lengths=None)
+        self.assertEqual(number, 6)  # int(11 / 4 * 2.5)
+        self.assertEqual({length for _, length in batches}, {L})
+        # 24 examples: the first two epochs' 22, and two of the third one.
+        rows = np.concatenate([rows for rows, _ in batches]).astype(int)
+        self.assertEqual(sorted(np.bincount(rows)), [2] * 9 + [3] * 2)
+
+    def test_steps_of_a_share(self):
+        for max_lengths, steps in ((2, (1, 4, 8)), (None, (1, 3, 6))):
+            for until, expected in zip((0.01, 0.5, 1.0), steps, strict=True):
+                config = self.planned(2.5, max_lengths, until)
+                self.assertEqual(config.num_train_steps, expected)
+                # The schedule is that of all steps, and so is the warmup.
+                self.assertEqual(config.num_schedule_steps, steps[-1])
+                self.assertEqual(config.num_warmup_steps, int(steps[-1] * 0.25))
+
+    def test_less_than_one_step(self):
+        with self.assertRaisesRegex(InputError, "less than one step"):
+            self.planned(0.3, None)
+        self.assertEqual(self.planned(0.3).num_train_steps, 1)
+
+    def test_the_schedule(self):
+        with open(os.path.join(self.root, "whole", "metrics.jsonl")) as file:
+            rates = [json.loads(line)["learning_rate"] for line in file]
+        # Warmup of int(9 * 0.25) = 2 steps, then the decay to 0 in 9, from step 0.
+        self.assertAllClose(
+            rates, [0.0, 0.005, *(0.01 * left / 9 for left in range(7, 0, -1))]
+        )
+
+    def test_the_batch_of_a_loss_that_is_not_finite(self):
+        """It is of the stream that it came from: the one with the batch's length."""
+        with self.assertRaisesRegex(InputError, r"not finite at step \d") as caught:
+            self.finetune("bad", learning_rate=1e30, warmup_proportion=0.0)
+        number = int(str(caught.exception).partition("at step ")[2][0])
+        path = os.path.join(self.root, "bad", f"nonfinite-step-{number}.tfrecord")
+        features = [
+            tf.train.Example.FromString(record.numpy()).features.feature
+            for record in tf.data.TFRecordDataset(path)
+        ]
+        rows, length = self.batches[number - 1]
+        self.assertLen(features[0]["input_ids"].int64_list.value, length)
+        labels = [feature["label_ids"].float_list.value[0] for feature in features]
+        self.assertAllEqual(labels[: len(rows)], rows)
+
+
+@contextlib.contextmanager
+def spied():
+    """A list of the batches that are trained on: the examples' numbers, the length."""
+    batches = []
+    replica_gradients = step.replica_gradients
+
+    def note(labels, is_real, ids):
+        batches.append((labels.numpy()[is_real.numpy() == 1], ids.shape[1]))
+
+    def spying(task, model, **settings):
+        gradients_of = replica_gradients(task, model, **settings)
+
+        def noted(batch, weights, scale):
+            names = ("label_ids", "is_real_example", "input_ids")
+            tf.py_function(note, [batch[name] for name in names], [])
+            return gradients_of(batch, weights, scale)
+
+        return noted
+
+    with mock.patch.object(step, "replica_gradients", spying):
+        yield batches
 
 
 if __name__ == "__main__":
