@@ -166,7 +166,7 @@ class RunGlueTest(RunGlueTestCase):
     def test_two_stages(self):
         self.write_mnli()
         self.write_rte()
-        options = {"learning_rates": 0.01, "num_train_epochs": 1}
+        options = {"learning_rates": 0.01, "num_train_epochs": 2, "eval_steps": 1}
         with self.assertLogs(level="INFO") as logs:
             self.run_script(
                 "--two_stage", "--nodo_predict", tasks="RTE,MNLI", **options
@@ -175,6 +175,17 @@ class RunGlueTest(RunGlueTestCase):
         best = self.path("out", "MNLI", "best")
         self.assertRegex(log, f"Initialized .* from {best}")
         self.assertIn("so new: output_weights, output_bias", log.split(best)[-1])
+        # The best of the evaluations on the way.
+        run = "lr0.01_bs16_ep2_seed12345"
+        lines = map(
+            json.loads, self.read("MNLI", "runs", run, "metrics.jsonl").split("\n")[:-1]
+        )
+        on_the_way = [
+            line["eval/accuracy"] for line in lines if "eval/accuracy" in line
+        ]
+        self.assertLen(on_the_way, 4)
+        table = json.loads(self.read("glue.json"))["tasks"]["MNLI"]
+        self.assertAllClose(table["scores"]["accuracy"], max(on_the_way))
         # RTE's runs are others without the first stage.
         with self.assertRaisesRegex(
             InputError, "init_checkpoint is .*MNLI/best .* there"

@@ -220,6 +220,7 @@ class StopEarlyTest(SelectionTestCase):
             ],
         )
         self.assertEqual(self.lines()[1]["scores"]["0.3"]["accuracy"], 0.5)
+        self.assertEqual([*self.lines()[2]["scores"]], ["0.3", "1.0"])
         # Stopped runs keep their weights: they can be taken up again.
         self.assertEqual(self.keeper.discarded, {"lr4e-05_bs32_ep3_seed1"})
 
