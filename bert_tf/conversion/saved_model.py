@@ -18,14 +18,13 @@ from bert_tf.conversion.checkpoint import (
     load_tagger,
 )
 from bert_tf.conversion.serving import (
-    ServedClassifier,
-    ServedFeatures,
     ServedFillMask,
     ServedModel,
     ServedMultipleChoice,
     ServedTagger,
 )
 from bert_tf.conversion.serving_spans import ServedSpanPredictor
+from bert_tf.conversion.serving_texts import ServedClassifier, ServedFeatures
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 
