@@ -50,6 +50,14 @@ class InspectTest(tf.test.TestCase):
             self.assertIn(line, page)
         self.assertNotIn("--master None", page)
 
+    def test_several_labels(self):
+        folder = self.folder()
+        with open(os.path.join(folder, "problem_type.txt"), "w") as file:
+            file.write("multi_label_classification\n")
+        lines = inspect_checkpoint.report(open_source(folder)).splitlines()
+        page = [" ".join(line.split()) for line in lines]
+        self.assertIn("problem type multi_label_classification", page)
+
 
 if __name__ == "__main__":
     tf.test.main()
