@@ -23,7 +23,7 @@ from bert_tf.metrics import glue as metrics
 from bert_tf.tasks.targets import MULTI_LABEL, SINGLE_LABEL
 from bert_tf.training import best_checkpoint
 from bert_tf.training.reporting import Reporter
-from bert_tf.training.strategy import is_chief
+from bert_tf.training.strategy import Agreement, is_chief
 
 # Flags that decide where and how fast a run is made, what is looked at, or what a
 # record's settings say: runs that differ in them belong together.
@@ -70,10 +70,13 @@ def search(
         model, step = session.fine_tune(folder, settings, until=until)
         split = session.data_set.dev_splits[0]
         outcome = _best_of_run(folder, step, session.scores(model, split), metric)
-        # That of an evaluation on the way is kept already.
-        if chief and outcome.step == step and metric in outcome.scores:
+        # That of an evaluation on the way is kept already. A run that stops to be
+        # compared is none: its weights would stay the best where its end is no better.
+        is_last = until == 1.0 and outcome.step == step
+        if chief and is_last and metric in outcome.scores:
             best_checkpoint.keep_if_best(folder, step, outcome.scores[metric], metric)
         del model
+        session.forget_model()
         # A run's graphs and variables hang together in rings.
         keras.backend.clear_session()
         gc.collect()
@@ -94,6 +97,8 @@ def search(
     )
     if chief:
         write_report(selection, output_dir)
+    # Nobody looks for the best run's files before the chief has put them there.
+    Agreement(session.strategy, 1).sum([0.0])
     return selection
 
 

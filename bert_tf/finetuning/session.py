@@ -193,6 +193,10 @@ class Session:
         counts = records.notes["window_counts"]
         return average_windows(logits, counts) if counts else logits
 
+    def forget_model(self) -> None:
+        """Lets go of the model that predicted last, so that its memory can be freed."""
+        self._predictor = None
+
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
     ) -> dict[str, float]:

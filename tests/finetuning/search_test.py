@@ -55,6 +55,22 @@ class FakeSession:
     def scores(self, model, split):
         return {"accuracy": self.last}
 
+    def forget_model(self):
+        pass
+
+
+class StoppingSession(FakeSession):
+    """Its runs stop after 0.3 of their steps, at step 4, and end at step 8."""
+
+    def fine_tune(self, folder, settings=None, *, until=1.0):
+        os.makedirs(folder, exist_ok=True)
+        toy.write_config(folder)
+        stopped, ended = self.table[settings.learning_rate]
+        self.last, step = (ended, 8) if until == 1.0 else (stopped, 4)
+        model = BertClassifier(toy.CONFIG, 2)
+        toy.save_checkpoint(folder, model, step)
+        return model, step
+
 
 CLASSES = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
 
@@ -105,6 +121,15 @@ class SearchTest(tf.test.TestCase):
             ["bert_config.json"],
         )
         self.assertTrue(os.path.exists(self.path("selection.md")))
+
+    def test_what_is_kept_is_what_was_scored(self):
+        # Better when it was compared than in the end.
+        session = StoppingSession(CLASSES, ["no"], table={5e-5: [0.9, 0.6]})
+        selection = search(session, parse("--stop_early"), self.path())
+        self.assertEqual(selection.best.step, 8)
+        self.assertEqual(selection.best.score("accuracy"), 0.6)
+        self.assertEqual((self.best()["step"], self.best()["value"]), (8, 0.6))
+        self.assertIn("model.ckpt-8.index", os.listdir(self.path("best")))
 
     def test_a_score_that_is_no_number_is_a_failed_run(self):
         session = FakeSession(
