@@ -28,6 +28,7 @@ from bert_tf.modeling.attention import AttentionBias
 from bert_tf.modeling.layer_mixture import LayerMixture
 from bert_tf.modeling.layers import Embeddings, Pooler
 from bert_tf.modeling.parameter_efficient import freeze_pretrained
+from bert_tf.modeling.record_model import RecordModel
 from bert_tf.modeling.sequences import PackedPositions, PooledTokens
 from bert_tf.modeling.transformer import TransformerLayer
 
@@ -44,31 +45,6 @@ def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:
     if isinstance(config, str):
         return BertConfig.from_size(config)
     return BertConfig(**config)
-
-
-class RecordModel(keras.Model):
-    """A functional model with a dict of inputs that takes dicts with further entries.
-
-    Keras pairs the values of a dict with the inputs by position, so a record's labels
-    must be left out before it looks.
-    """
-
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Runs the model on its own inputs among `inputs`."""
-        return super().call(self._own_inputs(inputs), training=training, mask=mask)
-
-    def compute_output_spec(
-        self, inputs: Any, training: bool | None = None, mask: Any = None
-    ) -> Any:
-        """As `call`, on symbolic inputs."""
-        return super().compute_output_spec(
-            self._own_inputs(inputs), training=training, mask=mask
-        )
-
-    def _own_inputs(self, inputs: Any) -> Any:
-        if not isinstance(inputs, Mapping):
-            return inputs
-        return {name: inputs[name] for name in self.input}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -12,8 +12,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.modeling.encoder import BertEncoder, RecordModel
+from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.objectives import Objective
+from bert_tf.modeling.record_model import RecordModel
 
 # What an encoder can be given after it was made.
 _LATER = ("lora_rank",)
