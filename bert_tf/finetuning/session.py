@@ -284,16 +284,21 @@ class Session:
 
     def _refuse_other_head(self, trained: Source | AdapterFiles) -> None:
         """Raises InputError if a trained head predicts something else."""
-        if trained.labels is None:
+        if isinstance(trained, AdapterFiles):
+            kind: str | None = trained.problem_type
+        else:
+            kind = trained.classifier_problem_type()
+        if kind is None:
             return
-        kind = trained.problem_type or (SINGLE_LABEL if trained.labels else REGRESSION)
-        there = Target(kind=kind, labels=trained.labels)
-        if (there.kind, there.labels) == (self.target.kind, self.target.labels):
+        target = self.target
+        # Labels without names are of the same number, or their weights will not fit.
+        names = target.labels if trained.labels is None else trained.labels
+        if (kind, names) == (target.kind, target.labels):
             return
         raise InputError(
-            f"{trained.path} has a head that predicts {_described(there)}; this task's"
-            f" predicts {_described(self.target)}. --init_head=false begins with a new"
-            " head."
+            f"{trained.path} has a head that predicts {_described(kind, names)}; this"
+            f" task's predicts {_described(target.kind, target.labels)}."
+            " --init_head=false begins with a new head."
         )
 
     def _tokenized(self, split: str) -> RecordSet:
@@ -338,13 +343,11 @@ class Session:
         return records
 
 
-def _described(target: Target) -> str:
-    """What a target is, for messages."""
-    if target.kind == SINGLE_LABEL:
-        return f"one of {', '.join(target.labels)}"
-    if target.kind == MULTI_LABEL:
-        return f"any of {', '.join(target.labels)}"
-    return ", ".join(target.labels) or "a number"
+def _described(kind: str, labels: Sequence[str]) -> str:
+    """What is predicted, for messages."""
+    if kind == REGRESSION:
+        return ", ".join(labels) or "a number"
+    return f"{'any' if kind == MULTI_LABEL else 'one'} of {', '.join(labels)}"
 
 
 def _digest(examples: Sequence[Example]) -> str:
