@@ -13,11 +13,12 @@ from, and the metric that they are compared by. Then one JSON object a run:
 they were measured; `step` is the step of the last ones. `status` is `finished`,
 `stopped` (before its last step, to be gone on with later) or `failed` (its numbers were
 not finite: `failure` says where). `seconds` are those of the starts that came to a
-score. The file is written anew after each run, and a run that is in it is not run
-again.
+score. The file is written before the first run, which others must not go on with, and
+anew after each run; a run that is in it is not run again.
 """
 
 import dataclasses
+import glob
 import json
 import math
 import os
@@ -27,8 +28,10 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.finetuning.settings import Settings
+from bert_tf.training.checkpoint_files import STATE_NAME
 
 RECORDS_NAME = "selection.jsonl"
+RUNS_NAME = "runs"
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
@@ -109,7 +112,7 @@ class Records:
     """The records of a folder, in the order in which its runs first came to one.
 
     Args:
-        folder: the selection's output_dir; read here, and written by `put`.
+        folder: the selection's output_dir; read here, written by `begin` and `put`.
         metric: the score that runs are compared by.
         made_with: name -> value of all that the runs have in common.
         is_chief: whether this process writes.
@@ -148,6 +151,14 @@ class Records:
     def put(self, record: Record) -> None:
         """Adds a run, or replaces it in its place."""
         self._records[record.settings] = record
+        self._write()
+
+    def begin(self) -> None:
+        """Writes down what the runs have in common, before the first of them begins."""
+        if not self._records:
+            self._write()
+
+    def _write(self) -> None:
         if not self._is_chief:
             return
         lines = [self._header, *(one.to_json() for one in self._records.values())]
@@ -173,7 +184,13 @@ class Records:
                 f"{self._path}:{number}: no record of a run ({error}). Remove the line,"
                 " and that run is made again; or give another --output_dir."
             ) from error
-        self._refuse_others(there, metric)
+        if self._records or self._have_begun():
+            self._refuse_others(there, metric)
+
+    def _have_begun(self) -> bool:
+        """Whether a run that came to no record has something to go on from."""
+        runs = os.path.join(os.path.dirname(self._path), RUNS_NAME)
+        return bool(files.glob(os.path.join(glob.escape(runs), "*", STATE_NAME)))
 
     def _refuse_others(self, there: Mapping[str, Any], metric: str) -> None:
         here = self._header["made_with"]

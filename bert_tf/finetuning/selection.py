@@ -89,6 +89,7 @@ def select(
         InputError: the folder has other runs, or all runs have failed.
     """
     records = Records(folder, metric, made_with, is_chief=is_chief)
+    records.begin()
     trials = Trials(run, records, folder, metric, keeper)
     if stop_early is None:
         trials.make(settings, 1.0)

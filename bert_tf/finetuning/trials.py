@@ -9,11 +9,9 @@ from typing import NamedTuple, Protocol
 from absl import logging
 
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.finetuning.records import FAILED, FINISHED, Record, Records
+from bert_tf.finetuning.records import FAILED, FINISHED, RUNS_NAME, Record, Records
 from bert_tf.finetuning.settings import Settings
 from bert_tf.training.best_checkpoint import is_better
-
-RUNS_NAME = "runs"
 
 
 class Outcome(NamedTuple):

@@ -278,6 +278,20 @@ class RefusalTest(SelectionTestCase):
                 self.select(run, **options)
             self.assertEqual(run.calls, [])
 
+    def test_others_in_the_folder_that_were_killed_before_their_first_record(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.select(Runs(kill_at=1))
+        # Nothing is there to go on from, so the next start may have other flags.
+        with self.assertRaises(KeyboardInterrupt):
+            self.select(Runs(kill_at=1), made_with={"init_checkpoint": "/b"})
+        folder = os.path.join(self.get_temp_dir(), self.id(), "out", "runs", "lr5e-05")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "checkpoint"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "init_checkpoint is /b there, /a here"):
+            self.select(Runs())
+        self.select(Runs(), made_with={"init_checkpoint": "/b"})
+
     def test_flags_that_only_one_version_has_do_not_matter(self):
         self.select(Runs())
         run = Runs()
