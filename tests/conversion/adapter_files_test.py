@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import export
+from bert_tf.conversion.adapted import load_adapted_classifier
 from bert_tf.conversion.adapter_files import load_adapter, open_adapter, write_adapter
 from bert_tf.conversion.checkpoint import load_classifier, load_encoder, load_weights
 from bert_tf.conversion.safetensors_files import read_tensors
@@ -86,6 +87,17 @@ class LoadTest(AdapterFilesTestCase):
                 outputs_of(again, RECORDS)["logits"],
                 outputs_of(model, RECORDS)["logits"],
             )
+
+    def test_the_classifier_of_both(self):
+        model, base, path = self.written(lora_rank=2)
+        again = load_adapted_classifier(self.run_of(base, "base"), path)
+        self.assertAllEqual(
+            outputs_of(again, RECORDS)["logits"], outputs_of(model, RECORDS)["logits"]
+        )
+        self.assertEqual(again.problem_type, SINGLE_LABEL)
+        other = BertClassifier(small_config(num_hidden_layers=2), 3)
+        with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
+            load_adapted_classifier(self.run_of(other, "other"), path)
 
     def test_what_is_in_the_files(self):
         _, _, path = self.written(lora_rank=2)
