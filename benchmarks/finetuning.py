@@ -11,18 +11,18 @@ makes under --env_dir (about 1 GB).
 
 Both have the same data (SST-2: RESULTS/data, 10,000 of its training rows, chosen by a
 fixed seed), seeds and hyperparameters: batch 32, learning rate 5e-5, linear warmup over
-10 % and linear decay from there, 3 epochs, length 128, dropout 0.1, AdamW with bias correction,
-epsilon 1e-6, decay 0.01 outside LayerNorm and bias, gradients clipped at 1. STS-B is a
-regression.
+10 % and linear decay from there, 3 epochs, length 128, dropout 0.1, AdamW with bias
+correction, epsilon 1e-6, decay 0.01 outside LayerNorm and bias, gradients clipped at 1.
+STS-B is a regression.
 
 Scores: a run for each task, seed and side in --score_precision, with batches by length
-here and dynamic padding there. Examples a second: all processes of a task and precision
-are started and warmed up (what compiles is compiled by then) and then take turns, each
---seconds of training and of prediction, --rounds times; the medians count.
+here and dynamic padding there. Examples a second: all processes of a task are started
+and warmed up (what compiles is compiled by then) and then take turns, each --seconds of
+training and of prediction, --rounds times; the medians count.
 
 Each run's result is a file under --work_dir, and what is there is not run again. On two
-cores all of it takes some hours; --only, --tasks, --seeds, --sides and --precisions
-choose. The tables are printed in Markdown.
+cores the scores take some hours, the rest half an hour; --only, --tasks, --seeds,
+--sides and --precisions choose. The tables are printed in Markdown.
 """
 
 import functools
@@ -184,10 +184,15 @@ def limited(folder: pathlib.Path, target: pathlib.Path, count: int) -> pathlib.P
     chosen = np.random.default_rng(0).choice(
         len(lines) - 1, min(count, len(lines) - 1), replace=False
     )
-    (target / "train.tsv").write_text(
-        "".join([lines[0], *(lines[1 + number] for number in sorted(chosen))])
-    )
-    shutil.copyfile(folder / "dev.tsv", target / "dev.tsv")
+    texts = {
+        "train.tsv": "".join([lines[0], *(lines[1 + n] for n in sorted(chosen))]),
+        "dev.tsv": (folder / "dev.tsv").read_text(),
+    }
+    for name, text in texts.items():
+        # Another start of this script may be reading it.
+        written = target / f"{name}.{os.getpid()}"
+        written.write_text(text)
+        written.replace(target / name)
     return target
 
 
@@ -314,8 +319,8 @@ def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, flo
 
 def print_scores(bench: Bench) -> None:
     """The table of dev scores."""
-    print(f"\nDev scores, {_SCORE_PRECISION.value}, seeds {', '.join(_SEEDS.value)}")
-    print("(mean ± standard deviation; one run's whole command in seconds):\n")
+    print(f"\nDev scores, {_SCORE_PRECISION.value}, seeds {', '.join(_SEEDS.value)}:")
+    print("mean ± standard deviation (one run's whole command in seconds).\n")
     print("| task | metric | ours | Hugging Face | difference | within the spread |")
     print("|---|---|---|---|---|---|")
     for task in _TASKS.value:
@@ -375,7 +380,6 @@ class Worker:
 
     def __init__(self, python: str, script: str, job: dict[str, Any]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        began = time.perf_counter()
         self._process = subprocess.Popen(
             [python, str(PEERS / script), json.dumps(job)],
             stdin=subprocess.PIPE,
@@ -384,13 +388,15 @@ class Worker:
             text=True,
             env=environment(),
         )
-        self._answer()
-        self.start_seconds = time.perf_counter() - began
 
-    def turn(self, kind: str, seconds: float) -> float:
+    def wait(self) -> None:
+        """Returns when it is ready."""
+        self._answer()
+
+    def turn(self, kind: str, padding: str, seconds: float) -> float:
         """Examples a second over at least so many seconds of "train" or "predict"."""
         assert self._process.stdin
-        self._process.stdin.write(f"{kind} {seconds}\n")
+        self._process.stdin.write(f"{kind} {padding} {seconds}\n")
         self._process.stdin.flush()
         examples, took = map(float, self._answer().split())
         return examples / took
@@ -410,43 +416,81 @@ class Worker:
         self._errors.close()
 
 
-def speed_result(
-    bench: Bench, task: str, precision: str, side: str, padding: str, number: int
-) -> tuple[Result, dict]:
-    """The file of one turn, and the worker's job."""
-    job = bench.job(task, seed=1, precision=precision, padding=padding)
-    return result_of(bench, SPEED, job, precision, side, padding, number), job
+class Way(NamedTuple):
+    """What is compared: a side that computes in a precision and pads in a way."""
+
+    precision: str
+    side: str
+    padding: str
+
+
+def speed_result(bench: Bench, task: str, way: Way, number: int) -> Result:
+    """The file of one turn."""
+    job = bench.job(task, seed=1, precision=way.precision, padding=way.padding)
+    return result_of(bench, SPEED, job, *way, number)
 
 
 def run_speed(bench: Bench) -> None:
     """Makes the turns that are missing."""
+    ways = [
+        Way(precision, *way)
+        for precision in flags.FLAGS.precisions
+        for way in WAYS
+        if way[0] in _SIDES.value
+    ]
     for task in _TASKS.value:
-        for precision in flags.FLAGS.precisions:
-            turns: list[tuple[Result, tuple[str, str]]] = []
-            jobs = {}
-            for number in range(flags.FLAGS.rounds):
-                for way in WAYS:
-                    result, job = speed_result(bench, task, precision, *way, number)
-                    if way[0] in _SIDES.value and result.read() is None:
-                        turns.append((result, way))
-                        jobs[way] = job
-            workers = {
-                (side, padding): Worker(bench.pythons[side], WORKERS[side], job)
-                for (side, padding), job in jobs.items()
-            }
-            for result, way in turns:
+        missing = [
+            (result, way)
+            for number in range(flags.FLAGS.rounds)
+            for way in ways
+            if (result := speed_result(bench, task, way, number)).read() is None
+        ]
+        began = time.perf_counter()
+        # All start at once: what compiles does not use all cores.
+        workers: dict[tuple[str, str], Worker] = {}
+        try:
+            for _, (precision, side, _) in missing:
+                if (precision, side) not in workers:
+                    job = speed_job(bench, task, precision, side)
+                    workers[precision, side] = Worker(
+                        bench.pythons[side], WORKERS[side], job
+                    )
+            for worker in workers.values():
+                worker.wait()
+            start_seconds = time.perf_counter() - began
+            for result, way in missing:
+                worker = workers[way.precision, way.side]
                 speeds: dict[str, Any] = {
-                    kind: workers[way].turn(kind, flags.FLAGS.seconds)
+                    kind: worker.turn(kind, way.padding, flags.FLAGS.seconds)
                     for kind in ("train", "predict")
                 }
-                result.write({**speeds, "start_seconds": workers[way].start_seconds})
+                result.write(speeds)
                 print(
-                    f"{task} {precision} {' '.join(way)}: {speeds['train']:.1f} and"
+                    f"{task} {' '.join(way)}: {speeds['train']:.1f} and"
                     f" {speeds['predict']:.1f} examples/s",
                     flush=True,
                 )
+        finally:
             for worker in workers.values():
                 worker.end()
+        if missing:
+            print(
+                f"{task}: {time.perf_counter() - began:,.0f} s, of which"
+                f" {start_seconds:,.0f} s until all were warm",
+                flush=True,
+            )
+
+
+def speed_job(bench: Bench, task: str, precision: str, side: str) -> dict[str, Any]:
+    """What a worker is told that takes turns in both of its side's paddings."""
+    paddings = [padding for of, padding in WAYS if of == side]
+    return bench.job(
+        task,
+        seed=1,
+        precision=precision,
+        paddings=paddings,
+        data_dir=str(bench.data[task]),
+    )
 
 
 @functools.cache
@@ -472,20 +516,23 @@ def medians(bench: Bench, task: str, precision: str, kind: str) -> Iterator[floa
         kept = [
             values[kind]
             for number in range(flags.FLAGS.rounds)
-            if (values := speed_result(bench, task, precision, *way, number)[0].read())
+            if (
+                values := speed_result(bench, task, Way(precision, *way), number).read()
+            )
         ]
         yield statistics.median(kept) if kept else 0.0
 
 
 def print_speed(bench: Bench) -> None:
     """The table of examples a second."""
-    print("\nExamples a second, medians of the rounds; lengths: 128 over the mean:\n")
+    print(f"\nExamples a second, medians of {flags.FLAGS.rounds} rounds, {machine()}.")
+    print("Lengths allow: 128 over the mean length. Share: of it, by length / max.\n")
     print(
-        "| task, precision | | ours, by length | Hugging Face, dynamic | ours, max |"
-        " Hugging Face, max | ours / Hugging Face, dynamic | lengths allow | ours, by"
-        " length / max | share |"
+        "| task | precision | | ours, by length | Hugging Face, dynamic | ours, max |"
+        " Hugging Face, max | ours / Hugging Face, dynamic | by length / max | lengths"
+        " allow | share |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for task in _TASKS.value:
         for precision in flags.FLAGS.precisions:
             for kind, split in (("train", "train"), ("predict", "dev")):
@@ -495,11 +542,22 @@ def print_speed(bench: Bench) -> None:
                 ours, dynamic, ours_max, _ = speeds
                 gained = ours / ours_max if ours_max else 0.0
                 print(
-                    f"| {task}, {precision} | {kind} |"
+                    f"| {task} | {precision} | {kind} |"
                     f" {' | '.join(f'{speed:.1f}' for speed in speeds)} |"
-                    f" {ours / dynamic if dynamic else 0.0:.2f} | {allowed:.2f} |"
-                    f" {gained:.2f} | {gained / allowed:.0%} |"
+                    f" {ours / dynamic if dynamic else 0.0:.2f} | {gained:.2f} |"
+                    f" {allowed:.2f} | {gained / allowed:.0%} |"
                 )
+
+
+def machine() -> str:
+    """Cores, processor and memory."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores of {names[0]}, {memory:.0f} GB"
 
 
 def main(_: list[str]) -> None:
@@ -533,15 +591,17 @@ def main(_: list[str]) -> None:
             data[LIMITED], work_dir / "data" / LIMITED, _SST2_ROWS.value
         )
         bench = Bench(data, work_dir, checkpoint, pythons)
+        began = time.perf_counter()
         if _ONLY.value != SPEED:
             run_scores(bench)
             print_scores(bench)
         if _ONLY.value != SCORES:
             run_speed(bench)
             print_speed(bench)
+        print(f"\n{(time.perf_counter() - began) / 60:.0f} minutes, {machine()}")
 
 
 if __name__ == "__main__":
-    flags.set_default(pretraining_step._ROUNDS, 3)
-    flags.set_default(pretraining_step._SECONDS, 15.0)
+    flags.set_default(pretraining_step._ROUNDS, 2)
+    flags.set_default(pretraining_step._SECONDS, 6.0)
     app.run(main)

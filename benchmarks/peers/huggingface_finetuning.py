@@ -12,9 +12,11 @@ With output, a file's name, it fine-tunes, predicts the dev set and writes JSON:
 predictions (a label or a number for each example), logits, train_examples,
 train_seconds, predict_examples, predict_seconds.
 
-Without, it prints "ready" after a warm-up, and then, for each line "train SECONDS" or
-"predict SECONDS" that it reads, how many examples it did in at least so long and the
-seconds that they took; a turn of prediction is whole passes over the dev set.
+With paddings, a list, in padding's place, it prints "ready" after a warm-up, and then,
+for each line "train PADDING SECONDS" or "predict PADDING SECONDS" that it reads, how
+many examples it did in at least so long and the seconds that they took. A turn of
+training is at least so many steps that their lengths are those of the data; one of
+prediction is whole passes over the dev set.
 
 This is the loop that transformers' documentation writes without its Trainer:
 AutoModelForSequenceClassification, DataCollatorWithPadding, the linear schedule, and
@@ -26,13 +28,14 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import transformers
 
 WARM_UP_STEPS = 3
+LEAST_STEPS = 8
 
 
 class FineTuning:
@@ -94,23 +97,22 @@ class FineTuning:
             for n in range(len(ids))
         ]
 
-    def _loader(self, rows: list[dict], *, shuffle: bool) -> Any:
-        padding = {"max": "max_length", "dynamic": "longest"}[self.job["padding"]]
+    def _loader(self, rows: list[dict], padding: str, *, shuffle: bool) -> Any:
         return torch.utils.data.DataLoader(
             rows,
             batch_size=self.job["batch_size"],
             shuffle=shuffle,
             collate_fn=transformers.DataCollatorWithPadding(
                 self._tokenizer,
-                padding=padding,
+                padding={"max": "max_length", "dynamic": "longest"}[padding],
                 max_length=self.job["max_seq_length"],
             ),
         )
 
-    def train(self) -> Iterator[int]:
+    def train(self, padding: str) -> Iterator[int]:
         """Steps without end, epoch after epoch; the number of each one's examples."""
         while True:
-            for batch in self._loader(self._train_rows, shuffle=True):
+            for batch in self._loader(self._train_rows, padding, shuffle=True):
                 self.model.train()
                 with self._half():
                     loss = self.model(**batch).loss
@@ -121,15 +123,14 @@ class FineTuning:
                 self._optimizer.zero_grad()
                 yield len(batch["labels"])
 
-    def predict(self) -> list[list[float]]:
-        """The logits of the dev set, in its order."""
+    def predict(self, padding: str) -> Iterator[list[list[float]]]:
+        """The logits of the dev set, batch by batch in its order."""
         self.model.eval()
-        logits: list[list[float]] = []
-        for batch in self._loader(self._dev_rows, shuffle=False):
+        for batch in self._loader(self._dev_rows, padding, shuffle=False):
             batch.pop("labels")
             with torch.inference_mode(), self._half():
-                logits += self.model(**batch).logits.float().tolist()
-        return logits
+                logits = self.model(**batch).logits.float().tolist()
+            yield logits
 
 
 def read(job: dict[str, Any], path: str) -> tuple[list[list[str]], list[str]]:
@@ -149,10 +150,11 @@ def read(job: dict[str, Any], path: str) -> tuple[list[list[str]], list[str]]:
 def scores(tuning: FineTuning) -> dict[str, Any]:
     """Fine-tunes, and predicts the dev set."""
     began = time.perf_counter()
-    steps = tuning.train()
+    padding = tuning.job["padding"]
+    steps = tuning.train(padding)
     trained = sum(next(steps) for _ in range(tuning.train_steps))
     half_time = time.perf_counter()
-    logits = tuning.predict()
+    logits = [row for rows in tuning.predict(padding) for row in rows]
     ended = time.perf_counter()
     predictions: list = [row[0] for row in logits]
     if tuning.labels is not None:
@@ -169,21 +171,29 @@ def scores(tuning: FineTuning) -> dict[str, Any]:
 
 def turns(tuning: FineTuning) -> None:
     """Answers what it is asked on standard input."""
-    steps = tuning.train()
-    kinds: dict[str, Callable[[], int]] = {
-        "train": lambda: next(steps),
-        "predict": lambda: len(tuning.predict()),
-    }
-    for _ in range(WARM_UP_STEPS):
-        kinds["train"]()
-    kinds["predict"]()
+    paddings = tuning.job["paddings"]
+    steps = {padding: tuning.train(padding) for padding in paddings}
+    for padding in paddings:
+        for _ in range(WARM_UP_STEPS):
+            next(steps[padding])
+        passed = tuning.predict(padding)
+        for _ in range(WARM_UP_STEPS):
+            next(passed)
     print("ready", flush=True)
     for line in sys.stdin:
-        kind, least = line.split()
-        examples, began, seconds = 0, time.perf_counter(), 0.0
-        while seconds < float(least):
-            examples += kinds[kind]()
+        kind, padding, least = line.split()
+        examples, count, began, seconds = 0, 0, time.perf_counter(), 0.0
+        is_enough = False
+        while not is_enough:
+            if kind == "train":
+                examples += next(steps[padding])
+            else:
+                examples += sum(map(len, tuning.predict(padding)))
+            count += 1
             seconds = time.perf_counter() - began
+            is_enough = seconds >= float(least)
+            if kind == "train" and padding == "dynamic":
+                is_enough = is_enough and count >= LEAST_STEPS
         print(examples, seconds, flush=True)
 
 

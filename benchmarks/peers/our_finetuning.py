@@ -2,9 +2,15 @@
 
     python our_finetuning.py JOB
 
-JOB and the answers are those of huggingface_finetuning.py without an output; padding is
-"length" or "max", as run_classifier's --pad. It makes what run_classifier makes, and
-leaves its checkpoints and reports out, as the other side does.
+JOB and the answers are those of huggingface_finetuning.py without an output; paddings
+are "length" and "max", as run_classifier's --pad, and data_dir is the task's folder.
+It makes what run_classifier makes, with its defaults, and leaves its checkpoints and
+reports out, as the other side does.
+
+The batches by length of a turn of training are drawn evenly from an epoch's, ordered by
+their lengths, so that a few steps have the lengths of all.
+
+Shapes: M batches of an epoch, n of them in a turn.
 """
 
 import json
@@ -12,114 +18,208 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-WARM_UP_STEPS = 3
+# One call a length compiles, the next one tells its time.
+WARM_UP_STEPS = 2
+LEAST_STEPS = 8
+
+# Seconds -> (examples, the seconds that they took).
+Turn = Callable[[float], tuple[float, float]]
 
 
-def builders(job: dict[str, Any], folder: str) -> dict[str, Callable[[], int]]:
-    """By kind, a function that does some examples of it, and says how many."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
+class FineTuning:
+    """A model, its data and its optimizer.
 
-    from bert_tf.conversion.checkpoint import load_weights
-    from bert_tf.conversion.model_files import model_files
-    from bert_tf.optimization.recipe import create_optimizer
-    from bert_tf.records import pipeline
-    from bert_tf.records.schema import classifier_schema
-    from bert_tf.tasks import classification
-    from bert_tf.tasks.examples import TableSplit
-    from bert_tf.text.wordpiece import WordPieceTokenizer
-    from bert_tf.training import evaluation
-    from bert_tf.training.finetuning import RecordSet
-    from bert_tf.training.precision import computing_in
-    from bert_tf.training.step import SEQUENCES, training_steps
+    Args:
+        job: what to run.
+        folder: where records are kept.
+    """
 
-    keras.utils.set_random_seed(job["seed"])
-    strategy = tf.distribute.get_strategy()
-    found = model_files(
-        job["checkpoint"],
-        bert_config_file=None,
-        vocab_file=None,
-        do_lower_case=None,
-        output_dir=folder,
-    )
-    tokenizer = WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case)
-    split = TableSplit(**job["columns"], has_header=job["has_header"])
-    examples = {name: split.read(job[name]) for name in ("train", "dev")}
-    labels = None
-    if not job["regression"]:
-        labels = sorted({str(example.label) for example in examples["train"]})
-    length, batch_size = job["max_seq_length"], job["batch_size"]
-    records = {
-        name: RecordSet.write(
-            f"{folder}/{name}",
-            classifier_schema(length, regression=labels is None),
-            classification.features(
-                examples[name], tokenizer, max_seq_length=length, labels=labels
-            ),
-            classification.padding_features(length),
+    def __init__(self, job: dict[str, Any], folder: str) -> None:
+        import keras
+        import tensorflow as tf
+
+        from bert_tf.conversion.checkpoint import load_weights
+        from bert_tf.finetuning.session import Session
+        from bert_tf.optimization.recipe import create_optimizer
+        from bert_tf.tasks.data_set_flags import data_set_from_flags
+        from bert_tf.training.precision import computing_in
+        from bert_tf.training.step import training_steps
+
+        keras.utils.set_random_seed(job["seed"])
+        self._job = job
+        strategy = tf.distribute.get_strategy()
+        self._flags = {padding: flags_of(job, folder, padding) for padding in ways(job)}
+        self._sessions = {
+            padding: Session(
+                values,
+                strategy,
+                data_set=data_set_from_flags(values),
+                splits=["train", "dev"],
+                records_dir=folder,
+                output_dir=folder,
+            )
+            for padding, values in self._flags.items()
+        }
+        session = self._sessions[ways(job)[0]]
+        with computing_in(job["precision"]):
+            self._model = session.task.build_model()
+        load_weights(self._model, job["checkpoint"])
+        self._records = session.records("train")
+        num_train_steps = int(
+            self._records.num_records / job["batch_size"] * job["epochs"]
         )
-        for name in examples
-    }
-    task = classification.task(found.config, labels, job["task"])
-    with computing_in(job["precision"]):
-        model = task.build_model()
-    load_weights(model, job["checkpoint"])
-    num_train_steps = int(records["train"].num_examples / batch_size * job["epochs"])
-    optimizer = create_optimizer(
-        job["learning_rate"],
-        num_train_steps,
-        int(num_train_steps * job["warmup_proportion"]),
-        bias_correction=True,
-        global_clipnorm=None,  # The step clips.
-    )
-    optimizer.build(model.trainable_variables)
-    steps = training_steps(task, model, optimizer, strategy)
-    batches = iter(
-        pipeline.training_dataset(
-            [records["train"].path],
-            [records["train"].num_examples],
-            records["train"].schema,
-            batch_size=batch_size,
-            seed=job["seed"],
-            shuffle_buffer=records["train"].num_examples,
+        optimizer = create_optimizer(
+            job["learning_rate"],
+            num_train_steps,
+            int(num_train_steps * job["warmup_proportion"]),
+            decay_from="warmup",
+            bias_correction=True,
+            global_clipnorm=None,  # The step clips.
         )
+        optimizer.build(self._model.trainable_variables)
+        self._steps = training_steps(session.task, self._model, optimizer, strategy)
+
+    def step(self, batches: Iterator) -> float:
+        """One step; the seconds that it took."""
+        import tensorflow as tf
+
+        began = time.perf_counter()
+        self._steps(batches, tf.constant(1)).losses.numpy()
+        return time.perf_counter() - began
+
+    def training_by_length(self) -> Turn:
+        """Turns of training on batches of like length."""
+        import numpy as np
+
+        from bert_tf.records.length_plan import LengthPlan, static_lengths
+
+        table, batch_size = self._records.table, self._job["batch_size"]
+        lengths = static_lengths(table.lengths, self._flags["length"].length_buckets)
+        plan = LengthPlan(table.lengths, batch_size, lengths, self._job["seed"])
+        epoch = plan.epoch(0)
+        counts = np.bincount(epoch.buckets, minlength=len(lengths))
+        streams = {
+            bucket: iter(
+                table.batches(
+                    epoch.rows[epoch.buckets == bucket], lengths[bucket]
+                ).repeat()
+            )
+            for bucket in np.flatnonzero(counts)
+        }
+        seconds = np.zeros(len(lengths))
+        for _ in range(WARM_UP_STEPS):
+            for bucket, stream in streams.items():
+                seconds[bucket] = self.step(stream)
+        of_step = (seconds * counts).sum() / counts.sum()
+        of_batch = self._records.num_records / counts.sum()
+        by_length = np.argsort(epoch.buckets, kind="stable")
+
+        def turn(least: float) -> tuple[float, float]:
+            count = max(LEAST_STEPS, round(least / of_step))
+            evenly = ((np.arange(count) + 0.5) * len(by_length) / count).astype(int)
+            began = time.perf_counter()
+            for number in np.sort(by_length[evenly]):
+                self.step(streams[epoch.buckets[number]])
+            return count * of_batch, time.perf_counter() - began
+
+        return turn
+
+    def training_at_the_longest(self) -> Turn:
+        """Turns of training on batches padded to max_seq_length."""
+        from bert_tf.records import pipeline
+
+        batches = iter(
+            pipeline.training_dataset(
+                [self._records.path],
+                [self._records.num_records],
+                self._records.schema,
+                batch_size=self._job["batch_size"],
+                seed=self._job["seed"],
+                shuffle_buffer=self._records.num_records,
+            )
+        )
+
+        def one_step() -> int:
+            self.step(batches)
+            return self._job["batch_size"]
+
+        for _ in range(WARM_UP_STEPS):
+            one_step()
+        return repeated(one_step)
+
+    def prediction(self, padding: str) -> Turn:
+        """Turns of prediction: whole passes over the dev set."""
+        session = self._sessions[padding]
+
+        def one_pass() -> int:
+            return len(session.logits(self._model, "dev"))
+
+        one_pass()
+        return repeated(one_pass)
+
+    def turns(self) -> dict[tuple[str, str], Turn]:
+        """By "train" or "predict" and padding, when all is compiled."""
+        training = {
+            "length": self.training_by_length,
+            "max": self.training_at_the_longest,
+        }
+        made: dict[tuple[str, str], Turn] = {}
+        for padding in ways(self._job):
+            made["train", padding] = training[padding]()
+            made["predict", padding] = self.prediction(padding)
+        return made
+
+
+def ways(job: dict[str, Any]) -> list[str]:
+    """The paddings to measure."""
+    return job["paddings"]
+
+
+def flags_of(job: dict[str, Any], folder: str, padding: str) -> Any:
+    """run_classifier's flags, parsed."""
+    from bert_tf import cli, run_classifier
+
+    return cli.parse(
+        run_classifier.define_flags,
+        [
+            "--do_train=true",
+            f"--task_name={job['task']}",
+            f"--data_dir={job['data_dir']}",
+            f"--init_checkpoint={job['checkpoint']}",
+            f"--max_seq_length={job['max_seq_length']}",
+            f"--eval_batch_size={job['batch_size']}",
+            f"--precision={job['precision']}",
+            f"--pad={padding}",
+            f"--output_dir={folder}",
+        ],
     )
-    forward = evaluation._prediction_step(model, strategy, False)
 
-    def train() -> int:
-        return int(steps(batches, tf.constant(1)).sums[SEQUENCES][0])
 
-    def predict() -> int:
-        logits = []
-        for batch in records["dev"].batches(batch_size):
-            rows = forward(batch)["logits"].numpy()
-            logits.append(rows[batch["is_real_example"].numpy()[:, 0] == 1])
-        return len(np.concatenate(logits))
+def repeated(work: Callable[[], int]) -> Turn:
+    """A turn that does work, so many examples a time, until the time is over."""
 
-    return {"train": train, "predict": predict}
+    def turn(least: float) -> tuple[float, float]:
+        examples, began, seconds = 0, time.perf_counter(), 0.0
+        while seconds < least:
+            examples += work()
+            seconds = time.perf_counter() - began
+        return examples, seconds
+
+    return turn
 
 
 def main() -> None:
-    job = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        kinds = builders(job, folder)
-        for _ in range(WARM_UP_STEPS):
-            kinds["train"]()
-        kinds["predict"]()
+        turns = FineTuning(json.loads(sys.argv[1]), folder).turns()
         print("ready", flush=True)
         for line in sys.stdin:
-            kind, least = line.split()
-            examples, began, seconds = 0, time.perf_counter(), 0.0
-            while seconds < float(least):
-                examples += kinds[kind]()
-                seconds = time.perf_counter() - began
-            print(examples, seconds, flush=True)
+            kind, padding, least = line.split()
+            print(*turns[kind, padding](float(least)), flush=True)
 
 
 if __name__ == "__main__":
