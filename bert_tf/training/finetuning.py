@@ -30,7 +30,12 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records import pipeline
 from bert_tf.records.example_table import ExampleTable, chained
-from bert_tf.records.length_plan import PADDING, LengthPlan, static_lengths
+from bert_tf.records.length_plan import (
+    PADDING,
+    LengthPlan,
+    PlannedBatches,
+    static_lengths,
+)
 from bert_tf.records.pipeline import InputShard
 from bert_tf.records.schema import RecordSchema
 from bert_tf.records.shards import ShardWriter
@@ -275,22 +280,34 @@ def _by_length(
     table, batch_size = records.table, config.train_batch_size
     buckets = static_lengths(table.lengths, max_lengths)
     plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
-    planned = plan.batches(0, phase.end_step)
     tokens = table.lengths.mean() * records.num_records / plan.batches_per_epoch
     logging.info(
         "  Lengths of batches = %s; %.0f %% of it is tokens",
         ", ".join(map(str, buckets)),
-        100 * tokens / batch_size / np.mean(np.array(buckets)[planned.buckets]),
+        100 * tokens / batch_size / np.mean(np.array(buckets)[plan.epoch(0).buckets]),
     )
+
+    # A run that began with other batches may be further in the records than its steps
+    # tell: no more than this is known of how many batches there are still to make.
+    @functools.lru_cache(maxsize=1)
+    def planned(start: int) -> PlannedBatches:
+        return plan.batches(start, start + phase.end_step)
+
+    @functools.lru_cache(maxsize=2)
+    def epoch(number: int) -> list[int]:
+        return plan.epoch(number).buckets.tolist()
+
+    def stream_of(position: int) -> int:
+        number, batch = divmod(position // batch_size, plan.batches_per_epoch)
+        return epoch(number)[batch]
 
     def stream(number: int) -> Callable[[int, InputShard], tf.data.Dataset]:
         def data(position: int, shard: InputShard) -> tf.data.Dataset:
-            start = position // batch_size
-            is_own = planned.buckets[start:] == number
+            rows, of_rows = planned(position // batch_size)
             # tf.distribute keeps the batch's size static only where it knows that no
             # batch is the last one; nobody asks for more batches than are planned.
             return table.batches(
-                planned.rows[start:][is_own], buckets[number], shard=shard
+                rows[of_rows == number], buckets[number], shard=shard
             ).apply(
                 tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             )
@@ -300,9 +317,7 @@ def _by_length(
     return dataclasses.replace(
         phase,
         streams=[stream(number) for number in range(len(buckets))],
-        stream_of=lambda position: int(
-            planned.buckets[min(position // batch_size, len(planned.buckets) - 1)]
-        ),
+        stream_of=stream_of,
     )
 
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf import cli
-from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.tasks import classification
@@ -18,47 +17,22 @@ from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import finetuning, loop, step
 from bert_tf.training.finetuning import RecordSet, finetune
 from tests.training import toy
+from tests.training.toy_examples import (
+    LENGTHS,
+    TARGET,
+    L,
+    blocks,
+    define_flags,
+    prepare,
+)
 
-L = 12
-# Each example's label is its number, so that a batch tells which ones it holds.
-TARGET = Target(kind=REGRESSION)
 TASK = classification.task(toy.CONFIG, TARGET, "toy")
-# Eleven examples, in batches of 4: the last one of an epoch lacks one.
-LENGTHS = (3, 12, 5, 4, 9, 3, 7, 11, 4, 6, 8)
-
-
-def blocks(target=TARGET, lengths=LENGTHS, seed=0):
-    """The records, five at once."""
-    rng = np.random.default_rng(seed)
-    is_token = np.arange(L) < np.array(lengths)[:, None]
-    labels = np.arange(len(lengths))[:, None]
-    if target.kind == MULTI_LABEL:
-        labels = np.stack([labels[:, 0] >> bit & 1 for bit in range(3)], axis=1)
-    elif target.kind == SINGLE_LABEL:
-        labels %= len(target.labels)
-    whole = {
-        "input_ids": np.where(is_token, rng.integers(5, toy.V, is_token.shape), 0),
-        "input_mask": is_token.astype(np.int64),
-        "segment_ids": (is_token & (np.arange(L) > 3)).astype(np.int64),
-        "label_ids": labels.astype(target.label_dtype),
-        "is_real_example": np.ones([len(lengths), 1], np.int64),
-    }
-    for start in range(0, len(lengths), 5):
-        yield {name: value[start : start + 5] for name, value in whole.items()}
 
 
 def never():
     """Records that nobody may begin to make."""
     raise AssertionError("made again")
     yield
-
-
-def define_flags(flag_values):
-    """The flags that `finetune` reads."""
-    shared_flags.define(
-        flag_values, "warmup_proportion", "eval_steps", best_metric="loss"
-    )
-    shared_flags.define_training(flag_values)
 
 
 class RecordSetTest(tf.test.TestCase):
@@ -235,12 +209,7 @@ class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_they_change_neither_loss_nor_gradient(self, target):
         task = classification.task(toy.CONFIG, target, "toy")
-        records = RecordSet.prepare(
-            os.path.join(self.get_temp_dir(), "r"),
-            classification.schema(target, L),
-            target.kind,
-            blocks(target),
-        )
+        records = prepare(os.path.join(self.get_temp_dir(), "r"), target)
         keras.utils.set_random_seed(3)
         model = task.build_model()
         # Without dropout: a mask is drawn for a batch's shape.
@@ -275,12 +244,7 @@ class FinetuneTest(tf.test.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.records = RecordSet.prepare(
-            os.path.join(cls.root, "records"),
-            classification.schema(TARGET, L),
-            "toy",
-            blocks(),
-        )
+        cls.records = prepare(os.path.join(cls.root, "records"))
         # What other runs are held against.
         with cls.assertLogs(cls(), level="INFO") as logs, spied() as cls.batches:
             cls.whole, cls.num_steps = cls.finetune("whole")
@@ -357,6 +321,12 @@ class FinetuneTest(tf.test.TestCase):
         theirs = weights_by_name(parts)
         for name, weight in weights_by_name(self.whole).items():
             self.assertAllEqual(weight.numpy(), theirs[name].numpy(), name)
+
+    def test_going_on_with_smaller_batches(self):
+        self.finetune("smaller", 1.0)
+        # The 3 steps made so far have read 6 batches of the plan of 17 there is now.
+        _, num_steps = self.finetune("smaller", 3.0, train_batch_size=2)
+        self.assertEqual(num_steps, 18)
 
     def test_as_the_original_counts_its_steps(self):
         with spied() as batches:
