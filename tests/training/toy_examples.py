@@ -1,0 +1,50 @@
+"""Examples of a fine-tuning task, for the toy BERT: eleven of different lengths."""
+
+import numpy as np
+
+from bert_tf import flags as shared_flags
+from bert_tf.tasks import classification
+from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.training.finetuning import RecordSet
+from tests.training import toy
+
+L = 12
+# Each example's label is its number, so that a batch tells which ones it holds.
+TARGET = Target(kind=REGRESSION)
+# In batches of 4 the last one of an epoch lacks one.
+LENGTHS = (3, 12, 5, 4, 9, 3, 7, 11, 4, 6, 8)
+
+
+def blocks(target=TARGET, lengths=LENGTHS):
+    """The records, five at once."""
+    rng = np.random.default_rng(0)
+    is_token = np.arange(L) < np.array(lengths)[:, None]
+    labels = np.arange(len(lengths))[:, None]
+    if target.kind == MULTI_LABEL:
+        labels = np.stack([labels[:, 0] >> bit & 1 for bit in range(3)], axis=1)
+    elif target.kind == SINGLE_LABEL:
+        labels %= len(target.labels)
+    whole = {
+        "input_ids": np.where(is_token, rng.integers(5, toy.V, is_token.shape), 0),
+        "input_mask": is_token.astype(np.int64),
+        "segment_ids": (is_token & (np.arange(L) > 3)).astype(np.int64),
+        "label_ids": labels.astype(target.label_dtype),
+        "is_real_example": np.ones([len(lengths), 1], np.int64),
+    }
+    for start in range(0, len(lengths), 5):
+        yield {name: value[start : start + 5] for name, value in whole.items()}
+
+
+def prepare(path, target=TARGET):
+    """The records as a file."""
+    return RecordSet.prepare(
+        path, classification.schema(target, L), target.kind, blocks(target)
+    )
+
+
+def define_flags(flag_values):
+    """The flags that `finetune` reads."""
+    shared_flags.define(
+        flag_values, "warmup_proportion", "eval_steps", best_metric="loss"
+    )
+    shared_flags.define_training(flag_values)
