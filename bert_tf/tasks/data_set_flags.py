@@ -13,6 +13,13 @@ from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.tasks.tfds import SPLITS, TfdsSet
 
+_OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
+_OF_TFDS = ("tfds_splits", "tfds_data_dir")
+_OF_OWN = (
+    *("text_a_column", "text_b_column", "label_column", "label_separator"),
+    *("labels", "regression", "several_labels"),
+)
+
 
 def data_set_from_flags(flag_values: flags.FlagValues) -> DataSet:
     """The data set of `bert_tf.finetuning_flags.define_data_set`'s flags.
@@ -21,6 +28,7 @@ def data_set_from_flags(flag_values: flags.FlagValues) -> DataSet:
         InputError: there is no such task, or the flags contradict each other.
     """
     found = _data_set(flag_values)
+    _refuse_useless(flag_values, found)
     if flag_values.tfds_name is not None:
         found = found.from_tfds(flag_values.tfds_name, flag_values.tfds_data_dir)
     if flag_values.metrics:
@@ -44,6 +52,23 @@ def _data_set(flag_values: flags.FlagValues) -> DataSet:
             " out."
         )
     return xnli(flag_values.xnli_language) if found.name == "XNLI" else found
+
+
+def _refuse_useless(flag_values: flags.FlagValues, found: DataSet) -> None:
+    """Raises InputError for a flag that says something of other data sets."""
+    useless: dict[str, str] = {}
+    if found.name in TASKS:
+        where = f"it is for --task_name={OWN_TABLE}, not for {found.name}"
+        useless |= dict.fromkeys((*_OF_OWN, *_OF_FILES, "tfds_splits"), where)
+    if flag_values.tfds_name is None:
+        useless |= dict.fromkeys(_OF_TFDS, "it is for --tfds_name")
+    else:
+        useless |= dict.fromkeys(_OF_FILES, "--tfds_name has no files")
+    if found.name != "XNLI":
+        useless["xnli_language"] = "it is for --task_name=XNLI"
+    for name, reason in useless.items():
+        if flag_values[name].value != flag_values[name].default:
+            raise InputError(f"--{name} has no effect here: {reason}. Leave it out.")
 
 
 def _own(flag_values: flags.FlagValues) -> DataSet:

@@ -35,6 +35,25 @@ class TaskNameTest(tf.test.TestCase):
             self.data_set("--task_name=XNLI").splits["dev"].only, {0: "zh"}
         )
 
+    def test_flags_that_would_have_no_effect(self):
+        for reason, arguments in (
+            (
+                "--train_file has no.* for --task_name=tsv, not for MRPC",
+                ("MRPC", "--train_file=my.tsv"),
+            ),
+            ("--regression has no effect", ("STS-B", "--regression")),
+            ("--labels has no effect", ("XNLI", "--labels=a,b")),
+            ("--tfds_splits.* for --tfds_name", ("tsv", "--tfds_splits=a,b,c")),
+            ("--xnli_language.* for --task_name=XNLI", ("MNLI", "--xnli_language=de")),
+        ):
+            name, argument = arguments
+            with self.assertRaisesRegex(InputError, reason):
+                self.data_set(f"--task_name={name}", argument)
+        with self.assertRaisesRegex(InputError, "--dev_file.*--tfds_name has no files"):
+            data_set("--tfds_name=imdb_reviews", "--dev_file=a.tsv")
+        # What says what holds anyway does no harm.
+        self.data_set("--task_name=MRPC", "--has_header=true", "--train_file=train.tsv")
+
     def test_other_metrics(self):
         found = self.data_set("--task_name=MRPC", "--metrics=accuracy,f1_macro")
         self.assertEqual(found.metrics, ("accuracy", "f1_macro"))
