@@ -61,8 +61,8 @@ def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     stability_flags.apply_recipe(flag_values)
-    from bert_tf.finetuning.settings import is_selection
     from bert_tf.finetuning.session import Session
+    from bert_tf.finetuning.settings import is_selection
     from bert_tf.tasks.data_set_flags import data_set_from_flags
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
@@ -125,7 +125,7 @@ def _evaluate(
     from bert_tf.training import run_folder
     from bert_tf.training.strategy import is_chief
 
-    results = {}
+    results, names = {}, {}
     for split in session.data_set.dev_splits:
         logging.info("***** Running evaluation: %s *****", split)
         logging.info("  Num examples = %d", len(session.examples[split]))
@@ -133,11 +133,16 @@ def _evaluate(
         second = split.removeprefix("dev").removeprefix("_")
         prefix = f"{second}_" if second else ""
         for name, value in session.scores(model, split, logits).items():
-            key = name if name in (LOSS, EXAMPLE_LOSS) else f"eval_{prefix}{name}"
-            results[f"{prefix}{key}" if key == name else key] = value
+            results[prefix + name] = value
+            if name not in (LOSS, EXAMPLE_LOSS):
+                names[prefix + name] = f"eval_{prefix}{name}"
         _look(session, split, logits, flag_values)
     run_folder.report_evaluation(
-        flag_values.output_dir, step, results, is_chief=is_chief(session.strategy)
+        flag_values.output_dir,
+        step,
+        results,
+        names=names,
+        is_chief=is_chief(session.strategy),
     )
 
 

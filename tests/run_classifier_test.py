@@ -1,12 +1,16 @@
+import json
 import os
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
+from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
 from tests.training import toy
 
 # good and bad decide the label; the rest is noise.
@@ -56,9 +60,47 @@ class RunClassifierTestCase(tf.test.TestCase):
         run_classifier.run(
             cli.parse(
                 run_classifier.define_flags,
-                [*arguments, *(f"--{key}={value}" for key, value in options.items())],
+                [
+                    *arguments,
+                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
+                ],
             )
         )
+
+    def read(self, *names):
+        with open(self.path(*names)) as file:
+            return file.read()
+
+    def table(self, *names):
+        """The rows of a file of numbers with tabs between."""
+        lines = self.read(*names).splitlines()
+        return np.array([line.split("\t") for line in lines], np.float32)
+
+    def pretrained(self):
+        """A pre-training checkpoint's folder."""
+        folder = self.path("pretraining")
+        os.makedirs(folder)
+        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
+        return folder
+
+    def assert_trains_nothing_and_writes_the_same(self, *arguments, **options):
+        """Of a command that has been run: the same once more."""
+        before = self.written()
+        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+            self.run_script(*arguments, **options)
+        self.assertEqual(self.written(), before)
+
+    def written(self):
+        """What is written for people: name -> content."""
+        found = {}
+        for folder, _, names in os.walk(self.path("run")):
+            for name in names:
+                if name.endswith((".tsv", ".txt", ".png", ".jsonl", "best.json")):
+                    if name == "metrics.jsonl":  # each evaluation has its line there
+                        continue
+                    with open(os.path.join(folder, name), "rb") as file:
+                        found[os.path.join(folder, name)] = file.read()
+        return found
 
     def results(self, name="run"):
         with open(self.path(name, "eval_results.txt")) as file:
@@ -138,6 +180,135 @@ class TsvTest(RunClassifierTestCase):
         )
 
 
+class TargetsTest(RunClassifierTestCase):
+    def test_several_labels_and_then_another_task(self):
+        self.write_tsv(label=lambda number: ("", "a,b")[number])
+        options = {
+            "metrics": "f1_micro,exact_match",
+            "num_train_epochs": 30,
+            "learning_rate": 0.01,
+        }
+        self.run_script("--do_train", "--do_eval", "--several_labels", **options)
+        results = self.results()
+        self.assertIn("eval_f1_micro", results)
+        self.assertGreater(float(results["eval_exact_match"]), 0.9)
+        predictions = read_predictions(self.path("run", "dev_predictions.tsv"))
+        texts = [(text, ("", "a,b")[side]) for text, side in rows(21, seed=21)]
+        self.assertEqual([(row["text_a"], row["label"]) for row in predictions], texts)
+        correct = np.mean([int(row["correct"]) for row in predictions])
+        self.assertAlmostEqual(correct, float(results["eval_exact_match"]), places=5)
+        for row in predictions:
+            likely = [label for label in "ab" if float(row[f"p_{label}"]) > 0.5]
+            self.assertEqual(row["prediction"], ",".join(likely))
+        for name in ("dev_confusion.png", "dev_calibration.png"):
+            self.assertTrue(os.path.exists(self.path("run", name)), name)
+
+        # Its encoder serves another task; its head does not.
+        self.write_tsv()
+        other = {
+            "init_checkpoint": self.path("run"),
+            "output_dir": self.path("other"),
+            "num_train_epochs": 1,
+        }
+        with self.assertRaisesRegex(InputError, "any of a, b; .*--init_head=false"):
+            self.run_script("--do_train", **other)
+        self.assertFalse(os.path.exists(self.path("other")))
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script("--do_train", "--init_head=false", **other)
+        self.assertTrue(
+            any("new: output_weights, output_bias" in line for line in logs.output)
+        )
+
+    def test_two_numbers_of_texts_in_windows(self):
+        self.write_tsv(label=lambda number: ("4;0", "1;2")[number])
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script(
+                "--do_train",
+                "--do_eval",
+                "--do_predict",
+                "--regression",
+                labels="left,right",
+                label_separator=";",
+                long_text="window",
+                # Three of the five words of each text fit.
+                max_seq_length=5,
+                num_train_epochs=2,
+                learning_rate=0.005,
+            )
+        for said in ("64 train examples", "21 dev examples", "13 test examples"):
+            said += f" are read in {3 * int(said.split()[0])} windows."
+            self.assertTrue(any(said in line for line in logs.output), said)
+        self.assertContainsSubset(
+            ["eval_pearson", "eval_spearman"], list(self.results())
+        )
+        self.assertEqual(self.table("run", "test_results.tsv").shape, (13, 2))
+        predictions = read_predictions(self.path("run", "test_predictions.tsv"))
+        self.assertLen(predictions, 13)
+        self.assertAllClose(
+            np.array([row["prediction"].split(";") for row in predictions], np.float32),
+            self.table("run", "test_results.tsv"),
+            atol=1e-3,
+        )
+        self.assertTrue(os.path.exists(self.path("run", "dev_regression.png")))
+
+
+class SelectionTest(RunClassifierTestCase):
+    def test_the_best_run_is_kept_and_evaluated(self):
+        self.write_tsv()
+        command = ("--do_train", "--do_eval", "--do_predict")
+        options = {"learning_rates": "1e-6,0.01", "num_train_epochs": 20}
+        self.run_script(*command, **options)
+        _, *records = map(json.loads, self.read("run", "selection.jsonl").splitlines())
+        scores = [record["scores"]["1.0"]["accuracy"] for record in records]
+        self.assertLen(scores, 2)
+        self.assertGreater(scores[1], max(0.9, scores[0]))
+        best = json.loads(self.read("run", "best", "best.json"))
+        self.assertEqual(best["run"], records[1]["name"])
+        self.assertEqual(best["value"], scores[1])
+        results = self.results()
+        self.assertAlmostEqual(float(results["eval_accuracy"]), scores[1], places=6)
+        self.assertEqual(results["global_step"], "80")
+        right = [1 - number % 2 for number in range(13)]
+        self.assertAllEqual(self.table("run", "test_results.tsv").argmax(axis=1), right)
+        self.assert_trains_nothing_and_writes_the_same(*command, **options)
+        # best/ is a checkpoint as others are.
+        self.run_script(
+            "--do_predict",
+            init_checkpoint=self.path("run", "best"),
+            output_dir=self.path("predict"),
+        )
+        self.assertAllEqual(
+            self.table("predict", "test_results.tsv").argmax(axis=1), right
+        )
+
+
+class ParameterEfficientTest(RunClassifierTestCase):
+    def test_an_adapter_is_written_and_taken(self):
+        self.write_tsv()
+        base = self.pretrained()
+        self.run_script(
+            "--do_train",
+            "--do_predict",
+            init_checkpoint=base,
+            lora_rank=2,
+            num_train_epochs=10,
+            learning_rate=0.05,
+        )
+        first = self.table("run", "test_results.tsv")
+        self.assertGreater(first[:, 0].max() - first[:, 0].min(), 1e-3)
+        # The labels are those of the adapter.
+        os.remove(self.path("data", "train.tsv"))
+        self.run_script(
+            "--do_predict",
+            init_checkpoint=base,
+            init_adapter=self.path("run", "adapter"),
+            output_dir=self.path("predict"),
+        )
+        self.assertAllClose(
+            self.table("predict", "test_results.tsv"), first, rtol=1e-5, atol=1e-6
+        )
+
+
 class OriginalTasksTest(RunClassifierTestCase):
     def test_mrpc_by_the_documented_command_line(self):
         pair = ("1", "id", "id", "good w1 w2", "w3 w4 w5 w6 w7 w8 w9")
@@ -149,6 +320,97 @@ class OriginalTasksTest(RunClassifierTestCase):
           --learning_rate=2e-5 --num_train_epochs=3.0 --output_dir={self.path("out")}"""
         run_classifier.run(cli.parse(run_classifier.define_flags, command.split()))
         self.assertEqual(self.results("out")["global_step"], "3")
+
+    def test_both_sets_of_mnli(self):
+        labels = ("entailment", "contradiction", "neutral")
+        for name, count in (
+            ("train", 24),
+            ("dev_matched", 5),
+            ("dev_mismatched", 7),
+            ("test_matched", 4),
+            ("test_mismatched", 6),
+        ):
+            lines = [
+                [str(number)] * 8 + [text, "w1 w2"]
+                for number, (text, _) in enumerate(rows(count, seed=count))
+            ]
+            if not name.startswith("test"):
+                for number, line in enumerate(lines):
+                    line.append(labels[number % 3])
+            self.write(f"{name}.tsv", [("h",) * len(lines[0]), *lines])
+        command = ("--do_train", "--do_eval", "--do_predict")
+        options = {
+            "task_name": "MNLI",
+            "num_train_epochs": 3,
+            "train_batch_size": 8,
+            "eval_steps": 4,
+            "learning_rate": 0.01,
+        }
+        self.run_script(*command, **options)
+        results = self.results()
+        self.assertEqual(
+            list(results),
+            ["eval_accuracy", "eval_loss", "eval_mismatched_accuracy", "global_step",
+             "loss", "mismatched_eval_loss", "mismatched_loss"],
+        )  # fmt: skip
+        # Shares of five and of seven examples.
+        self.assertIn(round(5 * float(results["eval_accuracy"]), 4), range(6))
+        mismatched = float(results["eval_mismatched_accuracy"])
+        self.assertIn(round(7 * mismatched, 4), range(8))
+        for split, name, count in (
+            ("test", "MNLI-m", 4),
+            ("test_mismatched", "MNLI-mm", 6),
+        ):
+            probabilities = self.table(
+                "run", split.replace("test", "test_results", 1) + ".tsv"
+            )
+            self.assertEqual(probabilities.shape, (count, 3))
+            header, *lines = self.read("run", "submission", name + ".tsv").splitlines()
+            self.assertEqual(header, "index\tprediction")
+            words = ("contradiction", "entailment", "neutral")
+            self.assertEqual(
+                lines,
+                [
+                    f"{number}\t{words[index]}"
+                    for number, index in enumerate(probabilities.argmax(axis=1))
+                ],
+            )
+        # Evaluated after steps 4, 8 and 9, the better one kept.
+        evaluated = {
+            line["step"]: line["eval/accuracy"]
+            for line in map(json.loads, self.read("run", "metrics.jsonl").splitlines())
+            if "eval/accuracy" in line
+        }
+        self.assertEqual(list(evaluated), [4, 8, 9])
+        best = json.loads(self.read("run", "best", "best.json"))
+        self.assertEqual(best["value"], max(evaluated.values()))
+        self.assertEqual(best["value"], evaluated[best["step"]])
+        self.assert_trains_nothing_and_writes_the_same(*command, **options)
+
+    def test_rte_of_tensorflow_datasets(self):
+        import tensorflow_datasets as tfds
+
+        with tfds.testing.mock_data(
+            num_examples=9, policy=tfds.testing.MockPolicy.USE_CODE
+        ):
+            self.run_script(
+                "--do_train",
+                "--do_eval",
+                "--do_predict",
+                "--plots=false",
+                task_name=None,
+                data_dir=None,
+                tfds_name="glue/rte",
+                train_batch_size=8,
+                num_train_epochs=1,
+            )
+        # ceil(9 / 8): nothing is dropped.
+        self.assertEqual(self.results()["global_step"], "2")
+        self.assertEqual(self.table("run", "test_results.tsv").shape, (9, 2))
+        lines = self.read("run", "submission", "RTE.tsv").splitlines()
+        self.assertLen(lines, 10)
+        self.assertIn(lines[1].split("\t")[1], ("entailment", "not_entailment"))
+        self.assertFalse(os.path.exists(self.path("run", "dev_confusion.png")))
 
 
 class RefusalTest(RunClassifierTestCase):

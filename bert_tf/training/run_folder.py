@@ -153,7 +153,12 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
 
 
 def report_evaluation(
-    folder: str, step: int, results: Mapping[str, float], *, is_chief: bool = True
+    folder: str,
+    step: int,
+    results: Mapping[str, float],
+    *,
+    names: Mapping[str, str] | None = None,
+    is_chief: bool = True,
 ) -> None:
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
 
@@ -161,6 +166,8 @@ def report_evaluation(
         folder: the run's output_dir.
         step: the number of training steps done: `global_step` in eval_results.txt.
         results: losses and metrics by name.
+        names: what some of them are called in eval_results.txt. In metrics.jsonl they
+            keep the names that an evaluation within the run gives them.
         is_chief: whether this process writes.
     """
     reporter = Reporter(folder, step, prefix=EVALUATION, is_chief=is_chief)
@@ -169,7 +176,10 @@ def report_evaluation(
     if not is_chief:
         return
     # Values as the original prints them: the shortest digits that mean this float32.
-    shown = {name: str(np.float32(value)) for name, value in results.items()}
+    names = names or {}
+    shown = {
+        names.get(name, name): str(np.float32(value)) for name, value in results.items()
+    }
     shown["global_step"] = str(step)
     lines = [f"{name} = {shown[name]}\n" for name in sorted(shown)]
     files.write_atomically(os.path.join(folder, EVAL_RESULTS_NAME), "".join(lines))
