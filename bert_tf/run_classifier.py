@@ -107,7 +107,9 @@ def _train_or_restore(
     output_dir = flag_values.output_dir
     if selects:
         search(session, flag_values, output_dir)
-        return session.restore(best_checkpoint.folder_of(output_dir))
+        model, step = session.restore(best_checkpoint.folder_of(output_dir))
+        session.save_adapter(model, output_dir)
+        return model, step
     if flag_values.do_train:
         return session.fine_tune(output_dir)
     return session.restore(output_dir)

@@ -141,6 +141,7 @@ def run_task(
         result = result_of(data_set.name, selection, there.scores, there.predicted)
     else:
         model, _ = session.restore(_best_of(flag_values, data_set.name))
+        session.save_adapter(model, folder)
         scores = _score(session, model, values)
         if predicted:
             _predict(session, model, values, flag_values.output_dir)

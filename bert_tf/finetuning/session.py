@@ -141,6 +141,16 @@ class Session:
             best_metric=self._flags.best_metric or self.data_set.metrics[0],
             **values._asdict(),
         )
+        self.save_adapter(model, folder)
+        return model, step
+
+    def save_adapter(self, model: keras.Model, folder: str) -> None:
+        """Writes what LoRA or adapters have learnt apart; nothing where all is trained.
+
+        Args:
+            model: the trained model.
+            folder: an output_dir.
+        """
         if is_parameter_efficient(self._options) and is_chief(self.strategy):
             write_adapter(
                 folder,
@@ -148,7 +158,6 @@ class Session:
                 labels=self.target.labels,
                 problem_type=self.target.kind,
             )
-        return model, step
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
         """The model of a folder's last checkpoint, or else of --init_checkpoint."""

@@ -46,6 +46,8 @@ from bert_tf.training.loop import train
 Block = Mapping[str, np.ndarray]
 
 FORMAT_VERSION = 1
+# A length takes about as long to compile as some batches to compute.
+_BATCHES_PER_LENGTH = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,7 +164,7 @@ class RecordSet:
             rows[: self.num_records] = np.arange(self.num_records)
             rows = rows.reshape(-1, batch_size)
             return table.batches(rows, self.max_seq_length, with_rows=True)
-        buckets = static_lengths(table.lengths, max_lengths)
+        buckets = _lengths_of(self, batch_size, max_lengths)
         plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
         return chained(
             [
@@ -278,7 +280,7 @@ def _by_length(
 ) -> Phase:
     """The phase with a stream for each of the static lengths."""
     table, batch_size = records.table, config.train_batch_size
-    buckets = static_lengths(table.lengths, max_lengths)
+    buckets = _lengths_of(records, batch_size, max_lengths)
     plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
     tokens = table.lengths.mean() * records.num_records / plan.batches_per_epoch
     logging.info(
@@ -319,6 +321,14 @@ def _by_length(
         streams=[stream(number) for number in range(len(buckets))],
         stream_of=stream_of,
     )
+
+
+def _lengths_of(
+    records: RecordSet, batch_size: int, max_lengths: int
+) -> tuple[int, ...]:
+    """The static lengths of batches: fewer where few batches would make up for them."""
+    count = records.num_batches(batch_size) // _BATCHES_PER_LENGTH
+    return static_lengths(records.table.lengths, max(1, min(max_lengths, count)))
 
 
 def _manifest(path: str) -> Mapping[str, Any]:
