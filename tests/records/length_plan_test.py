@@ -62,7 +62,7 @@ class LengthPlanTest(tf.test.TestCase):
                 self.assertLessEqual(longest, self.buckets[bucket])
 
     def test_batches_are_of_like_length(self):
-        rows, buckets = self.plan().epoch(0)
+        _, buckets = self.plan().epoch(0)
         padded = np.array(self.buckets)[buckets].sum() * 8
         # At most the leftovers of 3 lengths, 7 examples each, go on to a longer one.
         best = padded_tokens(self.lengths, self.buckets)
