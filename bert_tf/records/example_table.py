@@ -86,7 +86,7 @@ class ExampleTable:
             rows: [M, B], the numbers of the records; `PADDING` for a row of zeros.
             length: S, at least the longest of them.
             shard: the rows of each batch that are wanted, and in how many pieces.
-            with_rows: whether a batch has the feature `rows` [B], too.
+            with_rows: whether a batch has the feature `rows` [B] int32, too.
 
         Returns:
             A data set of dicts of tensors [B / replicas, ...], of sequence features
@@ -116,7 +116,7 @@ class ExampleTable:
                     is_there = tf.reshape(is_real, shape)
                 batch[name] = tf.where(is_there, values, tf.zeros_like(values))
             if with_rows:
-                batch[ROWS] = rows_of_batch
+                batch[ROWS] = tf.cast(rows_of_batch, tf.int32)
             return batch
 
         options = tf.data.Options()
