@@ -16,6 +16,7 @@ from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from tests.training import toy
+from tests.training.toy_examples import several_lengths
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{number}" for number in range(20)]
@@ -103,6 +104,7 @@ class SessionTest(tf.test.TestCase):
         )
         return outputs["logits"].numpy()[0]
 
+    @several_lengths()
     def test_outputs_in_the_order_of_the_examples_whatever_the_padding(self):
         expected = [self.logits_of(words(n, count)) for n, count in enumerate(LENGTHS)]
         session = self.session(length_buckets=3)

@@ -24,6 +24,7 @@ from tests.training.toy_examples import (
     blocks,
     define_flags,
     prepare,
+    several_lengths,
 )
 
 TASK = classification.task(toy.CONFIG, TARGET, "toy")
@@ -176,6 +177,14 @@ class RecordSetTest(tf.test.TestCase):
         self.assertEqual(manifest["num_records"], 11)
         self.assertEqual(manifest["made_from"], records.made_from)
 
+    def test_fewer_lengths_where_batches_are_few(self):
+        (spec,) = {
+            batch["input_ids"].shape[1]
+            for batch in self.prepare().batches(4, max_lengths=2)
+        }
+        self.assertEqual(spec, 12)
+
+    @several_lengths()
     def test_batches_of_all_records(self):
         records = self.prepare()
         batches = list(records.batches(4))
@@ -244,6 +253,7 @@ class FinetuneTest(tf.test.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.enterClassContext(several_lengths())
         cls.records = prepare(os.path.join(cls.root, "records"))
         # What other runs are held against.
         with cls.assertLogs(cls(), level="INFO") as logs, spied() as cls.batches:

@@ -1,10 +1,13 @@
 """Examples of a fine-tuning task, for the toy BERT: eleven of different lengths."""
 
+from unittest import mock
+
 import numpy as np
 
 from bert_tf import flags as shared_flags
 from bert_tf.tasks import classification
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.training import finetuning
 from bert_tf.training.finetuning import RecordSet
 from tests.training import toy
 
@@ -39,6 +42,13 @@ def prepare(path, target=TARGET):
     """The records as a file."""
     return RecordSet.prepare(
         path, classification.schema(target, L), target.kind, blocks(target)
+    )
+
+
+def several_lengths():
+    """Lets so few batches have several lengths, as many do."""
+    return mock.patch.multiple(
+        finetuning, _BATCHES_PER_LENGTH=1, _BATCHES_PER_LENGTH_FORWARD=1
     )
 
 
