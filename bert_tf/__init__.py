@@ -32,6 +32,7 @@ _HOMES = {
     "WarmupSchedule": "bert_tf.optimization.schedules",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
     "create_optimizer": "bert_tf.optimization.recipe",
+    "load_adapted_classifier": "bert_tf.conversion.adapted",
     "load_classifier": "bert_tf.conversion.checkpoint",
     "load_encoder": "bert_tf.conversion.checkpoint",
     "load_multiple_choice": "bert_tf.conversion.checkpoint",

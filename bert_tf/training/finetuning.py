@@ -46,8 +46,10 @@ from bert_tf.training.loop import train
 Block = Mapping[str, np.ndarray]
 
 FORMAT_VERSION = 1
-# A length takes about as long to compile as some batches to compute.
+# A length takes about as long to compile as so many batches to compute: forward and
+# backward, or forward alone.
 _BATCHES_PER_LENGTH = 4
+_BATCHES_PER_LENGTH_FORWARD = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,11 +162,12 @@ class RecordSet:
         """
         table = self.table
         if max_lengths is None:
-            rows = np.full(self.num_batches(batch_size) * batch_size, PADDING)
-            rows[: self.num_records] = np.arange(self.num_records)
-            rows = rows.reshape(-1, batch_size)
+            rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
+            rows.ravel()[: self.num_records] = np.arange(self.num_records)
             return table.batches(rows, self.max_seq_length, with_rows=True)
-        buckets = _lengths_of(self, batch_size, max_lengths)
+        buckets = _lengths_of(
+            self, batch_size, max_lengths, _BATCHES_PER_LENGTH_FORWARD
+        )
         plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
         return chained(
             [
@@ -280,7 +283,7 @@ def _by_length(
 ) -> Phase:
     """The phase with a stream for each of the static lengths."""
     table, batch_size = records.table, config.train_batch_size
-    buckets = _lengths_of(records, batch_size, max_lengths)
+    buckets = _lengths_of(records, batch_size, max_lengths, _BATCHES_PER_LENGTH)
     plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
     tokens = table.lengths.mean() * records.num_records / plan.batches_per_epoch
     logging.info(
@@ -324,10 +327,10 @@ def _by_length(
 
 
 def _lengths_of(
-    records: RecordSet, batch_size: int, max_lengths: int
+    records: RecordSet, batch_size: int, max_lengths: int, batches_per_length: int
 ) -> tuple[int, ...]:
     """The static lengths of batches: fewer where few batches would make up for them."""
-    count = records.num_batches(batch_size) // _BATCHES_PER_LENGTH
+    count = records.num_batches(batch_size) // batches_per_length
     return static_lengths(records.table.lengths, max(1, min(max_lengths, count)))
 
 
