@@ -20,6 +20,7 @@ from absl import flags, logging
 
 from bert_tf import cli, files, finetuning_flags, selection_flags, stability_flags
 from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
     import keras
@@ -76,6 +77,12 @@ def run(flag_values: flags.FlagValues) -> None:
         )
     data_set = data_set_from_flags(flag_values)
     selects = flag_values.do_train and is_selection(flag_values)
+    for name in ("stop_early", "keep_all_runs"):
+        if flag_values[name].value and flag_values.do_train and not selects:
+            raise InputError(
+                f"--{name} is for several runs, and this is one: give --learning_rates,"
+                " --train_batch_sizes or --num_restarts too, or leave it out."
+            )
     looks_at_dev = flag_values.do_eval or flag_values.eval_steps or selects
     # Every input is read and checked before anything is written or trained.
     session = Session(
@@ -88,7 +95,7 @@ def run(flag_values: flags.FlagValues) -> None:
             *(data_set.test_splits if flag_values.do_predict else []),
         ],
         records_dir=flag_values.output_dir,
-        output_dir=flag_values.output_dir,
+        output_dir=_folder_of_model(flag_values),
     )
     model, step = _train_or_restore(session, flag_values, selects=selects)
     if flag_values.do_eval:
@@ -112,7 +119,23 @@ def _train_or_restore(
         return model, step
     if flag_values.do_train:
         return session.fine_tune(output_dir)
-    return session.restore(output_dir)
+    return session.restore(_folder_of_model(flag_values))
+
+
+def _folder_of_model(flag_values: flags.FlagValues) -> str:
+    """Where a run's checkpoints are: where runs were selected, those of the best."""
+    from bert_tf.finetuning.records import RECORDS_NAME
+    from bert_tf.training.best_checkpoint import folder_of
+    from bert_tf.training.checkpoint_files import STATE_NAME
+
+    output_dir = flag_values.output_dir
+    best = folder_of(output_dir)
+    is_selection = (
+        files.exists(os.path.join(output_dir, RECORDS_NAME))
+        and files.exists(os.path.join(best, STATE_NAME))
+        and not files.exists(os.path.join(output_dir, STATE_NAME))
+    )
+    return best if is_selection and not flag_values.do_train else output_dir
 
 
 def _evaluate(

@@ -55,6 +55,7 @@ class RunClassifierTestCase(tf.test.TestCase):
             "output_dir": self.path("run"),
             "max_seq_length": 10,
             "train_batch_size": 16,
+            "plots": False,
             **options,
         }
         run_classifier.run(
@@ -187,6 +188,7 @@ class TargetsTest(RunClassifierTestCase):
             "metrics": "f1_micro,exact_match",
             "num_train_epochs": 30,
             "learning_rate": 0.01,
+            "plots": True,
         }
         self.run_script("--do_train", "--do_eval", "--several_labels", **options)
         results = self.results()
@@ -230,6 +232,7 @@ class TargetsTest(RunClassifierTestCase):
                 labels="left,right",
                 label_separator=";",
                 long_text="window",
+                plots=True,
                 # Three of the five words of each text fit.
                 max_seq_length=5,
                 num_train_epochs=2,
@@ -271,6 +274,10 @@ class SelectionTest(RunClassifierTestCase):
         right = [1 - number % 2 for number in range(13)]
         self.assertAllEqual(self.table("run", "test_results.tsv").argmax(axis=1), right)
         self.assert_trains_nothing_and_writes_the_same(*command, **options)
+        # The folder's model is the best run's for who trains nothing, too.
+        os.remove(self.path("run", "test_results.tsv"))
+        self.run_script("--do_predict")
+        self.assertAllEqual(self.table("run", "test_results.tsv").argmax(axis=1), right)
         # best/ is a checkpoint as others are.
         self.run_script(
             "--do_predict",
@@ -397,7 +404,6 @@ class OriginalTasksTest(RunClassifierTestCase):
                 "--do_train",
                 "--do_eval",
                 "--do_predict",
-                "--plots=false",
                 task_name=None,
                 data_dir=None,
                 tfds_name="glue/rte",
@@ -430,6 +436,8 @@ class RefusalTest(RunClassifierTestCase):
             ({"vocab_file": large}, "39 tokens, but the model's `vocab_size` .* 30"),
             ({"labels": "pos,other"}, r"train.tsv:3: the label must be one of"),
             ({"train_file": "gone.tsv"}, "No such data file: .*gone.tsv"),
+            ({"best_metric": "f2"}, "--best_metric=f2 .* loss, eval_loss, accuracy"),
+            ({"stop_early": True}, "--stop_early is for several runs"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **options)

@@ -93,6 +93,7 @@ class Session:
         adapter = opened_adapter(flag_values, self._config)
         trained = adapter or source
         self.target = self._target(output_dir, trained)
+        self._check_best_metric()
         if trained is not None and flag_values.init_head:
             self._refuse_other_head(trained)
         self.examples: dict[str, list[Example]] = {
@@ -262,6 +263,15 @@ class Session:
         """The data set's metrics; the accuracy, which the original reports, always."""
         original = ["accuracy"] if self.target.kind == SINGLE_LABEL else []
         return list(dict.fromkeys([*self.data_set.metrics, *original]))
+
+    def _check_best_metric(self) -> None:
+        """Raises InputError now for what would come out at the first evaluation."""
+        name, there = self._flags.best_metric, [LOSS, EXAMPLE_LOSS, *self._metrics]
+        if name and name not in there:
+            raise InputError(
+                f"--best_metric={name} is none of the evaluation's metrics:"
+                f" {', '.join(there)}."
+            )
 
     @property
     def _max_lengths(self) -> int | None:
