@@ -8,11 +8,16 @@ import subprocess
 import sys
 import time
 
+import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.compilation import xla_compiles_for_the_cpu
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.training.config import TrainingConfig
 from tests.training import toy
+from tests.training.strategy_child import classifier
 
 
 class StrategiesTestCase(tf.test.TestCase):
@@ -78,7 +83,7 @@ class StrategiesTestCase(tf.test.TestCase):
 
     def finish(self, *processes, code=0):
         for process in processes:
-            _, errors = process.communicate(timeout=400)
+            _, errors = process.communicate(timeout=900)
             self.assertEqual(process.returncode, code, errors[-3000:])
         return errors
 
@@ -90,18 +95,30 @@ class StrategiesTestCase(tf.test.TestCase):
         return np.sqrt(sum(((here[name] - there[name]) ** 2).sum() for name in here))
 
 
+def initial_weights(task):
+    """What a run's weights are before its first step."""
+    keras.utils.set_random_seed(TrainingConfig.random_seed)
+    weights = weights_by_name(task.build_model())
+    return {name: np.float64(weight) for name, weight in weights.items()}
+
+
 class SameResultTest(StrategiesTestCase):
     def test_devices_workers_and_micro_batches_make_the_same_steps(self):
         mirrored = {"distribution": "mirrored", "num_cpus": 2}
         accumulated = {"config": {"gradient_accumulation_steps": 4}}
         alone = self.start(
             [
-                self.options("start", steps=1, config={"learning_rate": 0.0}),
                 self.options("one"),
                 self.options("one_device", distribution="one_device"),
                 self.options("accumulated", **accumulated),
                 self.options(
                     "compiled", config={"jit_compile": xla_compiles_for_the_cpu()}
+                ),
+                self.options("lengths", by_length=True),
+                self.options(
+                    "lengths_compiled",
+                    by_length=True,
+                    config={"jit_compile": xla_compiles_for_the_cpu()},
                 ),
             ]
         )
@@ -114,6 +131,12 @@ class SameResultTest(StrategiesTestCase):
                     config={"gradient_accumulation_steps": 2, "iterations_per_loop": 3},
                 ),
                 self.options("broken", **mirrored, broken=True),
+                self.options(
+                    "lengths_both",
+                    **mirrored,
+                    by_length=True,
+                    config={"gradient_accumulation_steps": 2},
+                ),
             ]
         )
         workers = self.start_workers(
@@ -121,7 +144,7 @@ class SameResultTest(StrategiesTestCase):
         )
         self.finish(alone, together, *workers)
         one = self.weights("one")
-        moved = self.distance(one, self.weights("start"))
+        moved = self.distance(one, initial_weights(toy.task(0.0)))
         self.assertGreater(moved, 0.01)
         for name in (
             "one_device",
@@ -135,29 +158,57 @@ class SameResultTest(StrategiesTestCase):
             self.assertLess(difference, 1e-3, name)
         # The test sees what it is for.
         self.assertGreater(self.distance(one, self.weights("broken")) / moved, 1e-3)
+        # Batches by length, of which every other one is not full: to the second replica
+        # comes nothing but padding.
+        one = self.weights("lengths")
+        moved = self.distance(one, initial_weights(classifier()))
+        self.assertGreater(moved, 0.01)
+        for name in ("lengths_compiled", "lengths_both"):
+            difference = self.distance(one, self.weights(name)) / moved
+            self.assertLess(difference, 1e-3, name)
         for name in ("one", "mirrored", "workers"):
             with open(os.path.join(self.path(name), "metrics.jsonl")) as file:
                 lines = [json.loads(line) for line in file]
             self.assertEqual([line["step"] for line in lines], [5, 10, 15, 20])
 
 
+# So that there is time to stop a run.
+SLOW = {"slow": 0.1, "steps": 120, "dropout": 0.1}
+
+
 class StopTest(StrategiesTestCase):
-    def test_sigterm_saves_and_exits_under_every_strategy(self):
-        slow = {"slow": 0.1, "steps": 120, "dropout": 0.1}
-        starts = {
-            "one": lambda **more: [self.start(self.options("one", **slow, **more))],
-            "mirrored": lambda **more: [
+    def test_sigterm_saves_and_exits_where_one_worker_of_two_hears_it(self):
+        self.check_stopped_and_started_again(
+            workers=lambda **more: self.start_workers(
+                self.options("workers", distribution="multi_worker", **more)
+            )
+        )
+
+    @pytest.mark.slow
+    def test_sigterm_saves_and_exits_in_a_single_process(self):
+        self.check_stopped_and_started_again(
+            one=lambda **more: [self.start(self.options("one", **more))],
+            mirrored=lambda **more: [
                 self.start(
                     self.options(
-                        "mirrored", distribution="mirrored", num_cpus=2, **slow, **more
+                        "mirrored", distribution="mirrored", num_cpus=2, **more
                     )
                 )
             ],
-            "workers": lambda **more: self.start_workers(
-                self.options("workers", distribution="multi_worker", **slow, **more)
-            ),
-        }
-        running = {name: start() for name, start in starts.items()}
+        )
+        # A run is what it would have been.
+        self.finish(self.start(self.options("whole", **{**SLOW, "slow": 0})))
+        whole, stopped = self.weights("whole"), self.weights("one")
+        for name in whole:
+            self.assertAllEqual(whole[name], stopped[name], name)
+
+    def check_stopped_and_started_again(self, **starts):
+        """Stops runs after their first steps, and starts them again up to their end.
+
+        Args:
+            **starts: name -> starts a run's processes, with these options.
+        """
+        running = {name: start(**SLOW) for name, start in starts.items()}
         # All at once: the first ones must not come to their end meanwhile.
         waiting = dict(running)
         while waiting:
@@ -173,21 +224,17 @@ class StopTest(StrategiesTestCase):
             errors = self.finish(*processes, code=143)
             self.assertIn("Start the same command again", errors, name)
         for name, start in starts.items():
-            reader = tf.train.load_checkpoint(self.path(name))
-            step = reader.get_tensor("progress/step/.ATTRIBUTES/VARIABLE_VALUE")
-            self.assertBetween(int(step), 5, 119, name)
-            running[name] = start()
+            self.assertBetween(self.step_of(name), 5, 119, name)
+            running[name] = start(**{**SLOW, "slow": 0})
         for processes in running.values():
             self.finish(*processes)
         for name in starts:
-            reader = tf.train.load_checkpoint(self.path(name))
-            step = reader.get_tensor("progress/step/.ATTRIBUTES/VARIABLE_VALUE")
-            self.assertEqual(int(step), 120, name)
-        # A run is what it would have been.
-        self.finish(self.start(self.options("whole", **{**slow, "slow": 0})))
-        whole, stopped = self.weights("whole"), self.weights("one")
-        for name in whole:
-            self.assertAllEqual(whole[name], stopped[name], name)
+            self.assertEqual(self.step_of(name), 120, name)
+
+    def step_of(self, name):
+        """The step of a run's last checkpoint."""
+        reader = tf.train.load_checkpoint(self.path(name))
+        return int(reader.get_tensor("progress/step/.ATTRIBUTES/VARIABLE_VALUE"))
 
 
 if __name__ == "__main__":

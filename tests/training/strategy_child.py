@@ -4,9 +4,11 @@
 
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
 config (fields of TrainingConfig), broken (normalise the loss by replica, which is
-wrong), slow (seconds to sleep after each call), weights (an .npz for the weights).
+wrong), slow (seconds to sleep after each call), weights (an .npz for the weights),
+by_length (rather fine-tune, on examples in batches by length).
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -16,11 +18,15 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import cli
 from bert_tf.modeling.names import weights_by_name
+from bert_tf.tasks import classification
+from bert_tf.tasks.targets import SINGLE_LABEL, Target
 from bert_tf.training import loop, step
 from bert_tf.training.config import TrainingConfig
+from bert_tf.training.finetuning import finetune
 from bert_tf.training.strategy import create_strategy
-from tests.training import toy
+from tests.training import toy, toy_examples
 
 
 def per_replica_normalisation():
@@ -40,6 +46,36 @@ def per_replica_normalisation():
         return divided_by_its_own
 
     return mock.patch.object(step, "replica_gradients", broken)
+
+
+# Gradients that are not clipped, so that their size counts.
+TARGET = Target(kind=SINGLE_LABEL, labels=("a", "b", "c"))
+
+
+def classifier():
+    """A task whose examples are of many lengths; without dropout."""
+    config = dataclasses.replace(
+        toy.CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    return classification.task(config, TARGET, "toy", dropout=0.0)
+
+
+def fine_tuned(folder, config, strategy):
+    """A model after six epochs of two batches, of which the second one is not full."""
+    for name in ("num_train_steps", "num_warmup_steps"):  # fine-tuning has its own
+        del config[name]
+    with toy_examples.several_lengths():
+        model, _ = finetune(
+            classifier(),
+            toy_examples.prepare(os.path.join(folder, "examples"), TARGET),
+            cli.parse(toy_examples.define_flags, []),
+            strategy,
+            folder=folder,
+            num_train_epochs=6.0,
+            max_lengths=2,
+            **config,
+        )
+    return model
 
 
 def run(options, strategy):
@@ -66,13 +102,16 @@ def run(options, strategy):
     for patch in filter(None, patches):
         patch.start()
     try:
-        model, _ = loop.train(
-            toy.task(options.get("dropout", 0.0)),
-            TrainingConfig(**config),
-            folder=options["folder"],
-            phases=[toy.phase(options["records"], options["steps"], 8)],
-            strategy=strategy,
-        )
+        if options.get("by_length"):
+            model = fine_tuned(options["folder"], config, strategy)
+        else:
+            model, _ = loop.train(
+                toy.task(options.get("dropout", 0.0)),
+                TrainingConfig(**config),
+                folder=options["folder"],
+                phases=[toy.phase(options["records"], options["steps"], 8)],
+                strategy=strategy,
+            )
     finally:
         for patch in filter(None, patches):
             patch.stop()
