@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Larger matrices have small cells, without numbers.
 _MOST_NUMBERED = 40
+# Of more labels no name could be read, and the picture would be as large as the memory.
+_MOST_NAMED = 150
 _LONGEST_NAME = 40
 
 
@@ -49,6 +51,8 @@ def confusion_picture(
 ) -> bytes:
     """`confusion_matrix` as a PNG: each cell's count and its share of the row.
 
+    Larger ones have colours alone, and very large ones the labels' numbers.
+
     Args:
         target: what is predicted: one label, or several.
         predictions: class ids [M], or 0 or 1 a label [M, C].
@@ -63,6 +67,10 @@ def confusion_picture(
         columns = ["found", "missed", "false alarm", "rightly not"]
     has_numbers = max(counts.shape) <= _MOST_NUMBERED
     cell_width, cell_height = (0.9, 0.6) if has_numbers else (0.25, 0.2)
+    has_names = len(rows) <= _MOST_NAMED
+    if not has_names:
+        cell_height *= _MOST_NAMED / len(rows)
+        cell_width *= _MOST_NAMED / max(_MOST_NAMED, len(columns))
     with drawing():
         from matplotlib.figure import Figure
 
@@ -72,8 +80,10 @@ def confusion_picture(
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
-        axes.set_yticks(range(len(rows)), rows)
+        if len(columns) <= _MOST_NAMED:
+            axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
+        if has_names:
+            axes.set_yticks(range(len(rows)), rows)
         # A label is text: $ does not begin a formula.
         for tick in (*axes.get_xticklabels(), *axes.get_yticklabels()):
             tick.set_parse_math(False)

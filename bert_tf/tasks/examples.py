@@ -143,13 +143,14 @@ class TableSplit:
         blank: list[int] = []
         unlabelled: list[int] = []
         unusable = UnusableRows(path)
-        num_rows = 0
+        num_rows = last = 0
         labels_seen: set[str] = set()
         for number, row in rows:
             if not any(row):
                 blank.append(number)
                 continue
             num_rows += 1
+            last = number
             try:
                 if any(row[index] != value for index, value in only):
                     continue
@@ -173,14 +174,20 @@ class TableSplit:
                         continue
                     labels_seen.add(label)
             examples.append(Example(first, second, label, source))
+        if self.label is None:
+            # At the file's end they are no rows.
+            for line in [line for line in blank if line < last]:
+                num_rows += 1
+                unusable.add(line, "the row is blank.")
         unusable.report(num_rows, may_be_few=self.label is not None)
         for lines, what in ((blank, "blank"), (unlabelled, "unlabelled")):
             if lines:
                 logging.warning(
-                    "%s: left out %s %s rows: %s.",
+                    "%s: left out %s %s row%s: %s.",
                     path,
                     f"{len(lines):,}",
                     what,
+                    "" if len(lines) == 1 else "s",
                     numbered(lines),
                 )
         if not examples:

@@ -50,6 +50,14 @@ class ConfusionTest(tf.test.TestCase):
         self.assertIn("c40", texts)
         self.assertFalse([text for text in texts if "%" in text])
 
+    def test_a_very_large_matrix_is_no_very_large_picture(self):
+        target = Target(kind=SINGLE_LABEL, labels=tuple(f"c{i}" for i in range(1000)))
+        ids = np.arange(1000)
+        texts, content = drawn(lambda: confusion_picture(target, ids, ids, "dev"))
+        self.assertNotIn("c0", texts)
+        # A PNG's width and height stand in its first chunk.
+        self.assertAllLess(np.frombuffer(content[16:24], ">u4"), 5000)
+
 
 if __name__ == "__main__":
     tf.test.main()

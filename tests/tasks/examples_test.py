@@ -150,9 +150,18 @@ class TableSplitTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "data.csv:3: unexpected end of data"):
             TableSplit(text_a="t").read(path)
 
+    def test_a_blank_line_would_shift_predictions(self):
+        path = self.write("text\none\n\ntwo\n\n")
+        with self.assertRaisesRegex(InputError, r"tsv:3: the row is blank\.$"):
+            TableSplit(text_a="text").read(path)
+        # At the end it shifts none.
+        path = self.write("text\none\ntwo\n\n")
+        self.assertLen(TableSplit(text_a="text").read(path), 2)
+
     def test_blank_lines_are_left_out_and_counted(self):
         with self.assertLogs(level="WARNING") as logs:
-            examples = TableSplit(text_a=0).read(self.write("t\nA\n\n\nB\n"))
+            path = self.write("t\nA\n\n\nB\n")
+            examples = TableSplit(text_a=0, label=0).read(path)
         self.assertLen(examples, 2)
         self.assertIn("left out 2 blank rows: lines 3, 4.", logs.output[0])
 

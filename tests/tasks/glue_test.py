@@ -107,7 +107,7 @@ class ReleasedTasksTest(tf.test.TestCase):
         with self.assertLogs(level="WARNING") as logs:
             found = self.read("mnli", "train", "train.tsv", header, *rows)
         self.assertEqual(found, [("Premise.", "Hypothesis.", "entailment")])
-        self.assertIn("1 unlabelled rows: line 2.", logs.output[0])
+        self.assertIn("1 unlabelled row: line 2.", logs.output[0])
 
     def test_the_diagnostics(self):
         self.assertEqual(
