@@ -97,6 +97,27 @@ class ClassifierTest(ServingTestCase):
         self.assertAllClose(
             by_ids["logits"], outputs["logits"][:1], rtol=1e-5, atol=1e-5
         )
+        self.check_it_needs_tensorflow_and_tensorflow_text_alone()
+
+    def check_it_needs_tensorflow_and_tensorflow_text_alone(self):
+        program = (
+            "import sys, tensorflow as tf, tensorflow_text\n"
+            "m = tf.saved_model.load(sys.argv[1]).signatures['one_text']\n"
+            "print(m(text_a=tf.constant(['the cat']))['label'].numpy()[0].decode())\n"
+            "bad = [n for n in ('keras_hub', 'bert_tf') if n in sys.modules]\n"
+            "assert not bad, bad\n"
+        )
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(
+            [sys.executable, "-c", program, self.folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.get_temp_dir(),
+            env=environment,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertIn(done.stdout.strip(), ("no", "yes", "maybe"))
 
     def test_regression_has_a_score(self):
         model = BertClassifier(CONFIG, 1)
@@ -136,27 +157,6 @@ class ClassifierTest(ServingTestCase):
             for row in outputs["labels"].numpy().tolist()
         ]
         self.assertEqual(found, expected)
-
-    def test_it_needs_tensorflow_and_tensorflow_text_alone(self):
-        self.served(BertClassifier(CONFIG, 3), ["no", "yes", "maybe"])
-        program = (
-            "import sys, tensorflow as tf, tensorflow_text\n"
-            "m = tf.saved_model.load(sys.argv[1]).signatures['one_text']\n"
-            "print(m(text_a=tf.constant(['the cat']))['label'].numpy()[0].decode())\n"
-            "bad = [n for n in ('keras_hub', 'bert_tf') if n in sys.modules]\n"
-            "assert not bad, bad\n"
-        )
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        done = subprocess.run(
-            [sys.executable, "-c", program, self.folder],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.get_temp_dir(),
-            env=environment,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertIn(done.stdout.strip(), ("no", "yes", "maybe"))
 
 
 class FeaturesTest(ServingTestCase):
@@ -335,9 +335,7 @@ class SpanTest(ServingTestCase):
             self.assertEqual(outputs["answer"].numpy()[row].decode(), answer)
             self.assertEqual(outputs["start"].numpy()[row], begin)
             self.assertEqual(outputs["end"].numpy()[row], end)
-
-    def test_a_context_of_nothing(self):
-        signatures = self.served(BertSpanPredictor(CONFIG))
+        # A context of nothing.
         outputs = signatures["serving_default"](
             question=tf.constant(["the cat", " "]), context=tf.constant(["", " \t"])
         )

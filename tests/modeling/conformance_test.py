@@ -4,6 +4,7 @@ import warnings
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl.testing import parameterized
 
@@ -59,6 +60,9 @@ RECORDS = {
     "tagger": functools.partial(random_tags, num_labels=20),
 }
 
+# They differ from other models in their head's size, or in what the encoder hands over.
+FITTED_AS_OTHERS = ("pretrainer_masked_lm_only", "regression", "mixture")
+
 
 def records_of(name, config, **sizes):
     """A batch for one of MODELS, as arrays and as tensors."""
@@ -92,7 +96,9 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         for key, values in outputs_of(loaded, records).items():
             self.assertAllEqual(values, expected[key])
 
+    # tests/training/xla_test.py compiles every task's steps and predictions.
     @parameterized.parameters(*MODELS)
+    @pytest.mark.slow
     def test_compiled_by_xla(self, name):
         if not xla_compiles_for_the_cpu():
             self.skipTest("this TensorFlow has no XLA compiler for CPUs")
@@ -206,8 +212,19 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         for actual, expected in zip(*reversed(gradients), strict=True):
             self.assertAllClose(actual, expected, rtol=0, atol=1e-6 * largest)
 
-    @parameterized.parameters(*(name for name in MODELS if name != "encoder"))
+    @parameterized.parameters(
+        name for name in MODELS if name not in ("encoder", *FITTED_AS_OTHERS)
+    )
     def test_fit_on_records(self, name):
+        self.check_fit(name)
+
+    @parameterized.parameters(*FITTED_AS_OTHERS)
+    @pytest.mark.slow
+    def test_fit_on_records_as_others(self, name):
+        self.check_fit(name)
+
+    def check_fit(self, name):
+        """Keras' own training, and prediction."""
         records, _ = records_of(name, self.config)
         model = MODELS[name](self.config)
         model.compile(optimizer=create_optimizer(5e-3, 1000, 0))
