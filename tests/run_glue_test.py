@@ -162,6 +162,15 @@ class RunGlueTest(RunGlueTestCase):
         self.assertEqual(self.read("glue.md"), before)
         self.assertEqual(os.stat(path).st_mtime_ns, written)
 
+        # Other test examples of one task are predicted, the other task's are not again.
+        rows = [(str(n), text) for n, (text, _) in enumerate(texts(5, 6))]
+        self.write("SST-2/test.tsv", ("index", "sentence"), rows)
+        self.run_script("--noplots")
+        predictions = self.read("SST-2", "test_predictions.tsv")
+        for _, text in rows:
+            self.assertIn(text, predictions)
+        self.assertEqual(os.stat(path).st_mtime_ns, written)
+
     @pytest.mark.slow
     def test_two_stages(self):
         self.write_mnli()

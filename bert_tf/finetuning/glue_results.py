@@ -3,7 +3,7 @@
     {"task": "MRPC", "scores": {"f1": 0.88, "accuracy": 0.84}, "metric": "f1",
      "run": "lr5e-05_bs32_ep3_seed12345",
      "restarts": [0.88, 0.86], "num_runs": 8, "num_failed": 1, "seconds": 812.4,
-     "predicted": ["test"]}
+     "predicted": ["test"], "inputs": {"dev": SHA-256, "test": SHA-256}}
 
 Scores are from 0 to 1 (correlations from -1).
 """
@@ -13,6 +13,7 @@ import json
 import math
 import os
 import statistics
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,7 @@ class TaskResult:
         num_failed: those that diverged or learnt nothing.
         seconds: how long all of them took.
         predicted: the test splits whose predictions are written.
+        inputs: split -> digest of what was scored or predicted.
     """
 
     task: str
@@ -52,6 +54,7 @@ class TaskResult:
     num_failed: int
     seconds: float
     predicted: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -73,6 +76,7 @@ def result_of(
     selection: Selection,
     scores: Mapping[str, float],
     predicted: tuple[str, ...] = (),
+    inputs: Mapping[str, str] = types.MappingProxyType({}),
 ) -> TaskResult:
     """The result of a task whose best run has these scores."""
     (group,) = [
@@ -93,6 +97,7 @@ def result_of(
         ),
         seconds=sum(one.seconds for one in selection.records),
         predicted=predicted,
+        inputs=dict(inputs),
     )
 
 

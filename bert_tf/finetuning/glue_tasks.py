@@ -131,21 +131,27 @@ def run_task(
         return
     selection = search(session, values, folder)
     predicted = data_set.test_splits if flag_values.do_predict else ()
+    inputs = {
+        split: session.records(split).made_from
+        for split in (*data_set.dev_splits, *predicted)
+    }
     there = read_result(folder)
     if (
         there is not None
         and there.run == selection.best.settings.name
-        and {*predicted} <= {*there.predicted}
+        and inputs.items() <= there.inputs.items()
     ):
         logging.info("%s: the best run is scored already.", data_set.name)
-        result = result_of(data_set.name, selection, there.scores, there.predicted)
+        result = result_of(
+            data_set.name, selection, there.scores, there.predicted, there.inputs
+        )
     else:
         model, _ = session.restore(_best_of(flag_values, data_set.name))
         session.save_adapter(model, folder)
         scores = _score(session, model, values)
         if predicted:
             _predict(session, model, values, flag_values.output_dir)
-        result = result_of(data_set.name, selection, scores, predicted)
+        result = result_of(data_set.name, selection, scores, predicted, inputs)
     if is_chief(strategy):
         write_result(result, folder)
 
