@@ -8,6 +8,7 @@ so that `--init_checkpoint=OUTPUT_DIR/best` means the best run. It appears whole
 with files of two runs.
 """
 
+import glob
 import json
 import os
 
@@ -50,6 +51,9 @@ class BestRun:
                 " files back, or remove the run's line from selection.jsonl to make it"
                 " again."
             )
+        # What a kill has left half made.
+        for leftover in files.glob(f"{glob.escape(self._folder)}.tmp-*"):
+            files.remove(leftover)
         temporary = files.temporary_name(self._folder)
         files.make_folder(temporary)
         for file in files.names_in(source):

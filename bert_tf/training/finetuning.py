@@ -228,7 +228,7 @@ def finetune(
     if num_schedule_steps < 1:
         raise InputError(
             f"--num_train_epochs={num_train_epochs}: {records.num_records} examples in"
-            f" batches of {batch_size} give less than one step. Lower"
+            f" batches of {batch_size} give less than one step. Raise it, or lower"
             " --train_batch_size."
         )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))

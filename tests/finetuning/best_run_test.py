@@ -41,6 +41,8 @@ class BestRunTest(tf.test.TestCase):
         # As many steps: the files have the same names.
         first = self.write_run("first", 7, 0.5, bias=1.0)
         second = self.write_run("second", 7, 0.6, bias=2.0)
+        # A start that was killed left half of it.
+        os.makedirs(self.path("best.tmp-17"))
         keeper.keep(first)
         self.assertEqual(self.bias(self.path("best")), (1.0, 7))
         self.assertEqual(
