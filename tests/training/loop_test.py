@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import signal
+import tempfile
 import time
 from unittest import mock
 
@@ -23,11 +24,18 @@ TASK = pretraining_task(toy.CONFIG)
 
 
 class LoopTestCase(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.records = toy.write_records(
-            os.path.join(self.get_temp_dir(), "r.tfrecord")
-        )
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.records = toy.write_records(os.path.join(cls.root, "r.tfrecord"))
+        cls.shared = {}
+
+    def whole(self, **options):
+        """The model of a run that was not stopped, which the class's tests share."""
+        if "whole" not in self.shared:
+            self.shared["whole"], _ = self.train("whole", **options)
+        return self.shared["whole"]
 
     def train(self, name, **options):
         init_checkpoint = options.pop("init_checkpoint", None)
@@ -50,7 +58,8 @@ class LoopTestCase(tf.test.TestCase):
         )
 
     def folder(self, name):
-        return os.path.join(self.get_temp_dir(), name)
+        root = self.root if name == "whole" else self.get_temp_dir()
+        return os.path.join(root, name)
 
     def metrics(self, name):
         with open(os.path.join(self.folder(name), "metrics.jsonl")) as file:
@@ -64,7 +73,7 @@ class LoopTestCase(tf.test.TestCase):
 
 class ResumeTest(LoopTestCase):
     def test_a_run_that_was_stopped_ends_bit_identical(self):
-        whole, _ = self.train("whole")
+        whole = self.whole()
         report = reporting.Reporter.report
 
         def report_and_die(self, step, metrics):
@@ -86,12 +95,12 @@ class ResumeTest(LoopTestCase):
         )
 
     def test_the_number_of_steps_in_a_call_changes_nothing(self):
-        whole, _ = self.train("whole")
+        whole = self.whole()
         single, _ = self.train("single", iterations_per_loop=1)
         self.assert_same_weights(whole, single)
 
     def test_another_seed_is_another_run(self):
-        whole, _ = self.train("whole")
+        whole = self.whole()
         other, _ = self.train("other", random_seed=1)
         table = "bert/embeddings/word_embeddings"
         self.assertNotAllClose(
@@ -99,7 +108,7 @@ class ResumeTest(LoopTestCase):
         )
 
     def test_sigterm_saves_and_exits_with_143(self):
-        whole, _ = self.train("whole")
+        whole = self.whole()
         add = Window.add
 
         def add_and_stop(self, sums, **numbers):
@@ -152,7 +161,7 @@ class ResumeTest(LoopTestCase):
         self.assertFalse(os.path.exists(self.folder("run") + "/model.ckpt-1.index"))
 
     def test_a_finished_run_is_left_as_it_is(self):
-        whole, _ = self.train("whole")
+        whole = self.whole()
         before = os.stat(
             os.path.join(self.folder("whole"), "metrics.jsonl")
         ).st_mtime_ns
@@ -180,16 +189,16 @@ class PhasesTest(LoopTestCase):
         )
 
     def test_two_commands_are_one_with_two_phases(self):
-        one, _ = self.train("one", phases=[self.first, self.second])
+        one = self.whole(phases=[self.first, self.second])
         self.train("two", num_train_steps=5, num_schedule_steps=9, phases=[self.first])
         two, step = self.train("two", phases=[self.second])
         self.assertEqual(step, 9)
         self.assert_same_weights(one, two)
-        self.assertEqual([line["step"] for line in self.metrics("one")],
+        self.assertEqual([line["step"] for line in self.metrics("whole")],
                          [2, 4, 5, 6, 8, 9])  # fmt: skip
 
     def test_a_run_that_was_stopped_goes_on_in_its_phase(self):
-        one, _ = self.train("one", phases=[self.first, self.second])
+        one = self.whole(phases=[self.first, self.second])
         call = loop._call
         for stop in (3, 4):
 
@@ -313,7 +322,7 @@ class EvaluationTest(LoopTestCase):
 
 class PrecisionTest(LoopTestCase):
     def test_half_precision_learns_about_the_same(self):
-        whole, _ = self.train("whole")
+        whole = self.whole()
         names = list(weights_by_name(whole))
         flat = lambda model: np.concatenate(  # noqa: E731
             [weights_by_name(model)[name].numpy().ravel() for name in names]
