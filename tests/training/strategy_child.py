@@ -9,6 +9,7 @@ by_length (rather fine-tune, on examples in batches by length).
 """
 
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -131,8 +132,10 @@ def main():
         cpus[0],
         [tf.config.LogicalDeviceConfiguration()] * every[0].get("num_cpus", 1),
     )
+    # One for all runs: the collective operations of two would take each other's places.
+    strategy_of = functools.cache(create_strategy)
     for options in every:
-        run(options, create_strategy(options.get("distribution", "default")))
+        run(options, strategy_of(options.get("distribution", "default")))
     print("done", os.getpid())
 
 
