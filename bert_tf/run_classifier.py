@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bert_tf.finetuning.session import Session
+    from bert_tf.tasks.data_set import DataSet
     from bert_tf.tasks.targets import Target
 
 
@@ -83,6 +84,7 @@ def run(flag_values: flags.FlagValues) -> None:
                 f"--{name} is for several runs, and this is one: give --learning_rates,"
                 " --train_batch_sizes or --num_restarts too, or leave it out."
             )
+    _refuse_no_such_use(flag_values, data_set, selects=selects)
     looks_at_dev = flag_values.do_eval or flag_values.eval_steps or selects
     # Every input is read and checked before anything is written or trained.
     session = Session(
@@ -102,6 +104,24 @@ def run(flag_values: flags.FlagValues) -> None:
         _evaluate(session, model, step, flag_values)
     if flag_values.do_predict:
         _predict(session, model, flag_values)
+
+
+def _refuse_no_such_use(
+    flag_values: flags.FlagValues, data_set: "DataSet", *, selects: bool
+) -> None:
+    """Raises InputError for what a data set, or a folder, is not for."""
+    from bert_tf.finetuning.records import RECORDS_NAME
+
+    if flag_values.do_eval and not data_set.dev_splits:
+        raise InputError(
+            f"--do_eval: {data_set.name} has no development set. Leave it out."
+        )
+    records = os.path.join(flag_values.output_dir, RECORDS_NAME)
+    if flag_values.do_train and not selects and files.exists(records):
+        raise InputError(
+            f"--output_dir={flag_values.output_dir} holds several runs, of which the"
+            " best one is kept. Give another folder for a single run."
+        )
 
 
 def _train_or_restore(

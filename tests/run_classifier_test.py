@@ -443,6 +443,22 @@ class RefusalTest(RunClassifierTestCase):
                 self.run_script("--do_train", **options)
             self.assertFalse(os.path.exists(self.path("run")), message)
 
+    def test_one_folder_is_for_a_run_or_for_several(self):
+        self.write_tsv(train=16)
+        for name, file, options, message in (
+            ("single", "checkpoint", {"num_restarts": 2}, "holds a single run"),
+            ("several", "selection.jsonl", {}, "holds several runs"),
+        ):
+            os.makedirs(self.path(name))
+            with open(self.path(name, file), "w") as record:
+                record.write("")
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script("--do_train", output_dir=self.path(name), **options)
+
+    def test_the_diagnostics_are_no_development_set(self):
+        with self.assertRaisesRegex(InputError, "AX has no development set"):
+            self.run_script("--do_eval", task_name="AX")
+
     def test_a_wrong_label_in_the_development_set_is_found_before_training(self):
         self.write_tsv()
         self.write("dev.tsv", [("text_a", "label"), ("w1", "pos"), ("w2", "odd")])

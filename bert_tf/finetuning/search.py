@@ -4,7 +4,7 @@ import collections
 import gc
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -12,7 +12,7 @@ import numpy as np
 from absl import flags
 
 from bert_tf import files
-from bert_tf.errors import DivergedError
+from bert_tf.errors import DivergedError, InputError
 from bert_tf.finetuning.best_run import BestRun
 from bert_tf.finetuning.selection import Selection, StopEarly, select
 from bert_tf.finetuning.selection_report import write_report
@@ -22,8 +22,9 @@ from bert_tf.finetuning.trials import Outcome
 from bert_tf.metrics import glue as metrics
 from bert_tf.tasks.targets import MULTI_LABEL, SINGLE_LABEL
 from bert_tf.training import best_checkpoint
+from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.reporting import Reporter
-from bert_tf.training.strategy import Agreement, is_chief
+from bert_tf.training.strategy import Agreement, check_batch_size, is_chief
 
 # Flags that decide where and how fast a run is made, what is looked at, or what a
 # record's settings say: runs that differ in them belong together.
@@ -60,6 +61,8 @@ def search(
     Raises:
         InputError: as `select` does.
     """
+    settings = settings_from_flags(flag_values)
+    _refuse_what_would_fail_later(session, flag_values, settings, output_dir)
     metric = best_metric(session, flag_values)
     chief = is_chief(session.strategy)
     stop_early = None
@@ -84,7 +87,7 @@ def search(
 
     selection = select(
         run,
-        settings_from_flags(flag_values),
+        settings,
         folder=output_dir,
         metric=metric,
         keeper=BestRun(
@@ -100,6 +103,29 @@ def search(
     # Nobody looks for the best run's files before the chief has put them there.
     Agreement(session.strategy, 1).sum([0.0])
     return selection
+
+
+def _refuse_what_would_fail_later(
+    session: Session,
+    flag_values: flags.FlagValues,
+    settings: Sequence[Settings],
+    output_dir: str,
+) -> None:
+    """Raises InputError for what a later run, or the end, would come upon."""
+    if files.exists(os.path.join(output_dir, STATE_NAME)):
+        raise InputError(
+            f"--output_dir={output_dir} holds a single run, whose best/ would make way"
+            " for the best of several. Give another folder."
+        )
+    several = flag_values.train_batch_sizes
+    flag = "train_batch_sizes" if several else "train_batch_size"
+    for batch_size in {one.train_batch_size for one in settings}:
+        check_batch_size(
+            session.strategy,
+            batch_size,
+            flag_values.gradient_accumulation_steps,
+            flag=flag,
+        )
 
 
 def best_metric(session: Session, flag_values: flags.FlagValues) -> str:

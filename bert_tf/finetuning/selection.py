@@ -12,13 +12,14 @@ stop all of them after a share of their steps, and go on with the best alone.
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.finetuning.records import FAILED, Record, Records
+from bert_tf.finetuning.records import FAILED, RECORDS_NAME, Record, Records
 from bert_tf.finetuning.settings import Settings
 from bert_tf.finetuning.trials import Keeper, Run, Trials, ranked
 
@@ -106,7 +107,9 @@ def select(
     if best is None:
         failures = [one.failure for one in records.all() if one.failure]
         raise InputError(
-            f"All {len(failures)} runs have failed. The first one: {failures[0]}"
+            f"All {len(failures)} runs have failed; without their lines in"
+            f" {os.path.join(folder, RECORDS_NAME)} they are made again. The first one:"
+            f" {failures[0]}"
         )
     return Selection(
         metric=metric,

@@ -85,6 +85,7 @@ def parse(*arguments):
             "train_batch_size",
             "random_seed",
             "output_dir",
+            "gradient_accumulation_steps",
             best_metric=None,
         )
         selection_flags.define_selection(flag_values)

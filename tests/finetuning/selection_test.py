@@ -192,7 +192,8 @@ class SelectTest(SelectionTestCase):
 
     def test_all_have_diverged(self):
         with self.assertRaisesRegex(
-            InputError, "All 4 runs have failed. The first one: The loss is not finite"
+            InputError,
+            "All 4 runs have failed; .*selection.jsonl they .* The first one: The loss",
         ):
             self.select(Runs({rate: {1.0: None} for rate in RATES}))
 
