@@ -161,7 +161,7 @@ class ExportModelTest(RunClassifierTestCase):
             file.write("pos\nneg\n")
         for do in ("--do_eval", "--do_train"):
             with self.assertRaisesRegex(
-                InputError, "labels pos, neg; this task has neg, pos.*--heads=none"
+                InputError, "one of pos, neg; .* one of neg, pos. --init_head=false"
             ):
                 self.run_script(do, init_checkpoint=folder, labels="neg,pos")
 
