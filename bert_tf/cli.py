@@ -75,10 +75,16 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
 
 
 class _OurLines(python_logging.Filter):
-    """Keeps what bert_tf says, and warnings of anybody."""
+    """Keeps what bert_tf says, and warnings of anybody.
+
+    Except that functions are traced anew: of several runs in a process each has
+    functions of its own, each traced for a few shapes.
+    """
 
     def filter(self, record: python_logging.LogRecord) -> bool:
         """Whether a line is shown."""
+        if "triggered tf.function retracing" in record.getMessage():
+            return False
         ours = os.path.dirname(os.path.abspath(__file__))
         return record.levelno >= python_logging.WARNING or record.pathname.startswith(
             ours

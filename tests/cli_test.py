@@ -1,3 +1,4 @@
+import logging
 import os
 import subprocess
 import sys
@@ -75,6 +76,25 @@ def run_flags(module):
         "bert_tf.quickstart": ["--output_dir", "--num_train_steps"],
         "tfrecords.create_pretraining_data": ["--input_file", "--dupe_factor"],
     }[module]
+
+
+class LogTest(tf.test.TestCase):
+    def test_what_is_shown(self):
+        for level, path, message, is_shown in (
+            ("INFO", cli.__file__, "step 100", True),
+            ("INFO", "/site-packages/other.py", "hello", False),
+            ("WARNING", "/site-packages/other.py", "beware", True),
+            (
+                "WARNING",
+                "/site-packages/tensorflow.py",
+                "5 out of the last 5 calls to f triggered tf.function retracing.",
+                False,
+            ),
+        ):
+            record = logging.LogRecord(
+                "root", logging.getLevelName(level), path, 1, message, None, None
+            )
+            self.assertEqual(cli._OurLines().filter(record), is_shown, message)
 
 
 class UsageTest(tf.test.TestCase):
