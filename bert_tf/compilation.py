@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _enabled = True
+_in_inference = False
 
 
 def compiled(function: Function) -> Function:
@@ -137,3 +138,23 @@ def pieces_left_alone() -> Iterator[None]:
         yield
     finally:
         _enabled = before
+
+
+def compiles_inference() -> bool:
+    """Whether what is traced now computes by pieces, as training does, without dropout.
+
+    Only within `pieces_in_inference`: models that are exported, or called with any
+    length, are better off with the backend's own operations.
+    """
+    return _in_inference and _is_on()
+
+
+@contextlib.contextmanager
+def pieces_in_inference() -> Iterator[None]:
+    """Within it, models compute by pieces in inference, too: for a few shapes."""
+    global _in_inference
+    before, _in_inference = _in_inference, True
+    try:
+        yield
+    finally:
+        _in_inference = before

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compilation import compiles_inference
 from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.dropout import next_seed
@@ -105,9 +106,10 @@ class SelfAttention(keras.layers.Layer):
         Returns:
             The context [B, S, H] and the probabilities before dropout [B, A, S, S].
         """
-        if training:
-            seed = next_seed(self.dropout) if seed is None else seed
-            context, probabilities = self._attend_in_training(x, attention_bias, seed)
+        if training or compiles_inference():
+            if training and seed is None:
+                seed = next_seed(self.dropout)
+            context, probabilities = self._attend_by_pieces(x, attention_bias, seed)
         else:
             probabilities = self.probabilities(x, attention_bias)
             context = ops.matmul(probabilities, self._by_head(self.value(x)))
@@ -123,7 +125,7 @@ class SelfAttention(keras.layers.Layer):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         return fused.softmax(scores, attention_bias)
 
-    def _attend_in_training(
+    def _attend_by_pieces(
         self, x: Any, attention_bias: Any, seed: Any
     ) -> tuple[Any, Any]:
         """The same, with one product for queries, keys and values."""

@@ -16,6 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compilation import compiles_inference
 from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.dropout import next_seed
@@ -157,11 +158,13 @@ class Embeddings(keras.layers.Layer):
         else:
             positions = ops.take(self.position_embeddings, position_ids, axis=0)
         x = words + segments + positions
-        if not training:
+        if not training and not compiles_inference():
             return self.layer_norm(x)
         norm, dropout = self.layer_norm, self.dropout
         x = ops.cast(x, self.compute_dtype)
         x = fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
+        if not training:
+            return x
         return fused.dropped(x, next_seed(dropout), dropout.rate)
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:

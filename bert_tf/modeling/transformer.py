@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compilation import compiles_inference
 from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.adapters import Adapter
@@ -59,11 +60,13 @@ class ResidualOutput(keras.layers.Layer):
     ) -> Any:
         """[B, S, any] and a residual [B, S, H] to [B, S, H]; see `SelfAttention`."""
         dense, norm, dropout = self.dense, self.layer_norm, self.dropout
-        if not training:
+        by_pieces = self.adapter is None and compiles_inference()
+        if not training and not by_pieces:
             x = dense(x)
             x = x if self.adapter is None else self.adapter(x)
             return norm(residual + x)
-        seed = next_seed(dropout) if seed is None else seed
+        if training and seed is None:
+            seed = next_seed(dropout)
         x = ops.matmul(x, dense.kernel)
         if self.adapter is None:
             x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
@@ -163,7 +166,7 @@ class TransformerLayer(keras.layers.Layer):
         )
         x = self.attention_output(context, x, training=training, seed=seeds[1])
         dense = self.intermediate
-        if training:
+        if training or compiles_inference():
             # Cast here: Keras' scope that casts weights is gone where the backward
             # pass computes this again.
             kernel, bias = (

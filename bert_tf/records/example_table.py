@@ -9,7 +9,8 @@ tokens, take 200 MB.
 Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -57,12 +58,8 @@ class ExampleTable:
                 columns[name].append(value)
         self.lengths = np.concatenate(lengths)
         starts = np.cumsum(self.lengths) - self.lengths
-        self._columns = {
-            name: tf.constant(np.concatenate(values))
-            for name, values in columns.items()
-        }
-        self._starts = tf.constant(starts)
-        self._lengths = tf.constant(self.lengths)
+        self._starts = starts
+        self._columns = {name: np.concatenate(v) for name, v in columns.items()}
 
     def __len__(self) -> int:
         """The number of records."""
@@ -70,7 +67,7 @@ class ExampleTable:
 
     def column(self, name: str) -> np.ndarray:
         """A feature of all records, [N, ...], that is not one of sequences."""
-        return self._columns[name].numpy()
+        return self._columns[name]
 
     def batches(
         self,
@@ -78,15 +75,13 @@ class ExampleTable:
         length: int,
         *,
         shard: InputShard = ALL_ROWS,
-        with_rows: bool = False,
     ) -> tf.data.Dataset:
-        """Batches of static shape.
+        """Batches of static shape, for training.
 
         Args:
             rows: [M, B], the numbers of the records; `PADDING` for a row of zeros.
             length: S, at least the longest of them.
             shard: the rows of each batch that are wanted, and in how many pieces.
-            with_rows: whether a batch has the feature `rows` [B] int32, too.
 
         Returns:
             A data set of dicts of tensors [B / replicas, ...], of sequence features
@@ -96,27 +91,26 @@ class ExampleTable:
         rows = rows[:, shard.rows(batch_size)]
         rows = rows.reshape(len(rows) * shard.num_replicas, -1)
 
+        starts, lengths, columns = self._tensors
+
         def gather(rows_of_batch: tf.Tensor) -> Batch:
             rows_of_batch = tf.ensure_shape(rows_of_batch, [rows.shape[1]])
             is_real = rows_of_batch != PADDING
             numbers = tf.maximum(rows_of_batch, 0)
             offset = tf.range(length, dtype=tf.int64)
-            lengths = tf.where(is_real, tf.gather(self._lengths, numbers), 0)
-            is_token = offset < lengths[:, None]
-            place = tf.where(
-                is_token, tf.gather(self._starts, numbers)[:, None] + offset, 0
+            is_token = (
+                offset < tf.where(is_real, tf.gather(lengths, numbers), 0)[:, None]
             )
+            place = tf.gather(starts, numbers)[:, None] + offset
+            place = tf.where(is_token, place, 0)
             batch = {}
-            for name, column in self._columns.items():
+            for name, column in columns.items():
                 if name in self._sequences:
                     values, is_there = tf.gather(column, place), is_token
                 else:
                     values = tf.gather(column, numbers)
-                    shape = [-1] + [1] * (len(values.shape) - 1)
-                    is_there = tf.reshape(is_real, shape)
+                    is_there = is_real[:, None]
                 batch[name] = tf.where(is_there, values, tf.zeros_like(values))
-            if with_rows:
-                batch[ROWS] = tf.cast(rows_of_batch, tf.int32)
             return batch
 
         options = tf.data.Options()
@@ -128,10 +122,71 @@ class ExampleTable:
             .with_options(options)
         )
 
+    @functools.cached_property
+    def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, Batch]:
+        """The starts, lengths and columns, for a graph."""
+        columns = {name: tf.constant(value) for name, value in self._columns.items()}
+        return tf.constant(self._starts), tf.constant(self.lengths), columns
 
-def chained(datasets: Sequence[tf.data.Dataset]) -> tf.data.Dataset:
-    """Data sets of batches one after another, each of its own length."""
-    whole = datasets[0]
-    for dataset in datasets[1:]:
-        whole = whole.concatenate(dataset)
-    return whole
+    def padded(self, rows: np.ndarray, length: int) -> Batch:
+        """One batch, with the feature `rows` [B] int32, which says what it holds.
+
+        Args:
+            rows: [B], the numbers of the records; `PADDING` for a row of zeros.
+            length: S, at least the longest of them.
+
+        Returns:
+            Tensors [B, ...], of sequence features [B, S].
+        """
+        is_real = rows != PADDING
+        numbers = np.maximum(rows, 0)
+        offset = np.arange(length)
+        is_token = offset < np.where(is_real, self.lengths[numbers], 0)[:, None]
+        place = np.where(is_token, self._starts[numbers][:, None] + offset, 0)
+        batch = {}
+        for name, column in self._columns.items():
+            if name in self._sequences:
+                values, is_there = column[place], is_token
+            else:
+                values, is_there = column[numbers], is_real[:, None]
+            batch[name] = tf.constant(
+                np.where(is_there, values, 0).astype(column.dtype)
+            )
+        # Not int64: some devices copy no such integers.
+        batch[ROWS] = tf.constant(rows.astype(np.int32))
+        return batch
+
+
+class EvaluationBatches:
+    """Batches in the order of a plan, for evaluation: made as they are asked for.
+
+    Attributes:
+        element_spec: of all batches: the length is not known.
+    """
+
+    def __init__(
+        self, table: ExampleTable, rows: np.ndarray, lengths: np.ndarray
+    ) -> None:
+        """Plans them.
+
+        Args:
+            table: the records.
+            rows: [M, B], the numbers of the records; `PADDING` for a row of zeros.
+            lengths: [M], each batch's length.
+        """
+        self._table = table
+        self._rows = rows
+        self._lengths = lengths
+        self.element_spec = {
+            name: tf.TensorSpec([value.shape[0], *[None] * (len(value.shape) - 1)])
+            for name, value in table.padded(rows[0], int(lengths[0])).items()
+        }
+
+    def __len__(self) -> int:
+        """M, their number."""
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches: see `ExampleTable.padded`."""
+        for rows, length in zip(self._rows, self._lengths, strict=True):
+            yield self._table.padded(rows, int(length))

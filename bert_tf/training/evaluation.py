@@ -6,7 +6,6 @@ cut. A short last batch is dealt out as far as it goes. TPUs want whole batches:
 the last one up, or repeat the records.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,8 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_left_alone
+from bert_tf.compilation import pieces_in_inference, pieces_left_alone
 from bert_tf.errors import DivergedError, InputError
+from bert_tf.records.example_table import EvaluationBatches
 from bert_tf.records.pipeline import record_error
 from bert_tf.task import Task
 from bert_tf.training.reporting import progress_bar
@@ -143,7 +143,7 @@ class Predictor:
         self._step = _prediction_step(model, self._strategy, jit_compile)
 
     def run(
-        self, dataset: tf.data.Dataset, *, total_batches: int
+        self, dataset: tf.data.Dataset | EvaluationBatches, *, total_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in their order.
 
@@ -211,7 +211,7 @@ def _prediction_step(
         with (
             pieces_left_alone()
             if as_a_whole or is_tpu(strategy)
-            else contextlib.nullcontext()
+            else pieces_in_inference()
         ):
             return step(batch)
 
@@ -219,7 +219,7 @@ def _prediction_step(
 
 
 def _check_batch_size(
-    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset | EvaluationBatches
 ) -> None:
     """Raises InputError if whole batches cannot be dealt out evenly."""
     replicas = strategy.num_replicas_in_sync

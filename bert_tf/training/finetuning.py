@@ -29,7 +29,7 @@ from absl import flags, logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records import pipeline
-from bert_tf.records.example_table import ExampleTable, chained
+from bert_tf.records.example_table import EvaluationBatches, ExampleTable
 from bert_tf.records.length_plan import (
     PADDING,
     LengthPlan,
@@ -152,7 +152,7 @@ class RecordSet:
 
     def batches(
         self, batch_size: int, max_lengths: int | None = None
-    ) -> tf.data.Dataset:
+    ) -> EvaluationBatches:
         """All records once; `rows` in a batch says which, and pads the last batch.
 
         Args:
@@ -160,22 +160,16 @@ class RecordSet:
             max_lengths: how many lengths batches may have, the records then being in
                 the order of their lengths; None for max_seq_length, in their own.
         """
-        table = self.table
         if max_lengths is None:
             rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
             rows.ravel()[: self.num_records] = np.arange(self.num_records)
-            return table.batches(rows, self.max_seq_length, with_rows=True)
+            lengths = np.full(len(rows), self.max_seq_length)
+            return EvaluationBatches(self.table, rows, lengths)
         buckets = _lengths_of(
             self, batch_size, max_lengths, _BATCHES_PER_LENGTH_FORWARD
         )
-        plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
-        return chained(
-            [
-                table.batches(plan.rows[plan.buckets == number], length, with_rows=True)
-                for number, length in enumerate(buckets)
-                if (plan.buckets == number).any()
-            ]
-        )
+        plan = LengthPlan(self.table.lengths, batch_size, buckets, seed=None).epoch(0)
+        return EvaluationBatches(self.table, plan.rows, np.array(buckets)[plan.buckets])
 
 
 def finetune(

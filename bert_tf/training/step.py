@@ -12,14 +12,13 @@ So a step is that of one large batch on one device, to rounding, whatever N and 
 weights W_t hang on the records alone, and are known before the first forward pass.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_left_alone
+from bert_tf.compilation import pieces_in_inference, pieces_left_alone
 from bert_tf.modeling.dropout import masks_of_replica
 from bert_tf.modeling.objectives import Mean, Records
 from bert_tf.optimization.gradients import clip_scale, dense_gradient
@@ -278,7 +277,7 @@ def evaluation_step(
         with (
             pieces_left_alone()
             if as_a_whole or is_tpu(strategy)
-            else contextlib.nullcontext()
+            else pieces_in_inference()
         ):
             return step(batch)
 

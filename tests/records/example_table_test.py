@@ -3,7 +3,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.example_table import ROWS, ExampleTable, chained
+from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
 from bert_tf.records.pipeline import InputShard
 from bert_tf.records.schema import Feature, RecordSchema
 from bert_tf.records.shards import ShardWriter
@@ -42,36 +42,39 @@ class ExampleTableTest(tf.test.TestCase):
             self.table.column("label_ids"), [[0.5, -1], [1.5, -1], [2.5, -1]]
         )
 
-    def test_batches_of_any_records_and_length(self):
-        rows = np.array([[2, 0], [0, -1]])
-        dataset = self.table.batches(rows, 4, with_rows=True)
-        self.assertEqual(dataset.element_spec["input_ids"].shape, (2, 4))
-        first, second = dataset.as_numpy_iterator()
+    def assert_batches(self, first, second):
         self.assertAllEqual(first["input_ids"], [[13, 14, 15, 0], [5, 6, 0, 0]])
         self.assertAllEqual(first["input_mask"], [[1, 1, 1, 0], [1, 1, 0, 0]])
         self.assertAllEqual(first["label_ids"], [[2.5, -1], [0.5, -1]])
-        self.assertAllEqual(first[ROWS], [2, 0])
         self.assertAllEqual(second["input_ids"], [[5, 6, 0, 0], [0] * 4])
         self.assertAllEqual(second["label_ids"], [[0.5, -1], [0, 0]])
-        self.assertAllEqual(second[ROWS], [0, -1])
+
+    def test_batches_of_any_records_and_length(self):
+        rows = np.array([[2, 0], [0, -1]])
+        dataset = self.table.batches(rows, 4)
+        self.assertEqual(dataset.element_spec["input_ids"].shape, (2, 4))
+        self.assert_batches(*dataset.as_numpy_iterator())
+
+    def test_batches_for_evaluation(self):
+        rows = np.array([[2, 0], [0, -1], [1, 1]])
+        batches = EvaluationBatches(self.table, rows, np.array([4, 4, 6]))
+        self.assertLen(batches, 3)
+        self.assertEqual(batches.element_spec["input_ids"].shape.as_list(), [2, None])
+        *two, third = batches
+        self.assert_batches(*two)
+        self.assertAllEqual([b[ROWS] for b in (*two, third)], rows)
+        self.assertAllEqual(third["input_ids"], [[7, 8, 9, 10, 11, 12]] * 2)
+        self.assertEqual(third["label_ids"].dtype, tf.float32)
 
     def test_a_workers_rows_a_replica_at_a_time(self):
         rows = np.array([[0, 1, 2, -1], [2, 1, 0, 0]])
         shard = InputShard(worker=1, num_workers=2, num_replicas=2)
-        dataset = self.table.batches(rows, 6, shard=shard, with_rows=True)
-        there = [batch[ROWS].tolist() for batch in dataset.as_numpy_iterator()]
-        self.assertEqual(there, [[2], [-1], [0], [0]])
-
-    def test_one_after_another(self):
-        dataset = chained(
-            [
-                self.table.batches(np.array([[0]]), 2),
-                self.table.batches(np.array([[1]]), 6),
-            ]
-        )
-        self.assertEqual(dataset.element_spec["input_ids"].shape.as_list(), [1, None])
-        shapes = [batch["input_ids"].shape for batch in dataset]
-        self.assertEqual(shapes, [(1, 2), (1, 6)])
+        there = [
+            batch["input_ids"].tolist()
+            for batch in self.table.batches(rows, 6, shard=shard).as_numpy_iterator()
+        ]
+        first, third = [*IDS[0], 0, 0, 0, 0], [*IDS[2], 0, 0, 0]
+        self.assertEqual(there, [[third], [[0] * 6], [first], [first]])
 
 
 if __name__ == "__main__":
