@@ -178,7 +178,9 @@ class EvaluationBatches:
         self._rows = rows
         self._lengths = lengths
         self.element_spec = {
-            name: tf.TensorSpec([value.shape[0], *[None] * (len(value.shape) - 1)])
+            name: tf.TensorSpec(
+                [value.shape[0], *[None] * (len(value.shape) - 1)], value.dtype
+            )
             for name, value in table.padded(rows[0], int(lengths[0])).items()
         }
 

@@ -3,10 +3,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 
 class DevicesTest(tf.test.TestCase):
+    # tests/training/strategies_test.py makes whole steps on several devices.
+    @pytest.mark.slow
     def test_the_same_update_everywhere(self):
         # A process of its own: logical devices are settled before anything runs.
         output = subprocess.run(

@@ -60,6 +60,7 @@ class ExampleTableTest(tf.test.TestCase):
         batches = EvaluationBatches(self.table, rows, np.array([4, 4, 6]))
         self.assertLen(batches, 3)
         self.assertEqual(batches.element_spec["input_ids"].shape.as_list(), [2, None])
+        self.assertEqual(batches.element_spec["input_ids"].dtype, tf.int32)
         *two, third = batches
         self.assert_batches(*two)
         self.assertAllEqual([b[ROWS] for b in (*two, third)], rows)
