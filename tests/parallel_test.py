@@ -1,7 +1,6 @@
 """Work on several processes: order, errors, and workers that do not outlive anybody."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -10,37 +9,15 @@ import time
 import tensorflow as tf
 
 from bert_tf.parallel import Workers, available_cores, ordered_map
-
-
-def slow_square(number):
-    # The first pieces take longest: without care they would come last.
-    time.sleep(0.02 * max(0, 5 - number))
-    return number * number
-
-
-def fail_at_three(number):
-    if number == 3:
-        raise KeyError("three")
-    return number
-
-
-def process_id(_):
-    return os.getpid()
-
-
-def end_this_process(number):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-_STARTED = []
-
-
-def remember(value):
-    _STARTED.append(value)
-
-
-def remembered(_):
-    return list(_STARTED)
+from tests.parallel_work import (
+    end_this_process,
+    fail_at_three,
+    process_id,
+    remember,
+    remembered,
+    slow_process_id,
+    slow_square,
+)
 
 
 class OrderedMapTest(tf.test.TestCase):
@@ -84,7 +61,7 @@ class OrderedMapTest(tf.test.TestCase):
         script = """
             import os, signal, sys, time
             from bert_tf.parallel import ordered_map
-            from tests.parallel_test import process_id
+            from tests.parallel_work import process_id
             if __name__ == "__main__":
                 pids = ordered_map(process_id, range(10**9), num_workers=2)
                 print(next(pids), flush=True)
@@ -112,8 +89,8 @@ class OrderedMapTest(tf.test.TestCase):
 
     def test_workers_stay_for_the_next_work(self):
         with Workers(2) as workers:
-            first = set(workers.map(process_id, range(8)))
-            second = set(workers.map(process_id, range(8)))
+            first = set(workers.map(slow_process_id, range(8)))
+            second = set(workers.map(slow_process_id, range(8)))
             self.assertEqual(list(workers.map(slow_square, range(4))), [0, 1, 4, 9])
         self.assertLen(first | second, 2)
 
