@@ -166,7 +166,7 @@ def _evaluate(
     eval_loss and the metrics are over the examples, loss is the mean over batches. What
     is of a second set, MNLI's mismatched one, says so: eval_mismatched_accuracy.
     """
-    from bert_tf.finetuning.session import EXAMPLE_LOSS, LOSS
+    from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS
     from bert_tf.training import run_folder
     from bert_tf.training.strategy import is_chief
 
@@ -181,7 +181,7 @@ def _evaluate(
             results[prefix + name] = value
             if name not in (LOSS, EXAMPLE_LOSS):
                 names[prefix + name] = f"eval_{prefix}{name}"
-        _look(session, split, logits, flag_values)
+        session.write_reports(split, logits)
     run_folder.report_evaluation(
         flag_values.output_dir,
         step,
@@ -202,7 +202,7 @@ def _predict(
         logging.info("***** Running prediction: %s *****", split)
         logging.info("  Num examples = %d", len(session.examples[split]))
         logits = session.logits(model, split)
-        _look(session, split, logits, flag_values)
+        session.write_reports(split, logits)
         if is_chief(session.strategy):
             second = split.removeprefix("test")
             _write_test_results(
@@ -216,25 +216,6 @@ def _predict(
                 split,
                 session.target.words(logits),
             )
-
-
-def _look(
-    session: "Session", split: str, logits: "np.ndarray", flag_values: flags.FlagValues
-) -> None:
-    """Writes a split's predictions, plots and mistakes."""
-    from bert_tf.finetuning.reports import write_reports
-    from bert_tf.training.strategy import is_chief
-
-    if is_chief(session.strategy):
-        write_reports(
-            flag_values.output_dir,
-            split,
-            session.examples[split],
-            session.target,
-            logits,
-            plots=flag_values.plots,
-            num_mistakes=flag_values.num_mistakes,
-        )
 
 
 def _write_test_results(path: str, logits: "np.ndarray", target: "Target") -> None:

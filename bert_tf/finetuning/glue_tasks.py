@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
@@ -17,7 +16,6 @@ from bert_tf.finetuning.glue_results import (
     result_of,
     write_result,
 )
-from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.search import search
 from bert_tf.finetuning.session import Session
 from bert_tf.finetuning.submission import write_task_file
@@ -127,7 +125,7 @@ def run_task(
     if data_set.name == "AX":
         if flag_values.do_predict:
             model, _ = session.restore(_best_of(flag_values, "MNLI"))
-            _predict(session, model, values, flag_values.output_dir)
+            _predict(session, model, flag_values.output_dir)
         return
     selection = search(session, values, folder)
     predicted = data_set.test_splits if flag_values.do_predict else ()
@@ -148,9 +146,9 @@ def run_task(
     else:
         model, _ = session.restore(_best_of(flag_values, data_set.name))
         session.save_adapter(model, folder)
-        scores = _score(session, model, values)
+        scores = _score(session, model)
         if predicted:
-            _predict(session, model, values, flag_values.output_dir)
+            _predict(session, model, flag_values.output_dir)
         result = result_of(data_set.name, selection, scores, predicted, inputs)
     if is_chief(strategy):
         write_result(result, folder)
@@ -162,9 +160,7 @@ def results_in(output_dir: str) -> list[TaskResult]:
     return [result for result in found if result is not None]
 
 
-def _score(
-    session: Session, model: keras.Model, flag_values: flags.FlagValues
-) -> dict[str, float]:
+def _score(session: Session, model: keras.Model) -> dict[str, float]:
     """The metrics on all development sets, with reports on their predictions."""
     scores: dict[str, float] = {}
     for split in session.data_set.dev_splits:
@@ -172,20 +168,15 @@ def _score(
         ending = MISMATCHED if split.endswith(MISMATCHED) else ""
         found = session.scores(model, split, logits)
         scores |= {name + ending: found[name] for name in session.data_set.metrics}
-        _look(session, split, logits, flag_values)
+        session.write_reports(split, logits)
     return scores
 
 
-def _predict(
-    session: Session,
-    model: keras.Model,
-    flag_values: flags.FlagValues,
-    output_dir: str,
-) -> None:
+def _predict(session: Session, model: keras.Model, output_dir: str) -> None:
     """The predictions of all test sets, as GLUE's server takes them too."""
     for split in session.data_set.test_splits:
         logits = session.logits(model, split)
-        _look(session, split, logits, flag_values)
+        session.write_reports(split, logits)
         if is_chief(session.strategy):
             write_task_file(
                 os.path.join(output_dir, SUBMISSION_NAME),
@@ -193,21 +184,6 @@ def _predict(
                 split,
                 session.target.words(logits),
             )
-
-
-def _look(
-    session: Session, split: str, logits: np.ndarray, flag_values: flags.FlagValues
-) -> None:
-    if is_chief(session.strategy):
-        write_reports(
-            flag_values.output_dir,
-            split,
-            session.examples[split],
-            session.target,
-            logits,
-            plots=flag_values.plots,
-            num_mistakes=flag_values.num_mistakes,
-        )
 
 
 def _flags_of(data_set: DataSet, flag_values: flags.FlagValues) -> flags.FlagValues:

@@ -18,15 +18,15 @@ from bert_tf import flags as shared_flags
 from bert_tf.conversion.adapter_files import AdapterFiles, write_adapter
 from bert_tf.conversion.model_files import model_files
 from bert_tf.conversion.source import Source
-from bert_tf.errors import DivergedError, InputError
+from bert_tf.errors import InputError
 from bert_tf.finetuning.model_options import (
     is_parameter_efficient,
     model_options,
     opened_adapter,
 )
+from bert_tf.finetuning.reports import write_reports
+from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
-from bert_tf.metrics import glue as metrics
-from bert_tf.modeling.objectives import Objective
 from bert_tf.records.example_table import ROWS
 from bert_tf.task import Task
 from bert_tf.tasks import classification
@@ -43,8 +43,6 @@ from bert_tf.training.strategy import is_chief, num_workers
 
 # A split's records, under the original's names where it has one.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
-LOSS = "loss"
-EXAMPLE_LOSS = "eval_loss"
 
 
 class Session:
@@ -210,53 +208,41 @@ class Session:
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
     ) -> dict[str, float]:
-        """A split's losses and metrics.
+        """A split's losses and metrics: see `bert_tf.finetuning.scoring.scores`.
 
         Args:
             model: the model.
             split: one with labels.
             logits: those of `self.logits`, where they are known already.
-
-        Returns:
-            `eval_loss`, the mean over the examples; `loss`, the mean over the means of
-            batches of --eval_batch_size, as the original reports it; and the data set's
-            metrics.
-
-        Raises:
-            InputError: the loss is not finite.
         """
         if logits is None:
             logits = self.logits(model, split)
-        labels = np.array(
-            [self.target.encode(e.label, e.source) for e in self.examples[split]],
-            self.target.label_dtype,
+        return scores(
+            self.examples[split],
+            self.target,
+            logits,
+            objective=self.task.objective,
+            metric_names=self._metrics,
+            batch_size=self._flags.eval_batch_size,
         )
-        predictions = self.target.predictions(logits)
-        size = self._flags.eval_batch_size
-        starts = range(0, len(labels), size)
-        loss = _mean_loss(self.task.objective, logits, labels)
-        if not np.isfinite(loss):
-            raise DivergedError(
-                "The loss on the evaluation data is not finite: the model's weights are"
-                " too large to be of use. Train again with a lower --learning_rate."
+
+    def write_reports(self, split: str, logits: np.ndarray) -> None:
+        """Writes a split's predictions, plots and mistakes to --output_dir.
+
+        Args:
+            split: one that was read.
+            logits: those of `self.logits`.
+        """
+        if is_chief(self.strategy):
+            write_reports(
+                self._flags.output_dir,
+                split,
+                self.examples[split],
+                self.target,
+                logits,
+                plots=self._flags.plots,
+                num_mistakes=self._flags.num_mistakes,
             )
-        of_batches = [
-            _mean_loss(
-                self.task.objective,
-                logits[start : start + size],
-                labels[start : start + size],
-            )
-            for start in starts
-        ]
-        return {
-            LOSS: float(np.mean(of_batches)),
-            EXAMPLE_LOSS: loss,
-            **metrics.scores(
-                self._metrics,
-                predictions,
-                labels.reshape(predictions.shape),
-            ),
-        }
 
     @property
     def _metrics(self) -> list[str]:
@@ -376,10 +362,3 @@ def _digest(examples: Sequence[Example]) -> str:
         cells = (example.text_a, example.text_b, example.label)
         digest.update(json.dumps(cells).encode("utf-8"))
     return digest.hexdigest()
-
-
-def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> float:
-    """The task's loss on some examples: a mean."""
-    (loss,) = objective.losses.values()
-    mean = loss({"label_ids": labels}, {"logits": logits})
-    return float(keras.ops.convert_to_numpy(mean.value()))
