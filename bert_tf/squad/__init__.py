@@ -1,0 +1,1 @@
+"""SQuAD: questions into windows of tokens, scores of tokens into answers."""
