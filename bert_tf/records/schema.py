@@ -39,6 +39,14 @@ Classification and regression (`classifier_schema`):
                                         of C numbers, or for C labels at once, 1.0 or
                                         0.0 each
     is_real_example                     int64[1]    0 for padding of the last batch
+
+Question answering (`squad_schema`): a window of a paragraph, after the question:
+    unique_ids                          int64[1]    the record's number, from 1000000000
+    input_ids, input_mask, segment_ids  int64[L]    1 for the window, 0 for the question
+    start_positions, end_positions      int64[1]    the answer's first and last token;
+                                        0 where the window does not show all of it
+    is_impossible                       int64[1]    1 where the question has no answer
+The last three are in records for training alone.
 """
 
 import dataclasses
@@ -334,5 +342,22 @@ def classifier_schema(
             *_sequence_features(max_seq_length),
             Feature("label_ids", label_dtype, (num_labels,)),
             Feature("is_real_example", INT64, (1,)),
+        ]
+    )
+
+
+def squad_schema(max_seq_length: int, for_training: bool) -> RecordSchema:
+    """The records of question answering.
+
+    Args:
+        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
+        for_training: whether they say where the answer is.
+    """
+    labels = ("start_positions", "end_positions", "is_impossible")
+    return RecordSchema(
+        [
+            Feature("unique_ids", INT64, (1,)),
+            *_sequence_features(max_seq_length),
+            *(Feature(name, INT64, (1,)) for name in labels if for_training),
         ]
     )

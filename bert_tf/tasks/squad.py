@@ -1,0 +1,41 @@
+"""SQuAD as a task: where in a window of a paragraph the answer starts and ends.
+
+Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; of every
+token a score for the answer's start and one for its end. Where there is no answer, both
+are at [CLS]. The windows and their records are made in `bert_tf.squad`.
+"""
+
+import functools
+from typing import Any
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.flops import span_flops
+from bert_tf.modeling.objectives import SPAN
+from bert_tf.modeling.token_heads import BertSpanPredictor
+from bert_tf.records.schema import RecordSchema, squad_schema
+from bert_tf.task import Task
+
+
+def task(
+    config: BertConfig, *, name: str = "squad", recompute: bool = False, **options: Any
+) -> Task:
+    """The task of finding answers.
+
+    Args:
+        config: the model's architecture.
+        name: the task's name, for messages.
+        recompute: whether the backward pass computes each layer's activations once
+            more, rather than that they are kept.
+        **options: handed to BertSpanPredictor.
+    """
+    return Task(
+        name=name,
+        build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),
+        objective=SPAN,
+        training_flops=functools.partial(span_flops, config),
+    )
+
+
+def schema(max_seq_length: int, *, for_training: bool) -> RecordSchema:
+    """What a record holds; for training, where the answer is, too."""
+    return squad_schema(max_seq_length, for_training)
