@@ -4,8 +4,8 @@ The features are the original's: `bert_tf.records.schema.squad_schema` has them.
 records, L tokens of a record.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from bert_tf.parallel import ordered_map
 from bert_tf.squad.examples import Question
 from bert_tf.squad.features import Featurizer, QuestionFeatures
 
+Item = TypeVar("Item")
+
 # The first record's unique_id, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000
 
-# Questions go in pieces that can hardly have more windows than this, but where one
-# paragraph alone has.
-_WINDOWS_OF_A_PIECE = 2048
+# A block has not many more records, but where one question alone has.
+_RECORDS_AT_ONCE = 2048
 
 
 class Rows(NamedTuple):
@@ -28,7 +29,7 @@ class Rows(NamedTuple):
         input_ids: int32 [R, L].
         windows: int32 [R, 3], of each window: its first token in the paragraph, its
             length, and where in the record it begins.
-        answers: int32 [R, 3], the answer's first and last token in the paragraph (-1,
+        answers: int32 [R, 3], the answer's first and last token in the paragraph (both
             -1 without one), and whether the question is impossible.
     """
 
@@ -38,87 +39,103 @@ class Rows(NamedTuple):
 
 
 def blocks(
-    questions: Iterable[Question],
-    featurizer: Featurizer,
+    features: Iterable[QuestionFeatures],
+    max_seq_length: int,
     *,
-    num_workers: int = 1,
     first_unique_id: int = FIRST_UNIQUE_ID,
+    for_training: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of questions, many at once, by the feature's name.
-
-    They are the same whatever the number of workers. The workers import no TensorFlow.
-
-    Args:
-        questions: asked for as workers become free.
-        featurizer: makes their windows.
-        num_workers: processes that do so; with 1 it is this one.
-        first_unique_id: the first record's number; the others count on.
-
-    Returns:
-        An iterator of arrays int64 [R, length]; none is empty.
-    """
-    for rows in ordered_map(
-        _Maker(featurizer),
-        _pieces(questions, featurizer.doc_stride),
-        num_workers=num_workers,
-    ):
-        if len(rows.input_ids):
-            yield _columns(rows, featurizer.for_training, first_unique_id)
-            first_unique_id += len(rows.input_ids)
-
-
-def arrays(
-    features: Sequence[QuestionFeatures],
-    featurizer: Featurizer,
-    first_unique_id: int = FIRST_UNIQUE_ID,
-) -> dict[str, np.ndarray]:
-    """The records of all windows of some questions' features, as `blocks` yields them.
+    """The records of all windows, many at once, as `squad_schema` has them.
 
     Args:
         features: one question's after another's.
-        featurizer: what made them.
+        max_seq_length: what they were made for: the length that records are padded to.
+        first_unique_id: the first record's number; the others count on.
+        for_training: whether records say where the answer is.
+
+    Returns:
+        An iterator of arrays int64 [R, length] by the feature's name; none is empty.
+    """
+    some = _groups(features, lambda one: len(one.windows))
+    rows = (_rows(group, max_seq_length) for group in some)
+    yield from _blocks(rows, for_training, first_unique_id)
+
+
+def parallel_blocks(
+    questions: Iterable[Question],
+    featurizer: Featurizer,
+    *,
+    num_workers: int,
+    first_unique_id: int = FIRST_UNIQUE_ID,
+) -> Iterator[dict[str, np.ndarray]]:
+    """The same records from questions, by several processes.
+
+    They are the same whatever the number of processes, which import no TensorFlow.
+
+    Args:
+        questions: asked for as processes become free.
+        featurizer: what makes their windows.
+        num_workers: how many processes; with 1 it is this one.
         first_unique_id: as for `blocks`.
     """
-    return _columns(_rows(features, featurizer), featurizer.for_training, first_unique_id)
+
+    def most_windows(question: Question) -> int:
+        # Nearly all tokens have a character of their own.
+        return 1 + len(question.paragraph.context) // featurizer.doc_stride
+
+    rows = ordered_map(
+        _Maker(featurizer), _groups(questions, most_windows), num_workers=num_workers
+    )
+    yield from _blocks(rows, featurizer.for_training, first_unique_id)
 
 
 class _Maker:
-    """Makes a piece of work: questions into rows."""
+    """Makes a group of questions into rows; may be pickled."""
 
     def __init__(self, featurizer: Featurizer) -> None:
         self._featurizer = featurizer
 
     def __call__(self, questions: Sequence[Question]) -> Rows:
-        return _rows(list(self._featurizer(questions)), self._featurizer)
+        features = list(self._featurizer(questions))
+        return _rows(features, self._featurizer.max_seq_length)
 
 
-def _pieces(questions: Iterable[Question], doc_stride: int) -> Iterator[list[Question]]:
-    """Questions in groups; how they are cut depends on them alone."""
-    piece: list[Question] = []
-    windows = 0
-    for question in questions:
-        piece.append(question)
-        # Nearly all tokens have a character of their own.
-        windows += 1 + len(question.paragraph.context) // doc_stride
-        if windows >= _WINDOWS_OF_A_PIECE:
-            yield piece
-            piece = []
-            windows = 0
-    if piece:
-        yield piece
+def _groups(
+    items: Iterable[Item], num_records: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Items that have about _RECORDS_AT_ONCE records together."""
+    group: list[Item] = []
+    total = 0
+    for item in items:
+        group.append(item)
+        total += num_records(item)
+        if total >= _RECORDS_AT_ONCE:
+            yield group
+            group = []
+            total = 0
+    if group:
+        yield group
 
 
-def _rows(features: Sequence[QuestionFeatures], featurizer: Featurizer) -> Rows:
-    vocabulary = featurizer.tokenizer.vocabulary
+def _blocks(
+    all_rows: Iterable[Rows], for_training: bool, first_unique_id: int
+) -> Iterator[dict[str, np.ndarray]]:
+    for rows in all_rows:
+        if len(rows.input_ids):
+            yield _columns(rows, for_training, first_unique_id)
+            first_unique_id += len(rows.input_ids)
+
+
+def _rows(features: Sequence[QuestionFeatures], max_seq_length: int) -> Rows:
     num_rows = sum(len(one.windows) for one in features)
-    input_ids = np.zeros((num_rows, featurizer.max_seq_length), np.int32)
+    input_ids = np.zeros((num_rows, max_seq_length), np.int32)
     windows = np.empty((num_rows, 3), np.int32)
     answers = np.empty((num_rows, 3), np.int32)
     row = 0
     for one in features:
         offset = one.offset
-        first_row = row
         ids = one.paragraph.id_array
+        first_row = row
         for start, length in one.windows:
             input_ids[row, offset : offset + length] = ids[start : start + length]
             windows[row] = start, length, offset
@@ -126,11 +143,12 @@ def _rows(features: Sequence[QuestionFeatures], featurizer: Featurizer) -> Rows:
         input_ids[first_row:row, 1 : offset - 1] = one.query_ids
         first, last = one.answer if one.answer is not None else (-1, -1)
         answers[first_row:row] = first, last, one.question.is_impossible
-    input_ids[:, 0] = vocabulary.cls_id
-    every = np.arange(num_rows)
-    offsets = windows[:, 2]
-    input_ids[every, offsets - 1] = vocabulary.sep_id
-    input_ids[every, offsets + windows[:, 1]] = vocabulary.sep_id
+    if num_rows:
+        vocabulary = features[0].paragraph.tokenizer.vocabulary
+        every = np.arange(num_rows)
+        input_ids[:, 0] = vocabulary.cls_id
+        input_ids[every, windows[:, 2] - 1] = vocabulary.sep_id
+        input_ids[every, windows[:, 2] + windows[:, 1]] = vocabulary.sep_id
     return Rows(input_ids, windows, answers)
 
 
@@ -149,7 +167,7 @@ def _columns(
     }
     if for_training:
         first, last, is_impossible = rows.answers.T.astype(np.int64)[:, :, None]
-        # Where the window does not show the whole answer, there is nothing to predict.
+        # Where a window does not show the whole answer, there is none to predict.
         is_shown = (first >= starts) & (last < starts + lengths)
         to_record = offsets - starts
         columns["start_positions"] = np.where(is_shown, first + to_record, 0)
