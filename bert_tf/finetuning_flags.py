@@ -98,6 +98,12 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
 
 def define_batches(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how texts become batches."""
+    define_padding(flag_values)
+    define_long_text(flag_values)
+
+
+def define_padding(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that say how long batches are."""
     flags.DEFINE_enum(
         "pad",
         "length",
@@ -114,7 +120,6 @@ def define_batches(flag_values: flags.FlagValues) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
-    define_long_text(flag_values)
 
 
 def define_looking(flag_values: flags.FlagValues) -> None:

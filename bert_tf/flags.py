@@ -264,11 +264,12 @@ def define_training(
     define(
         flag_values, *(name for name in names if name not in passed_over), **defaults
     )
+    if "eval_batch_size" not in without:
+        require_at_least(flag_values, 1, "eval_batch_size")
     require_at_least(
         flag_values,
         1,
         "train_batch_size",
-        "eval_batch_size",
         "save_checkpoints_steps",
         "iterations_per_loop",
         "log_steps",

@@ -14,9 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import flags as shared_flags
 from bert_tf.conversion.adapter_files import AdapterFiles, write_adapter
-from bert_tf.conversion.model_files import model_files
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.finetuning.model_options import (
@@ -27,26 +25,23 @@ from bert_tf.finetuning.model_options import (
 from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
+from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.records.example_table import ROWS
-from bert_tf.task import Task
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.tasks.windows import average_windows
-from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.evaluation import Predictor
 from bert_tf.training.finetuning import RecordSet, finetune
-from bert_tf.training.loop import restore_or_initialize
-from bert_tf.training.strategy import is_chief, num_workers
+from bert_tf.training.strategy import num_workers
 
 # A split's records, under the original's names where it has one.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-class Session:
-    """The runs on one task.
+class Session(TaskSession):
+    """The runs on sentences and sentence pairs.
 
     Args:
         flag_values: the script's flags: the model, lengths, batches, how to train.
@@ -60,7 +55,6 @@ class Session:
         data_set: what the task's files are.
         target: what the model predicts.
         examples: by split.
-        strategy: the devices.
 
     Raises:
         InputError: an input is missing or does not fit.
@@ -76,20 +70,11 @@ class Session:
         records_dir: str,
         output_dir: str,
     ) -> None:
+        super().__init__(flag_values, strategy, output_dir=output_dir)
         self.data_set = data_set
-        self.strategy = strategy
-        self._flags = flag_values
         self._records_dir = records_dir
-        self._config, self._vocabulary, self._do_lower_case, source = model_files(
-            flag_values.init_checkpoint,
-            bert_config_file=flag_values.bert_config_file,
-            vocab_file=flag_values.vocab_file,
-            do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
-            output_dir=output_dir,
-        )
-        self._config.check_sequence_length(flag_values.max_seq_length)
-        adapter = opened_adapter(flag_values, self._config)
-        trained = adapter or source
+        adapter = opened_adapter(flag_values, self.config)
+        trained = adapter or self.source
         self.target = self._target(output_dir, trained)
         self._check_best_metric()
         if trained is not None and flag_values.init_head:
@@ -100,18 +85,14 @@ class Session:
         for examples in self.examples.values():
             classification.check_labels(examples, self.target)
         self._options = model_options(flag_values, adapter)
-        self.task: Task = classification.task(
-            self._config,
+        self.task = classification.task(
+            self.config,
             self.target,
             data_set.name,
             recompute=flag_values.recompute,
             **self._options,
         )
-        self._tokenizer = WordPieceTokenizer(
-            self._vocabulary, do_lower_case=self._do_lower_case
-        )
         self._records: dict[str, RecordSet] = {}
-        self._predictor: tuple[keras.Model, Predictor] | None = None
 
     def fine_tune(
         self, folder: str, settings: Settings | None = None, *, until: float = 1.0
@@ -126,7 +107,7 @@ class Session:
         Returns:
             The model, and the number of steps that it was trained for.
         """
-        self._prepare(folder)
+        self.prepare(folder)
         values = settings or settings_from_flags(self._flags)[0]
         model, step = finetune(
             self.task,
@@ -134,7 +115,7 @@ class Session:
             self._flags,
             self.strategy,
             folder=folder,
-            max_lengths=self._max_lengths,
+            max_lengths=self.max_lengths,
             until=until,
             evaluate=self._evaluate if self._flags.eval_steps else None,
             best_metric=self._flags.best_metric or self.data_set.metrics[0],
@@ -150,25 +131,13 @@ class Session:
             model: the trained model.
             folder: an output_dir.
         """
-        if is_parameter_efficient(self._options) and is_chief(self.strategy):
+        if is_parameter_efficient(self._options) and self.is_chief:
             write_adapter(
                 folder,
                 model,
                 labels=self.target.labels,
                 problem_type=self.target.kind,
             )
-
-    def restore(self, folder: str) -> tuple[keras.Model, int]:
-        """The model of a folder's last checkpoint, or else of --init_checkpoint."""
-        self._prepare(folder)
-        return restore_or_initialize(
-            self.task,
-            folder,
-            self._flags.init_checkpoint,
-            self._flags.precision,
-            self.strategy,
-            init_adapter=self._flags.init_adapter,
-        )
 
     def records(self, split: str) -> RecordSet:
         """A split's records, tokenized once."""
@@ -184,26 +153,16 @@ class Session:
             else self._flags.eval_batch_size
         )
         records = self.records(split)
-        if self._predictor is None or self._predictor[0] is not model:
-            self._predictor = (
-                model,
-                Predictor(
-                    self.task, model, self.strategy, jit_compile=self._flags.jit_compile
-                ),
-            )
         logits = np.zeros([records.num_records, self.target.num_outputs], np.float32)
-        for batch, outputs in self._predictor[1].run(
-            records.batches(batch_size, self._max_lengths),
-            total_batches=records.num_batches(batch_size),
+        for batch, outputs in self.outputs(
+            model,
+            records.batches(batch_size, self.max_lengths),
+            records.num_batches(batch_size),
         ):
             is_real = batch[ROWS] >= 0
             logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
         counts = records.notes["window_counts"]
         return average_windows(logits, counts) if counts else logits
-
-    def forget_model(self) -> None:
-        """Lets go of the model that predicted last, so that its memory can be freed."""
-        self._predictor = None
 
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
@@ -233,7 +192,7 @@ class Session:
             split: one that was read.
             logits: those of `self.logits`.
         """
-        if is_chief(self.strategy):
+        if self.is_chief:
             write_reports(
                 self._flags.output_dir,
                 split,
@@ -259,18 +218,12 @@ class Session:
                 f" {', '.join(there)}."
             )
 
-    @property
-    def _max_lengths(self) -> int | None:
-        return None if self._flags.pad == "max" else self._flags.length_buckets
-
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.data_set.dev_splits[0])
 
-    def _prepare(self, folder: str) -> None:
-        """The run's folder, with all that its checkpoints need beside them."""
-        run_folder.prepare(
-            folder, self._config, self._vocabulary, self._do_lower_case, self._flags
-        )
+    def prepare(self, folder: str) -> None:
+        """Makes a run's folder, and records its labels there."""
+        super().prepare(folder)
         run_folder.check_labels(folder, self.target.labels, self.target.kind)
 
     def _target(self, output_dir: str, trained: Source | AdapterFiles | None) -> Target:
@@ -310,7 +263,7 @@ class Session:
         examples = self.examples[split]
         length = self._flags.max_seq_length
         featurizer = classification.Featurizer(
-            self._tokenizer,
+            self.tokenizer,
             max_seq_length=length,
             target=self.target,
             windows=self._flags.long_text == "window",

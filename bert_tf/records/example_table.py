@@ -10,7 +10,7 @@ Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's le
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -26,17 +26,20 @@ _PARSED_AT_ONCE = 1024
 
 
 class ExampleTable:
-    """The records of a TFRecord file.
+    """Records, such as those of a TFRecord file.
 
     Attributes:
         lengths: [N] int64, the tokens of each record.
     """
 
-    def __init__(self, path: str, schema: RecordSchema) -> None:
-        """Reads a file.
+    def __init__(
+        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSchema
+    ) -> None:
+        """Takes the padding off records.
 
         Args:
-            path: the TFRecord file, not compressed.
+            blocks: the records, many at once: arrays [records, length] by the feature's
+                name; one block at least.
             schema: what a record holds; with `input_mask`.
         """
         self._sequences = [
@@ -44,22 +47,31 @@ class ExampleTable:
         ]
         columns: dict[str, list[np.ndarray]] = {f.name: [] for f in schema.features}
         lengths = []
-        dataset = tf.data.TFRecordDataset(path).batch(_PARSED_AT_ONCE)
-        for batch in dataset.map(schema.parse, num_parallel_calls=2):
-            mask = batch["input_mask"].numpy()
+        for block in blocks:
+            mask = block["input_mask"]
             lengths.append(mask.sum(axis=1, dtype=np.int64))
             is_token = np.arange(mask.shape[1]) < lengths[-1][:, None]
-            assert (mask == is_token).all(), f"{path}: padding within a sequence"
-            for name, value in batch.items():
-                value = value.numpy()
+            assert (mask == is_token).all(), "padding within a sequence"
+            for name, value in block.items():
                 if name in self._sequences:
-                    assert not value[~is_token].any(), f"{path}: padding that is not 0"
+                    assert not value[~is_token].any(), f"{name}: padding that is not 0"
                     value = value[is_token]
-                columns[name].append(value)
+                # As `RecordSchema.parse` has them.
+                is_int = np.issubdtype(value.dtype, np.integer)
+                columns[name].append(
+                    value.astype(np.int32 if is_int else np.float32, copy=False)
+                )
         self.lengths = np.concatenate(lengths)
         starts = np.cumsum(self.lengths) - self.lengths
         self._starts = starts
         self._columns = {name: np.concatenate(v) for name, v in columns.items()}
+
+    @classmethod
+    def read(cls, path: str, schema: RecordSchema) -> "ExampleTable":
+        """The records of a TFRecord file that is not compressed."""
+        dataset = tf.data.TFRecordDataset(path).batch(_PARSED_AT_ONCE)
+        blocks = dataset.map(schema.parse, num_parallel_calls=2).as_numpy_iterator()
+        return cls(blocks, schema)
 
     def __len__(self) -> int:
         """The number of records."""

@@ -138,7 +138,7 @@ class RecordSet:
     @functools.cached_property
     def table(self) -> ExampleTable:
         """The records in memory."""
-        return ExampleTable(self.path, self.schema)
+        return ExampleTable.read(self.path, self.schema)
 
     @property
     def max_seq_length(self) -> int:
@@ -165,8 +165,8 @@ class RecordSet:
             rows.ravel()[: self.num_records] = np.arange(self.num_records)
             lengths = np.full(len(rows), self.max_seq_length)
             return EvaluationBatches(self.table, rows, lengths)
-        buckets = _lengths_of(
-            self, batch_size, max_lengths, _BATCHES_PER_LENGTH_FORWARD
+        buckets = prediction_lengths(
+            self.table.lengths, self.num_batches(batch_size), max_lengths
         )
         plan = LengthPlan(self.table.lengths, batch_size, buckets, seed=None).epoch(0)
         return EvaluationBatches(self.table, plan.rows, np.array(buckets)[plan.buckets])
@@ -181,6 +181,8 @@ def finetune(
     folder: str,
     num_train_epochs: float,
     max_lengths: int | None = None,
+    num_examples: int | None = None,
+    init_checkpoint: str | None = None,
     until: float = 1.0,
     evaluate: Evaluate | None = None,
     **settings: Any,
@@ -201,6 +203,9 @@ def finetune(
         folder: the run's output_dir.
         num_train_epochs: passes over the records.
         max_lengths: how many lengths batches may have; None for max_seq_length alone.
+        num_examples: what the original counts an epoch's steps by, where that is not
+            the records: SQuAD's questions, of which some have several windows.
+        init_checkpoint: what a fresh run starts from. Default: --init_checkpoint.
         until: the share of the steps to make now. The schedule is that of all of them.
         evaluate: what to do every --eval_steps.
         **settings: of `TrainingConfig`, before the flags.
@@ -214,7 +219,8 @@ def finetune(
     settings = {"train_batch_size": flag_values.train_batch_size, **settings}
     batch_size = settings["train_batch_size"]
     if max_lengths is None:
-        num_schedule_steps = int(records.num_records / batch_size * num_train_epochs)
+        examples = num_examples or records.num_records
+        num_schedule_steps = int(examples / batch_size * num_train_epochs)
     else:
         num_schedule_steps = math.ceil(
             records.num_batches(batch_size) * num_train_epochs
@@ -251,7 +257,7 @@ def finetune(
         config,
         folder=folder,
         phases=[phase],
-        init_checkpoint=flag_values.init_checkpoint,
+        init_checkpoint=init_checkpoint or flag_values.init_checkpoint,
         strategy=strategy,
     )
 
@@ -277,7 +283,9 @@ def _by_length(
 ) -> Phase:
     """The phase with a stream for each of the static lengths."""
     table, batch_size = records.table, config.train_batch_size
-    buckets = _lengths_of(records, batch_size, max_lengths, _BATCHES_PER_LENGTH)
+    buckets = _lengths_of(
+        table.lengths, records.num_batches(batch_size), max_lengths, _BATCHES_PER_LENGTH
+    )
     plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
     tokens = table.lengths.mean() * records.num_records / plan.batches_per_epoch
     logging.info(
@@ -320,12 +328,25 @@ def _by_length(
     )
 
 
+def prediction_lengths(
+    lengths: np.ndarray, num_batches: int, max_lengths: int
+) -> tuple[int, ...]:
+    """The static lengths of batches that are predicted.
+
+    Args:
+        lengths: [N], the tokens of each record.
+        num_batches: how many there will be: few do not make up for many lengths.
+        max_lengths: how many lengths there may be.
+    """
+    return _lengths_of(lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH_FORWARD)
+
+
 def _lengths_of(
-    records: RecordSet, batch_size: int, max_lengths: int, batches_per_length: int
+    lengths: np.ndarray, num_batches: int, max_lengths: int, batches_per_length: int
 ) -> tuple[int, ...]:
     """The static lengths of batches: fewer where few batches would make up for them."""
-    count = records.num_batches(batch_size) // batches_per_length
-    return static_lengths(records.table.lengths, max(1, min(max_lengths, count)))
+    count = num_batches // batches_per_length
+    return static_lengths(lengths, max(1, min(max_lengths, count)))
 
 
 def _manifest(path: str) -> Mapping[str, Any]:

@@ -1,0 +1,79 @@
+"""The answers to a set of questions, as they come, and what they are worth."""
+
+from collections.abc import Iterable
+
+from bert_tf.finetuning import null_threshold
+from bert_tf.metrics.squad import Gold, evaluate_v1, evaluate_v2
+from bert_tf.squad.decoding import Decoded, text_or_null
+from bert_tf.squad.examples import Question
+from bert_tf.squad.features import QuestionFeatures
+
+class Answers:
+    """The answers to a set of questions; of each no more than its best text.
+
+    Args:
+        version_2_with_negative: whether "no answer" is one (SQuAD 2.0).
+
+    Attributes:
+        best_texts: by question id, the best answer that is a text.
+        null_odds: by question id, the score of "no answer" less that of this text.
+        golds: by question id, the annotators' answers.
+    """
+
+    def __init__(self, *, version_2_with_negative: bool) -> None:
+        self.best_texts: dict[str, str] = {}
+        self.null_odds: dict[str, float] = {}
+        self.golds: dict[str, Gold] = {}
+        self._version_2 = version_2_with_negative
+
+    def add(self, question: Question, decoded: Decoded) -> None:
+        """Takes a question's answer."""
+        self.best_texts[question.question_id] = decoded.best_text
+        if decoded.score_diff is not None:
+            self.null_odds[question.question_id] = decoded.score_diff
+        self.golds[question.question_id] = Gold(
+            tuple(answer.text for answer in question.answers), bool(question.answers)
+        )
+
+    @classmethod
+    def collect(
+        cls,
+        answers: Iterable[tuple[QuestionFeatures, Decoded]],
+        *,
+        version_2_with_negative: bool,
+    ) -> "Answers":
+        """Goes through all answers."""
+        collected = cls(version_2_with_negative=version_2_with_negative)
+        for features, decoded in answers:
+            collected.add(features.question, decoded)
+        return collected
+
+    def scores(self, threshold: float) -> dict[str, float]:
+        """The official scores, in percent.
+
+        Args:
+            threshold: the null score difference above which there is no answer.
+
+        Returns:
+            Of SQuAD 1.1 exact_match and f1; of 2.0 the official evaluation's, with
+            those at the best thresholds.
+        """
+        if not self._version_2:
+            return evaluate_v1(self.golds, self.best_texts)
+        predictions = {
+            question_id: text_or_null(text, self.null_odds[question_id], threshold)
+            for question_id, text in self.best_texts.items()
+        }
+        best = null_threshold.choose(self.golds, self.best_texts, self.null_odds)
+        return {
+            **evaluate_v2(self.golds, predictions),
+            "best_exact": best.best_exact,
+            "best_exact_thresh": best.best_exact_thresh,
+            "best_f1": best.best_f1,
+            "best_f1_thresh": best.best_f1_thresh,
+        }
+
+
+def best_metric(version_2_with_negative: bool) -> str:
+    """The score that says which checkpoint is the best."""
+    return "best_f1" if version_2_with_negative else "f1"

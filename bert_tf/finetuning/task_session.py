@@ -1,0 +1,134 @@
+"""What the runs on any task share: the model's files, and a step from batch to outputs.
+
+A task's own session knows its examples and their records, and what outputs mean.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import flags as shared_flags
+from bert_tf.config import BertConfig
+from bert_tf.conversion.model_files import model_files
+from bert_tf.conversion.source import Source
+from bert_tf.records.example_table import EvaluationBatches
+from bert_tf.task import Task
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.training import run_folder
+from bert_tf.training.evaluation import Predictor
+from bert_tf.training.loop import restore_or_initialize
+from bert_tf.training.strategy import is_chief
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class TaskSession:
+    """The runs on one task.
+
+    Args:
+        flag_values: the script's flags: the model, lengths, batches, how to train.
+        strategy: the devices.
+        output_dir: where a run that goes on has its model's files.
+
+    Attributes:
+        strategy: the devices.
+        config: the model's architecture.
+        tokenizer: of its vocabulary and casing.
+        source: the opened --init_checkpoint, where there is one.
+        task: what to train; set by the task's own session.
+
+    Raises:
+        InputError: a file is missing, or contradicts another one.
+    """
+
+    task: Task
+
+    def __init__(
+        self,
+        flag_values: flags.FlagValues,
+        strategy: tf.distribute.Strategy,
+        *,
+        output_dir: str,
+    ) -> None:
+        self.strategy = strategy
+        self._flags = flag_values
+        found = model_files(
+            flag_values.init_checkpoint,
+            bert_config_file=flag_values.bert_config_file,
+            vocab_file=flag_values.vocab_file,
+            do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
+            output_dir=output_dir,
+        )
+        self.config: BertConfig = found.config
+        self.source: Source | None = found.source
+        self.config.check_sequence_length(flag_values.max_seq_length)
+        self.tokenizer = WordPieceTokenizer(
+            found.vocabulary, do_lower_case=found.do_lower_case
+        )
+        self._predictor: tuple[keras.Model, Predictor] | None = None
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes."""
+        return is_chief(self.strategy)
+
+    @property
+    def max_lengths(self) -> int | None:
+        """How many lengths batches may have; None for max_seq_length alone."""
+        return None if self._flags.pad == "max" else self._flags.length_buckets
+
+    def prepare(self, folder: str) -> None:
+        """Makes a run's folder, with all that its checkpoints need beside them."""
+        run_folder.prepare(
+            folder,
+            self.config,
+            self.tokenizer.vocabulary,
+            self.tokenizer.do_lower_case,
+            self._flags,
+        )
+
+    def restore(self, folder: str) -> tuple[keras.Model, int]:
+        """The model of a folder's last checkpoint, or else of --init_checkpoint.
+
+        Args:
+            folder: a run's output_dir.
+
+        Returns:
+            The model, and the number of steps that it was trained for.
+        """
+        self.prepare(folder)
+        adapter = "init_adapter"
+        return restore_or_initialize(
+            self.task,
+            folder,
+            self._flags.init_checkpoint,
+            self._flags.precision,
+            self.strategy,
+            init_adapter=self._flags[adapter].value if adapter in self._flags else None,
+        )
+
+    def outputs(
+        self, model: keras.Model, batches: EvaluationBatches, num_batches: int
+    ) -> Iterator[tuple[Arrays, Arrays]]:
+        """Yields (batch, outputs) as arrays, batch by batch.
+
+        Args:
+            model: the model.
+            batches: what to predict.
+            num_batches: how many there will be, for the progress bar.
+        """
+        if self._predictor is None or self._predictor[0] is not model:
+            self._predictor = (
+                model,
+                Predictor(
+                    self.task, model, self.strategy, jit_compile=self._flags.jit_compile
+                ),
+            )
+        return self._predictor[1].run(batches, total_batches=num_batches)
+
+    def forget_model(self) -> None:
+        """Lets go of the model that predicted last, so that its memory can be freed."""
+        self._predictor = None
