@@ -21,6 +21,8 @@ from bert_tf.records.schema import RecordSchema
 
 # The feature of a batch for evaluation that says which records it holds.
 ROWS = "rows"
+# The feature that is 1 for an example and 0 for a row of padding, [B, 1].
+IS_REAL = "is_real_example"
 
 _PARSED_AT_ONCE = 1024
 
@@ -97,7 +99,7 @@ class ExampleTable:
 
         Returns:
             A data set of dicts of tensors [B / replicas, ...], of sequence features
-            [B / replicas, S].
+            [B / replicas, S]; with `is_real_example`, which the records may lack.
         """
         batch_size = rows.shape[1]
         rows = rows[:, shard.rows(batch_size)]
@@ -123,6 +125,8 @@ class ExampleTable:
                     values = tf.gather(column, numbers)
                     is_there = is_real[:, None]
                 batch[name] = tf.where(is_there, values, tf.zeros_like(values))
+            # Padding counts for nothing, whether or not records can say so.
+            batch.setdefault(IS_REAL, tf.cast(is_real, tf.int32)[:, None])
             return batch
 
         options = tf.data.Options()

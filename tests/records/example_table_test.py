@@ -33,7 +33,7 @@ class ExampleTableTest(tf.test.TestCase):
                     "label_ids": [number + 0.5, -1.0],
                 }
                 writer.write([SCHEMA.serialize(record)])
-        self.table = ExampleTable(path, SCHEMA)
+        self.table = ExampleTable.read(path, SCHEMA)
 
     def test_lengths_and_columns(self):
         self.assertLen(self.table, 3)
@@ -53,7 +53,24 @@ class ExampleTableTest(tf.test.TestCase):
         rows = np.array([[2, 0], [0, -1]])
         dataset = self.table.batches(rows, 4)
         self.assertEqual(dataset.element_spec["input_ids"].shape, (2, 4))
-        self.assert_batches(*dataset.as_numpy_iterator())
+        batches = list(dataset.as_numpy_iterator())
+        self.assert_batches(*batches)
+        real = [batch["is_real_example"].tolist() for batch in batches]
+        self.assertEqual(real, [[[1], [1]], [[1], [0]]])
+
+    def test_records_that_lie_in_no_file(self):
+        block = {
+            "input_ids": np.array([[9, 8, 0, 0, 0, 0], [7, 0, 0, 0, 0, 0]]),
+            "input_mask": np.array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]),
+            "label_ids": np.array([[0.5, 1.5], [2.5, 3.5]]),
+        }
+        table = ExampleTable([block, block], SCHEMA)
+        self.assertAllEqual(table.lengths, [2, 1, 2, 1])
+        batch = table.padded(np.array([3, 0]), 2)
+        self.assertAllEqual(batch["input_ids"], [[7, 0], [9, 8]])
+        self.assertAllEqual(batch["label_ids"], [[2.5, 3.5], [0.5, 1.5]])
+        self.assertEqual(batch["input_ids"].dtype, tf.int32)
+        self.assertEqual(batch["label_ids"].dtype, tf.float32)
 
     def test_batches_for_evaluation(self):
         rows = np.array([[2, 0], [0, -1], [1, 1]])

@@ -1,0 +1,208 @@
+import json
+import os
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import cli, run_squad
+from bert_tf.errors import InputError
+from bert_tf.finetuning import squad_prediction
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+from tests.training import toy
+
+# The answer is the words from "from" to "to", where they are there.
+WORDS = ["from", "to", "who", *(f"w{number}" for number in range(20))]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def article(count, seed, negative=0):
+    """An article of one paragraph a question; every `negative`-th has no answer."""
+    rng = np.random.default_rng(seed)
+    paragraphs = []
+    for number in range(count):
+        words = [str(word) for word in rng.choice(WORDS[3:], rng.integers(3, 20))]
+        is_impossible = bool(negative) and number % negative == 0
+        answers = []
+        if not is_impossible:
+            place = rng.integers(len(words) - 1)
+            words[place : place + 2] = ["from", "to"]
+            start = len(" ".join([*words[:place], ""]))
+            answers = [{"text": "From To", "answer_start": start}]
+        qa = {"id": f"q{seed}-{number}", "question": "Who?", "answers": answers}
+        if negative:
+            qa["is_impossible"] = is_impossible
+        context = " ".join(words).replace("from to", "From To")
+        paragraphs.append({"context": context, "qas": [qa]})
+    return {"title": "T", "paragraphs": paragraphs}
+
+
+class RunSquadTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = toy.write_config(self.get_temp_dir())
+        self.vocab = self.path("v.txt")
+        Vocabulary(TOKENS).save(self.vocab)
+
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), *names)
+
+    def write(self, name, *articles):
+        with open(self.path(name), "w") as file:
+            json.dump({"version": "x", "data": articles}, file)
+        return self.path(name)
+
+    def run_script(self, *arguments, **options):
+        options = {
+            "vocab_file": self.vocab,
+            "bert_config_file": self.config,
+            "output_dir": self.path("run"),
+            "max_seq_length": 16,
+            "max_query_length": 4,
+            "doc_stride": 4,
+            "train_batch_size": 16,
+            "learning_rate": 3e-2,
+            "num_workers": 1,
+            **options,
+        }
+        run_squad.run(
+            cli.parse(
+                run_squad.define_flags,
+                [
+                    *arguments,
+                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
+                ],
+            )
+        )
+
+    def read_json(self, *names):
+        with open(self.path(*names)) as file:
+            return json.load(file)
+
+    def results(self, name="run"):
+        with open(self.path(name, "eval_results.txt")) as file:
+            pairs = (line.split(" = ") for line in file.read().splitlines())
+            return {name: float(value) for name, value in pairs}
+
+    def test_learns_to_answer_in_windows_and_goes_on_where_it_was_killed(self):
+        options = {
+            "train_file": self.write("train.json", article(96, 1)),
+            "predict_file": self.write("dev.json", article(40, 2)),
+            "num_train_epochs": 12,
+        }
+        self.run_script("--do_train", "--do_predict", **options)
+        results = self.results()
+        self.assertGreater(results["exact_match"], 80.0)
+        self.assertGreaterEqual(results["f1"], results["exact_match"])
+        self.assertFalse(os.path.exists(self.path("run", "null_odds.json")))
+        predictions = self.read_json("run", "predictions.json")
+        n_best = self.read_json("run", "nbest_predictions.json")
+        self.assertEqual(list(predictions), [f"q2-{n}" for n in range(40)])
+        self.assertEqual(
+            predictions, {name: answers[0]["text"] for name, answers in n_best.items()}
+        )
+        # The same command again: nothing is trained, the same is written.
+        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+            self.run_script("--do_train", "--do_predict", **options)
+        self.assertEqual(self.read_json("run", "nbest_predictions.json"), n_best)
+        # A smaller group of windows changes no answer: they come in the same order.
+        with mock.patch.object(squad_prediction, "WINDOWS_AT_ONCE", 7):
+            self.run_script(
+                "--do_predict", predict_file=options["predict_file"], bert_config_file=None
+            )
+        again = self.read_json("run", "nbest_predictions.json")
+        self.assertEqual(list(again), list(n_best))
+        for name, answers in n_best.items():
+            self.assertEqual(again[name][0]["text"], answers[0]["text"])
+            self.assertAllClose(
+                [answer["probability"] for answer in again[name][:3]],
+                [answer["probability"] for answer in answers[:3]],
+                atol=1e-4,
+            )
+
+    def test_finds_the_null_threshold_and_keeps_to_it(self):
+        dev = self.write("dev.json", article(40, 2, negative=3))
+        options = {"predict_file": dev, "version_2_with_negative": True}
+        self.run_script(
+            "--do_train",
+            "--do_predict",
+            "--find_null_threshold",
+            train_file=self.write("train.json", article(96, 1, negative=3)),
+            num_train_epochs=12,
+            **options,
+        )
+        results = self.results()
+        found = self.read_json("run", "null_threshold.json")
+        self.assertAllClose(results["f1"], found["best_f1"], rtol=1e-5)
+        self.assertGreater(results["best_f1"], 70.0)
+        for name in ("HasAns_f1", "NoAns_f1", "exact", "total"):
+            self.assertIn(name, results)
+        predictions = self.read_json("run", "predictions.json")
+        odds = self.read_json("run", "null_odds.json")
+        tau = found["null_score_diff_threshold"]
+        for name, answer in predictions.items():
+            self.assertEqual(answer == "", odds[name] > tau, name)
+        for name in os.listdir(self.path("run")):
+            if name.endswith(".png"):
+                self.assertGreater(os.path.getsize(self.path("run", name)), 5000)
+        # Kept to by what comes later, unless a flag says otherwise.
+        self.run_script("--do_predict", **options)
+        self.assertEqual(self.read_json("run", "predictions.json"), predictions)
+        self.run_script("--do_predict", null_score_diff_threshold=1e9, **options)
+        self.assertNotIn("", self.read_json("run", "predictions.json").values())
+
+    def test_two_stages_and_evaluation_on_the_way(self):
+        options = {
+            "first_train_file": self.write("first.json", article(32, 3)),
+            "train_file": self.write("train.json", article(32, 1)),
+            "predict_file": self.write("dev.json", article(8, 2)),
+            "num_train_epochs": 2,
+            "eval_steps": 2,
+        }
+        self.run_script("--do_train", **options)
+        first = tf.train.latest_checkpoint(self.path("run", "first_stage"))
+        second = tf.train.latest_checkpoint(self.path("run"))
+        weight = "model/" + next(
+            name for name, _ in tf.train.list_variables(first) if "squad" in name
+        ).removeprefix("model/")
+        self.assertNotAllClose(
+            tf.train.load_variable(first, weight), tf.train.load_variable(second, weight)
+        )
+        best = self.read_json("run", "best", "best.json")
+        self.assertEqual(best["metric"], "f1")
+
+    def test_what_a_user_got_wrong_is_said_before_training(self):
+        train = self.write("train.json", article(8, 1))
+        negative = self.write("negative.json", article(8, 1, negative=2))
+        unanswered = article(8, 2)
+        for paragraph in unanswered["paragraphs"]:
+            paragraph["qas"][0]["answers"] = []
+        test = self.write("test.json", unanswered)
+        with self.assertRaisesRegex(InputError, "version_2_with_negative"):
+            self.run_script("--do_train", train_file=negative)
+        with self.assertRaisesRegex(InputError, "16 positions"):
+            self.run_script("--do_train", train_file=train, max_seq_length=512)
+        with self.assertRaisesRegex(InputError, "questions without an answer"):
+            self.run_script(
+                "--do_predict",
+                "--find_null_threshold",
+                "--version_2_with_negative",
+                predict_file=test,
+            )
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_usage_errors(self):
+        for arguments, message in (
+            (["--do_train"], "--do_train needs --train_file"),
+            (["--do_predict"], "--do_predict needs --predict_file"),
+            (["--do_predict", "--predict_file=x", "--find_null_threshold"], "needs"),
+            (["--do_train", "--train_file=x", "--max_seq_length=67"], "max_query"),
+            ([], "do_train"),
+        ):
+            with self.assertRaisesRegex(Exception, message):
+                cli.parse(run_squad.define_flags, ["--output_dir=x", *arguments])
+
+
+if __name__ == "__main__":
+    tf.test.main()
