@@ -108,6 +108,25 @@ def read_blocks(
         yield from _whole_lines(_pieces(file, begin, end), begin)
 
 
+def read_pieces(path: str) -> Iterator[bytes]:
+    """Yields the bytes of a file, unpacked, cut anywhere; none of the pieces is empty.
+
+    For files whose lines may be as long as they are themselves.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: a packed file is damaged.
+    """
+    with files.open_binary(path) as file:
+        if compression(path):
+            pieces = _unpacked(file, path)
+        else:
+            pieces = _pieces(file, 0, None)
+        yield from (data for data, _ in pieces if data)
+
+
 def line_number(path: str, offset: int) -> int:
     """The number, from 1, of the line in which a byte of the unpacked file stands."""
     newlines = 0
