@@ -13,6 +13,7 @@ writes predictions.json, nbest_predictions.json and, of SQuAD 2.0, null_odds.jso
 """
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from absl import flags, logging
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from bert_tf.finetuning.squad_evaluation import Answers
     from bert_tf.finetuning.squad_session import SquadSession
-    from bert_tf.squad.source import CheckedQuestions, QuestionSource
+    from bert_tf.squad.checked_questions import CheckedQuestions
+    from bert_tf.squad.reader import QuestionReader
 
 FIRST_STAGE = "first_stage"
 
@@ -99,10 +101,10 @@ def _questions(
     flag_values: flags.FlagValues, *, for_training: bool
 ) -> "CheckedQuestions":
     """The questions to train on, or to answer."""
-    from bert_tf.squad.source import CheckedQuestions
+    from bert_tf.squad.checked_questions import CheckedQuestions
 
     version_2 = flag_values.version_2_with_negative
-    source: QuestionSource
+    reader: QuestionReader
     if flag_values.tfds_name:
         from bert_tf.tasks.squad_tfds import TfdsSquad
 
@@ -112,7 +114,7 @@ def _questions(
                 f"--tfds_splits={','.join(splits)}: give two, one to train on and one"
                 " to answer."
             )
-        source = TfdsSquad(
+        reader = TfdsSquad(
             flag_values.tfds_name,
             splits[0] if for_training else splits[1],
             data_dir=flag_values.tfds_data_dir,
@@ -125,10 +127,10 @@ def _questions(
         path = flag_values.train_file if for_training else flag_values.predict_file
         if path is None:
             raise InputError("--eval_steps needs --predict_file, with its answers.")
-        source = SquadFile(
+        reader = SquadFile(
             path, version_2_with_negative=version_2, for_training=for_training
         )
-    return CheckedQuestions(source)
+    return CheckedQuestions(reader)
 
 
 def _first_questions(flag_values: flags.FlagValues) -> "CheckedQuestions | None":
@@ -136,7 +138,7 @@ def _first_questions(flag_values: flags.FlagValues) -> "CheckedQuestions | None"
     if not flag_values.first_train_file:
         return None
     from bert_tf.squad.reader import SquadFile
-    from bert_tf.squad.source import CheckedQuestions
+    from bert_tf.squad.checked_questions import CheckedQuestions
 
     return CheckedQuestions(
         SquadFile(
@@ -214,26 +216,50 @@ def _predict(
     logging.info("***** Running predictions *****")
     logging.info("  Num questions = %d", questions.num_questions)
     answers = Answers(version_2_with_negative=version_2)
-    with PredictionFiles(output_dir, version_2_with_negative=version_2) as files:
+    # Of several workers each goes through all questions, and one writes.
+    writes = session.is_chief
+    with PredictionFiles(output_dir, version_2) if writes else nullcontext() as writer:
         for features, decoded in session.answers(model, questions):
             answers.add(features.question, decoded)
-            files.add(features.question.question_id, decoded)
-        threshold = _threshold(session, flag_values, answers, step)
-        files.finish(threshold)
+            if writer is not None:
+                writer.add(features.question.question_id, decoded)
+        threshold = _threshold(session, flag_values, answers) if version_2 else 0.0
+        if writer is not None:
+            writer.finish(threshold)
     if questions.have_answers:
         run_folder.report_evaluation(
-            output_dir, step, answers.scores(threshold), is_chief=session.is_chief
+            output_dir, step, answers.scores(threshold), is_chief=writes
         )
 
 
 def _threshold(
-    session: "SquadSession",
-    flag_values: flags.FlagValues,
-    answers: "Answers",
-    step: int,
+    session: "SquadSession", flag_values: flags.FlagValues, answers: "Answers"
 ) -> float:
-    """The null score difference above which there is no answer."""
-    raise NotImplementedError
+    """The null score difference above which there is no answer: flag, file, or 0."""
+    from bert_tf.finetuning import null_threshold
+
+    name = "null_score_diff_threshold"
+    given = shared_flags.given(flag_values, name)
+    if flag_values.find_null_threshold and session.is_chief:
+        null_threshold.find(
+            flag_values.output_dir,
+            answers.golds,
+            answers.best_texts,
+            answers.null_odds,
+            predict_file=flag_values.predict_file or flag_values.tfds_name,
+            plots=flag_values.plots,
+        )
+    if given is not None:
+        return given
+    folders = [flag_values.output_dir]
+    if session.source is not None:
+        folders.append(session.source.folder)
+    for folder in folders:
+        found = null_threshold.read(folder)
+        if found is not None:
+            logging.info("--%s=%s, from %s.", name, found, folder)
+            return found
+    return flag_values.null_score_diff_threshold
 
 
 def main() -> None:

@@ -135,6 +135,13 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
 
+    flags.DEFINE_bool(
+        "plots",
+        True,
+        "Ours, for --find_null_threshold. Draw, as PNG in --output_dir.",
+        flag_values=flag_values,
+    )
+
     def has_a_use(values: dict[str, Any]) -> bool:
         if not values["find_null_threshold"]:
             return True

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from bert_tf.finetuning import null_threshold
-from bert_tf.metrics.squad import Gold, evaluate_v1, evaluate_v2
+from bert_tf.metrics.squad import Gold, best_thresholds, evaluate_v1, evaluate_v2
 from bert_tf.squad.decoding import Decoded, text_or_null
 from bert_tf.squad.examples import Question
 from bert_tf.squad.features import QuestionFeatures
@@ -64,14 +63,8 @@ class Answers:
             question_id: text_or_null(text, self.null_odds[question_id], threshold)
             for question_id, text in self.best_texts.items()
         }
-        best = null_threshold.choose(self.golds, self.best_texts, self.null_odds)
-        return {
-            **evaluate_v2(self.golds, predictions),
-            "best_exact": best.best_exact,
-            "best_exact_thresh": best.best_exact_thresh,
-            "best_f1": best.best_f1,
-            "best_f1_thresh": best.best_f1_thresh,
-        }
+        best = best_thresholds(self.golds, self.best_texts, self.null_odds)
+        return {**evaluate_v2(self.golds, predictions), **best._asdict()}
 
 
 def best_metric(version_2_with_negative: bool) -> str:

@@ -11,9 +11,9 @@ from absl import flags, logging
 from bert_tf.finetuning.squad_prediction import question_logits
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.parallel import available_cores
+from bert_tf.squad.checked_questions import CheckedQuestions
 from bert_tf.squad.decoding import Decoded, Decoder, DecodingSettings
 from bert_tf.squad.features import Featurizer, QuestionFeatures
-from bert_tf.squad.source import QuestionSource
 from bert_tf.tasks import squad
 from bert_tf.training.finetuning import RecordSet, finetune
 from bert_tf.training.strategy import num_workers
@@ -60,7 +60,7 @@ class SquadSession(TaskSession):
     def fine_tune(
         self,
         folder: str,
-        source: QuestionSource,
+        source: CheckedQuestions,
         *,
         num_train_epochs: float,
         init_checkpoint: str | None = None,
@@ -97,7 +97,7 @@ class SquadSession(TaskSession):
         )
 
     def answers(
-        self, model: keras.Model, source: QuestionSource
+        self, model: keras.Model, source: CheckedQuestions
     ) -> Iterator[tuple[QuestionFeatures, Decoded]]:
         """Predicts and decodes questions, in their order, as a stream.
 
@@ -124,7 +124,7 @@ class SquadSession(TaskSession):
             for_training=for_training,
         )
 
-    def _records(self, folder: str, source: QuestionSource) -> RecordSet:
+    def _records(self, folder: str, source: CheckedQuestions) -> RecordSet:
         """The windows to train on, made once."""
         featurizer = self._featurizer(for_training=True)
         length = self._flags.max_seq_length
