@@ -170,9 +170,7 @@ class Featurizer:
             )
         answer = question.answers[0]
         first, last = _tokens_of_words(answer, paragraph)
-        return _narrowed(
-            first, last, paragraph.ids, self.tokenizer.encode(answer.text)
-        )
+        return _narrowed(first, last, paragraph.ids, self.tokenizer.encode(answer.text))
 
 
 def _windows(num_tokens: int, room: int, stride: int) -> list[Window]:
