@@ -11,7 +11,7 @@ from bert_tf.squad.report import MALFORMED, OUTSIDE, UNRECOVERABLE, shown
 _WORDS = re.compile("[^ \t\r\n\u202f]+")
 
 
-class Fault(Exception):
+class EntryError(Exception):
     """An entry that cannot be used.
 
     Attributes:
@@ -33,22 +33,26 @@ def read_answer(entry: Any, context: str) -> Answer:
         context: the paragraph's text.
 
     Raises:
-        Fault: it is malformed, or not in the text at its place.
+        EntryError: it is malformed, or not in the text at its place.
     """
     if not isinstance(entry, dict):
-        raise Fault(MALFORMED, f"an answer must be an object. Found: {shown(entry)}")
+        raise EntryError(
+            MALFORMED, f"an answer must be an object. Found: {shown(entry)}"
+        )
     text, start = entry.get("text"), entry.get("answer_start")
     if not isinstance(text, str):
-        raise Fault(MALFORMED, f"an answer must have a `text`. Found: {shown(entry)}")
+        raise EntryError(
+            MALFORMED, f"an answer must have a `text`. Found: {shown(entry)}"
+        )
     if not isinstance(start, int) or isinstance(start, bool):
-        raise Fault(
+        raise EntryError(
             MALFORMED,
             f"an answer's `answer_start` must be an integer. Found: {shown(start)}",
         )
     if not text.strip():
-        raise Fault(MALFORMED, f"an answer is empty: {shown(text)}")
+        raise EntryError(MALFORMED, f"an answer is empty: {shown(text)}")
     if not 0 <= start <= len(context) - len(text):
-        raise Fault(
+        raise EntryError(
             OUTSIDE,
             f"the answer {shown(text)} at answer_start {start} is not within the"
             f" context's {len(context):,} characters",
@@ -57,7 +61,7 @@ def read_answer(entry: Any, context: str) -> Answer:
     if not (context.startswith(text, start) and " ".join(text.split()) == text):
         there = _words_at(context, start, start + len(text))
         if " ".join(text.split()) not in there:
-            raise Fault(
+            raise EntryError(
                 UNRECOVERABLE,
                 f"the answer {shown(text)} is not in the words at answer_start {start}:"
                 f" {shown(there)}",

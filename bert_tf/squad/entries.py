@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import InputError
-from bert_tf.squad.answers import Fault, read_answer
+from bert_tf.squad.answers import EntryError, read_answer
 from bert_tf.squad.examples import Answer, Paragraph, Question
 from bert_tf.squad.report import (
     DUPLICATE,
@@ -79,21 +79,25 @@ class EntryReader:
         for number, qa in enumerate(qas, start=1):
             try:
                 yield self._question(qa, paragraph, where)
-            except Fault as fault:
+            except EntryError as fault:
                 self._report.skip(fault.kind, _place(where, qa, number), fault.what)
 
     def _question(self, entry: Any, paragraph: Paragraph, where: str) -> Question:
         if not isinstance(entry, dict):
-            raise Fault(MALFORMED, f"it must be an object. Found: {shown(entry)}")
+            raise EntryError(MALFORMED, f"it must be an object. Found: {shown(entry)}")
         question_id = _id(entry)
         if question_id is None:
             found = shown(entry.get("id"))
-            raise Fault(MALFORMED, f"its `id` must be text or a number. Found: {found}")
+            raise EntryError(
+                MALFORMED, f"its `id` must be text or a number. Found: {found}"
+            )
         text = entry.get("question")
         if not isinstance(text, str):
-            raise Fault(MALFORMED, f"its `question` must be text. Found: {shown(text)}")
+            raise EntryError(
+                MALFORMED, f"its `question` must be text. Found: {shown(text)}"
+            )
         if question_id in self._ids:
-            raise Fault(DUPLICATE, "a question before it has the same id")
+            raise EntryError(DUPLICATE, "a question before it has the same id")
         where = f"{where}, question {question_id!r}"
         is_impossible = self._is_impossible(entry, where)
         if self._for_training:
@@ -116,7 +120,7 @@ class EntryReader:
         if not isinstance(value, bool):
             what = f"its `is_impossible` must be true or false. Found: {shown(value)}"
             if self._for_training:
-                raise Fault(MALFORMED, what)
+                raise EntryError(MALFORMED, what)
             self._report.note(FAULTY_ANSWERS, where, what)
             return False
         if value and not self._version_2_with_negative:
@@ -133,16 +137,16 @@ class EntryReader:
         entries = entry.get("answers")
         if not isinstance(entries, list):
             found = shown(entries)
-            raise Fault(MALFORMED, f"its `answers` must be a list. Found: {found}")
+            raise EntryError(MALFORMED, f"its `answers` must be a list. Found: {found}")
         if not entries:
-            raise Fault(NO_ANSWER, "it has no answer, nor is it impossible")
+            raise EntryError(NO_ANSWER, "it has no answer, nor is it impossible")
         if len(entries) > 1:
             self._report.note(SEVERAL_ANSWERS)
         first_fault = None
         for each in entries:
             try:
                 answer = read_answer(each, context)
-            except Fault as fault:
+            except EntryError as fault:
                 first_fault = first_fault or fault
                 continue
             if not context.startswith(*answer):
@@ -171,7 +175,7 @@ class EntryReader:
         for each in entries:
             try:
                 answers.append(read_answer(each, context))
-            except Fault as fault:
+            except EntryError as fault:
                 self._report.note(FAULTY_ANSWERS, where, fault.what)
                 if isinstance(each, dict) and isinstance(each.get("text"), str):
                     answers.append(Answer(each["text"], -1))

@@ -22,6 +22,8 @@ _decode = json.JSONDecoder().raw_decode
 # but strings and numbers; a number's error stands at its end, a string's has a name.
 _LONGEST_TOKEN = 16
 _CUT_STRING = "Unterminated string"
+# What may stand between a number and its digits behind the cut: ".", "e", "e-".
+_NUMBER_MARKS = 2
 
 
 class JsonStream:
@@ -71,15 +73,14 @@ class JsonStream:
                 raise self._error(error.msg, error.pos) from error
             except (ValueError, RecursionError) as error:
                 raise self._error(str(error), self._position) from error
-            # Behind the cut, a number may go on.
-            if end < len(self._text) or not self._read_on():
+            if len(self._text) - end > _NUMBER_MARKS or not self._read_on():
                 self._position = end
                 return value
 
-    def items(self) -> Iterator[int]:
-        """Walks through a list: yields each item's number, from 0, before the item.
+    def elements(self) -> Iterator[int]:
+        """Walks through a list: yields the number of each element, from 0, before it.
 
-        The caller takes the item, by `value` or by walking through it, before asking
+        The caller takes the element, by `value` or by walking through it, before asking
         for the next number.
 
         Raises:
@@ -94,8 +95,8 @@ class JsonStream:
             if self._take(",", "]") == "]":
                 return
 
-    def keys(self) -> Iterator[str]:
-        """Walks through an object: yields each key, before the value, as `items`.
+    def members(self) -> Iterator[str]:
+        """Walks through an object: yields each key, before the value, as `elements`.
 
         Raises:
             InputError: as `value`.

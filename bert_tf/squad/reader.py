@@ -134,7 +134,7 @@ class SquadFile(QuestionReader):
             found = "a list" if stream.peek() == "[" else shown(stream.value())
             raise self._no_data(f"Found: {found}")
         keys = []
-        for key in stream.keys():
+        for key in stream.members():
             if key == "data" and key in keys:
                 raise InputError(f'{self.path}: the key "data" is there twice.')
             keys.append(key)
@@ -143,7 +143,7 @@ class SquadFile(QuestionReader):
             elif stream.peek() != "[":
                 raise self._no_data(f"Found there: {shown(stream.value())}")
             else:
-                for number in stream.items():
+                for number in stream.elements():
                     yield from _read_article(stream, number + 1, reader, report)
         stream.finish()
         if "data" not in keys:
@@ -167,10 +167,10 @@ def _read_article(
         return
     title = ""
     has_paragraphs = False
-    for key in stream.keys():
+    for key in stream.members():
         if key == "paragraphs" and stream.peek() == "[":
             has_paragraphs = True
-            for index in stream.items():
+            for index in stream.elements():
                 place = f"{where}, paragraph {index + 1}"
                 yield from reader.read(stream.value(), title, place)
             continue

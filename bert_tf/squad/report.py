@@ -78,8 +78,8 @@ class Report:
             + (f": {reasons}." if reasons else ".")
         ]
         if self.notes:
-            notes = ", ".join(f"{n:,} {kind}" for kind, n in self.notes.items())
-            parts.append(f"There were {notes}.")
+            notes = "; ".join(f"{kind}: {n:,}" for kind, n in self.notes.items())
+            parts.append(f"Also: {notes}.")
         return " ".join(parts)
 
     def log_summary(self) -> None:

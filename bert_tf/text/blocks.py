@@ -120,10 +120,7 @@ def read_pieces(path: str) -> Iterator[bytes]:
         InputError: a packed file is damaged.
     """
     with files.open_binary(path) as file:
-        if compression(path):
-            pieces = _unpacked(file, path)
-        else:
-            pieces = _pieces(file, 0, None)
+        pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
         yield from (data for data, _ in pieces if data)
 
 
