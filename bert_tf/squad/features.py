@@ -1,8 +1,8 @@
 """Questions into windows of tokens: the original's convert_examples_to_features.
 
-A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph of n tokens is its
-tokens [k s, k s + r), with the room r that the question leaves and the stride s, or r if
-that is less; the windows end with the first one that reaches the paragraph's end.
+A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
+[k s, k s + r), with the room r that the question leaves and the stride s, or r if that
+is less; the windows end with the first one that reaches the paragraph's end.
 """
 
 import dataclasses
