@@ -1,7 +1,7 @@
 """Answers to questions about a text of one's own: what `bert_tf.answer` prints.
 
-The text is one paragraph of SQuAD, however long: it is read in windows, and an answer is
-cut from it by the places of its tokens (`--answer_text=offsets`).
+The text is one paragraph of SQuAD, however long: it is read in windows, and an answer
+is cut from it by the places of its tokens (`--answer_text=offsets`).
 
 Shapes: W windows of a batch, S tokens of the longest of them.
 """
@@ -12,11 +12,10 @@ import numpy as np
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.squad import decoding
+from bert_tf.squad import decoding, records
 from bert_tf.squad.decoding import Decoder, DecodingSettings, NBestEntry
 from bert_tf.squad.examples import Paragraph, Question
 from bert_tf.squad.features import Featurizer, QuestionFeatures
-from bert_tf.tasks import squad
 from bert_tf.text.alignment import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -101,7 +100,9 @@ class Answerer:
         for number, text in enumerate(questions, start=1):
             if not text.strip():
                 raise InputError(f"Question {number} is empty.")
-            asked.append(Question(question_id=str(number), text=text, paragraph=paragraph))
+            asked.append(
+                Question(question_id=str(number), text=text, paragraph=paragraph)
+            )
         for features in self._featurizer(asked):
             if not features.windows:
                 raise InputError("The text to find answers in has no word.")
@@ -120,7 +121,7 @@ class Answerer:
         """Scores of each window's tokens to be an answer's first, and its last."""
         starts: list[np.ndarray] = []
         ends: list[np.ndarray] = []
-        for block in squad.blocks([features], max_seq_length=self._max_seq_length):
+        for block in records.blocks([features], self._max_seq_length):
             all_lengths = block["input_mask"].sum(axis=1)
             for first in range(0, len(all_lengths), self._batch_size):
                 rows = slice(first, first + self._batch_size)
@@ -135,7 +136,8 @@ class Answerer:
                 for scores, name in ((starts, "start_logits"), (ends, "end_logits")):
                     values = np.asarray(outputs[name])  # [W, S]
                     scores += [
-                        row[:length] for row, length in zip(values, lengths, strict=True)
+                        row[:length]
+                        for row, length in zip(values, lengths, strict=True)
                     ]
         return starts, ends
 
@@ -143,7 +145,7 @@ class Answerer:
 def sentence_round(
     context: str, span: Span, split: Callable[[str], Sequence[str]]
 ) -> Span:
-    """Where the sentence stands that an answer is in; or the sentences, if it is in more.
+    """Where the sentence stands that an answer is in; or all that it is in.
 
     Args:
         context: the text; its lines are paragraphs.

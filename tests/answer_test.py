@@ -1,0 +1,343 @@
+import io
+import json
+import math
+import os
+import sys
+import tempfile
+import types
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import answer, cli
+from bert_tf.errors import InputError
+from bert_tf.finetuning.answering import Answerer, sentence_round
+from bert_tf.modeling.heads import BertSpanPredictor
+from bert_tf.modeling.names import weights_by_name
+from bert_tf.squad.decoding import NBestEntry
+from bert_tf.text.sentences import sentence_splitter
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.training import toy
+
+TOKENS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "won", "?", "the", "denver"),
+    *("broncos", "beat", "carolina", ".", "it", "rained", "yet", "in", "2016"),
+]
+CONTEXT = "It rained. The Denver Bróncos beat Carolina. It rained in 2016."
+QUESTION = "Who won?"
+ANSWER = "Denver Bróncos"
+SPAN = (15, 29)  # of ANSWER in CONTEXT, counted by hand
+
+
+class ModelOfTokens:
+    """Stands for a model: a token's scores hang on the token alone."""
+
+    def __init__(self, starts, ends, num_positions=512):
+        self.bert_config = types.SimpleNamespace(max_position_embeddings=num_positions)
+        self._tables = {"start_logits": starts, "end_logits": ends}
+        self.shapes = []
+
+    def __call__(self, inputs, training):
+        assert not training
+        self.shapes.append(inputs["input_ids"].shape)
+        outputs = {}
+        for name, scores in self._tables.items():
+            table = np.full(len(TOKENS), -10.0, np.float32)
+            for token, score in scores.items():
+                table[TOKENS.index(token)] = score
+            outputs[name] = table[inputs["input_ids"]]
+        return outputs
+
+
+def tokenizer():
+    return WordPieceTokenizer(Vocabulary(TOKENS))
+
+
+def answers(model, context=CONTEXT, **options):
+    (found,) = Answerer(model, tokenizer(), **options)([QUESTION], context)
+    return found
+
+
+class AnswererTest(tf.test.TestCase):
+    def test_answers_are_cut_from_the_text_with_their_probabilities(self):
+        model = ModelOfTokens(
+            {"denver": 1.0, "carolina": 0.0}, {"broncos": math.log(3), "carolina": 0.0}
+        )
+        found = answers(model, n_best_size=2)
+        # exp(1 + log 3) to exp(1), and the third pair is not among the best two.
+        self.assertEqual(
+            [(entry.text, entry.span) for entry in found],
+            [(ANSWER, SPAN), ("Denver Bróncos beat Carolina", (15, 43))],
+        )
+        self.assertAllClose([entry.probability for entry in found], [0.75, 0.25])
+
+    def test_no_answer_comes_first_above_the_threshold(self):
+        model = ModelOfTokens(
+            {"denver": 1.0, "[CLS]": 0.5}, {"broncos": math.log(3), "[CLS]": 0.5}
+        )
+        # "No answer" scores 1, the answer 1 + log 3: the difference is -1.0986.
+        for threshold, texts, probabilities in (
+            (0.0, [ANSWER, ""], [0.75, 0.25]),
+            (-1.09, [ANSWER, ""], [0.75, 0.25]),
+            (-1.11, ["", ANSWER], [0.25, 0.75]),
+        ):
+            found = answers(
+                model,
+                n_best_size=1,
+                version_2_with_negative=True,
+                null_score_diff_threshold=threshold,
+            )
+            self.assertEqual([entry.text for entry in found], texts)
+            self.assertAllClose([e.probability for e in found], probabilities)
+            self.assertEqual([e.span for e in found if not e.text], [None])
+
+    def test_a_long_text_is_read_in_windows(self):
+        before = "It rained. " * 40
+        context = f"{before}The Denver  Bróncos\nbeat Carolina. {before}"
+        model = ModelOfTokens({"denver": 5.0}, {"broncos": 5.0})
+        lengths = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 4}
+        start = len(before) + 4
+        # 246 tokens, a window of 18 every 8, so 30 of them, and 14 in the last one: with
+        # the question and three special tokens 24 and 20.
+        for batch_size, shapes in (
+            (1, [(1, 24)] * 29 + [(1, 20)]),
+            (3, [(3, 24)] * 10),
+            (100, [(30, 24)]),
+        ):
+            model.shapes.clear()
+            found = answers(model, context, batch_size=batch_size, **lengths)
+            self.assertEqual(found[0].text, "Denver  Bróncos")
+            self.assertEqual(found[0].span, (start, start + 15))
+            self.assertEqual(model.shapes, shapes)
+
+    def test_a_text_without_a_span_has_no_answer(self):
+        # The best start and the best end are in the question.
+        model = ModelOfTokens({"who": 5.0}, {"won": 5.0})
+        (found,) = answers(model, n_best_size=1)
+        self.assertIsNone(found.span)
+
+    def test_several_questions(self):
+        model = ModelOfTokens({"denver": 1.0}, {"broncos": 1.0})
+        answerer = Answerer(model, tokenizer())
+        found = list(answerer([QUESTION, "Yet who?"], CONTEXT))
+        self.assertEqual([entries[0].text for entries in found], [ANSWER, ANSWER])
+
+    def test_what_cannot_be_answered_is_refused(self):
+        model = ModelOfTokens({}, {}, num_positions=100)
+        with self.assertRaisesRegex(InputError, "the model's 100 positions.*: 384"):
+            Answerer(model, tokenizer())
+        answerer = Answerer(model, tokenizer(), max_seq_length=100)
+        with self.assertRaisesRegex(InputError, "Question 2 is empty"):
+            list(answerer([QUESTION, " "], CONTEXT))
+        with self.assertRaisesRegex(InputError, "has no word"):
+            list(answerer([QUESTION], "\u200b \n"))
+
+
+class SentenceTest(tf.test.TestCase):
+    def sentence(self, context, answer, language="en"):
+        start = context.index(answer)
+        first, last = sentence_round(
+            context, (start, start + len(answer)), sentence_splitter(language)
+        )
+        return context[first:last]
+
+    def test_the_sentence_of_an_answer(self):
+        sentence = "The Denver Bróncos beat Carolina."
+        for answer_text in (ANSWER, "The", "Carolina.", sentence):
+            self.assertEqual(self.sentence(CONTEXT, answer_text), sentence)
+        self.assertEqual(self.sentence(CONTEXT, "2016"), "It rained in 2016.")
+
+    def test_lines_are_paragraphs(self):
+        context = "No end\n\n  It rained. Denver won \r\nnot yet. It rained.\n"
+        self.assertEqual(self.sentence(context, "Denver"), "Denver won")
+        self.assertEqual(self.sentence(context, "yet"), "not yet.")
+        self.assertEqual(self.sentence(context, "end"), "No end")
+
+    def test_an_answer_in_two_sentences_has_both(self):
+        self.assertEqual(
+            self.sentence("It rained. Yet it won. It rained in May.", "won. It rained"),
+            "Yet it won. It rained in May.",
+        )
+        self.assertEqual(
+            self.sentence("Rain.\nWho won\nthe cup? Rain.", "won\nthe"),
+            "Who won\nthe cup?",
+        )
+
+    def test_without_a_language_a_line_is_a_sentence(self):
+        context = "One. Two.\nThree. Four.\n"
+        self.assertEqual(self.sentence(context, "Three", ""), "Three. Four.")
+
+    def test_wide_spaces_stay_in_their_place(self):
+        context = "Wide\u3000. It rained. Denver won."
+        self.assertEqual(self.sentence(context, "Denver"), "Denver won.")
+
+
+class ShowTest(tf.test.TestCase):
+    def test_answers_stand_in_their_sentence(self):
+        entries = [
+            NBestEntry(ANSWER, 0.75, 1.0, 1.0, SPAN),
+            NBestEntry("", 0.051, 0.0, 0.0, None),
+        ]
+        split = sentence_splitter("en")
+        self.assertEqual(
+            answer.show(QUESTION, entries, CONTEXT, split),
+            "Who won?\n"
+            "   75.00%  Denver Bróncos\n"
+            "           The **Denver Bróncos** beat Carolina.\n"
+            "    5.10%  no answer",
+        )
+
+    def test_what_is_broken_over_lines_is_shown_on_one(self):
+        context = "The Denver\n  Bróncos\twon."
+        entry = NBestEntry(context[4:20], 1.0, 1.0, 1.0, (4, 20))
+        self.assertEqual(
+            answer.show(QUESTION, [entry], context, lambda line: (line,)).split("\n"),
+            [
+                QUESTION,
+                "  100.00%  Denver Bróncos",
+                "           The **Denver Bróncos** won.",
+            ],
+        )
+
+
+class OptionsTest(tf.test.TestCase):
+    def options(self, *arguments, run=None, threshold=None):
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        if run is not None:
+            with open(os.path.join(folder, "flags.json"), "w") as file:
+                json.dump(run, file)
+        source = types.SimpleNamespace(folder=folder, require_config=lambda: toy.CONFIG)
+        values = cli.parse(
+            answer.define_flags, ["--checkpoint=C", "--context_file=F", *arguments]
+        )
+        if threshold is not None:
+            with open(os.path.join(folder, "null_threshold.json"), "w") as file:
+                json.dump({"null_score_diff_threshold": threshold}, file)
+        return answer.options_of(values, source)
+
+    def test_defaults_are_the_originals_within_the_models_positions(self):
+        self.assertEqual(
+            self.options(),
+            {
+                "doc_stride": 128,
+                "max_query_length": 64,
+                "n_best_size": 20,
+                "max_answer_length": 30,
+                "max_seq_length": 16,
+                "version_2_with_negative": False,
+                "null_score_diff_threshold": 0.0,
+            },
+        )
+
+    def test_the_run_goes_before_defaults_and_the_user_before_the_run(self):
+        run = {
+            "doc_stride": 64,
+            "max_seq_length": 12,
+            "n_best_size": 5,
+            "version_2_with_negative": True,
+            "null_score_diff_threshold": -1.0,
+        }
+        options = self.options("--n_best_size=7", run=run)
+        self.assertEqual(options["doc_stride"], 64)
+        self.assertEqual(options["max_seq_length"], 12)
+        self.assertEqual(options["n_best_size"], 7)
+        self.assertTrue(options["version_2_with_negative"])
+        self.assertEqual(options["null_score_diff_threshold"], -1.0)
+        options = self.options("--noversion_2_with_negative", run=run)
+        self.assertFalse(options["version_2_with_negative"])
+
+    def test_thresholds_the_users_then_the_one_found_then_the_runs(self):
+        run = {"version_2_with_negative": True, "null_score_diff_threshold": -1.0}
+        name = "null_score_diff_threshold"
+        self.assertEqual(self.options(run=run, threshold=-3.5)[name], -3.5)
+        given = "--null_score_diff_threshold=2"
+        self.assertEqual(self.options(given, run=run, threshold=-3.5)[name], 2.0)
+        # Found for it, so it may say that there is no answer.
+        self.assertTrue(self.options(threshold=-3.5)["version_2_with_negative"])
+
+    def test_a_threshold_for_a_model_that_always_answers_is_refused(self):
+        with self.assertRaisesRegex(InputError, "give --version_2_with_negative too"):
+            self.options("--null_score_diff_threshold=2")
+
+
+class CommandTest(tf.test.TestCase):
+    def checkpoint(self):
+        """A model that answers from "denver" to "broncos", and from nothing else."""
+        model = BertSpanPredictor(toy.CONFIG)
+        weights = weights_by_name(model)
+        for name, weight in weights.items():
+            weight.assign(np.full(weight.shape, float(name.endswith("gamma"))))
+        # Attention and feed-forward add nothing: what reaches the head is the layer
+        # normalization of a token's own unit vector, sqrt(7) there and less elsewhere.
+        vectors = np.zeros([toy.V, 8])
+        vectors[:, 2] = 1.0
+        for number, token in enumerate(("denver", "broncos")):
+            vectors[TOKENS.index(token)] = np.eye(8)[number]
+        weights["bert/embeddings/word_embeddings"].assign(vectors)
+        kernel = weights["cls/squad/output_weights"]
+        kernel.assign(10 * np.eye(2, 8))
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        toy.write_config(folder)
+        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        toy.save_checkpoint(folder, model, 1, 1)
+        return folder
+
+    def printed(self, *arguments, standard_input=b""):
+        values = cli.parse(answer.define_flags, arguments)
+        stdin = io.TextIOWrapper(io.BytesIO(standard_input))
+        with (
+            self.captureWritesToStream(sys.stdout) as printed,
+            mock.patch.object(sys, "stdin", stdin),
+        ):
+            answer.run(values)
+        return printed.contents()
+
+    def test_command(self):
+        folder = self.checkpoint()
+        path = os.path.join(folder, "context.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(CONTEXT)
+        lengths = ["--max_query_length=4", "--doc_stride=5"]
+        expected = "The **Denver Bróncos** beat Carolina.\n"
+        for name, standard_input in ((path, b""), ("-", CONTEXT.encode())):
+            contents = self.printed(
+                f"--checkpoint={folder}",
+                f"--context_file={name}",
+                *lengths,
+                QUESTION,
+                "Who won yet?",
+                standard_input=standard_input,
+            )
+            lines = contents.split("\n")
+            self.assertEqual([lines[0], lines[3]], [QUESTION, "Who won yet?"])
+            self.assertRegex(lines[1], r"^  +\d+\.\d\d%  Denver Bróncos$")
+            self.assertEqual(contents.count(expected), 2)
+
+    def test_what_is_missing_is_said_before_anything_is_loaded(self):
+        empty = os.path.join(self.get_temp_dir(), "empty.txt")
+        with open(empty, "w") as file:
+            file.write(" \n")
+        for arguments, message in (
+            (["--context_file=F"], "Give a question"),
+            (["--context_file=F", " "], "question is empty"),
+            (["--context_file=nowhere", "Who?"], "No such context file: nowhere"),
+            ([f"--context_file={empty}", "Who?"], "has no text to find answers in"),
+            (["--context_file=-", "Who?"], "Standard input has no text"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.printed("--checkpoint=nowhere", *arguments)
+        with self.assertRaisesRegex(
+            InputError, "Standard input: not UTF-8 .*0xff at 1"
+        ):
+            self.printed(
+                "--checkpoint=nowhere",
+                "--context_file=-",
+                "Who?",
+                standard_input=b"a\xff",
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()
