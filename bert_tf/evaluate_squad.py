@@ -1,0 +1,258 @@
+r"""Scores a predictions file, SQuAD 1.1's or 2.0's, as the official scripts do.
+
+python -m bert_tf.evaluate_squad dev-v1.1.json predictions.json
+
+python -m bert_tf.evaluate_squad dev-v2.0.json predictions.json \
+        --na_prob_file=null_odds.json
+
+Prints what evaluate-v1.1.py or evaluate-v2.0.py prints, digit for digit.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from absl import flags, logging
+
+from bert_tf import cli, files
+from bert_tf.errors import InputError
+from bert_tf.metrics.squad import (
+    Gold,
+    evaluate_v1,
+    evaluate_v2,
+    precision_recall_curves,
+)
+
+
+class GoldFile(NamedTuple):
+    """What a file of SQuAD says is right.
+
+    Attributes:
+        questions: (id, answers) in its order; an id may come twice.
+        version: "2.0" where the file calls itself so, or has a question without an
+            answer; else "1.1".
+    """
+
+    questions: list[tuple[str, Gold]]
+    version: str
+
+    @property
+    def golds(self) -> dict[str, Gold]:
+        """The answers by id; of an id that comes twice the last ones."""
+        return dict(self.questions)
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags; the official scripts' with dashes work too."""
+
+    def string(name: str, help_text: str) -> None:
+        flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
+
+    string(
+        "na_prob_file",
+        "For 2.0. JSON: how sure the model is that there is no answer, as run_squad's"
+        " null_odds.json. Adds the best scores and their thresholds.",
+    )
+    flags.DEFINE_float(
+        "na_prob_thresh",
+        1.0,
+        'For 2.0. Above it in --na_prob_file a prediction counts as "". The official'
+        " default is for probabilities; predictions of run_squad are made with the"
+        " score difference's threshold already: give the same here, or no file.",
+        flag_values=flag_values,
+    )
+    string("out_file", "Write the scores here instead of printing them.")
+    string(
+        "out_image_dir",
+        "For 2.0, with --na_prob_file. Draw the curves of precision and recall and the"
+        " histograms of the null odds into this folder; adds average precisions.",
+    )
+    flags.DEFINE_enum(
+        "version",
+        "auto",
+        ["auto", "1.1", "2.0"],
+        "Ours. Whose rules: those of the file's version, or as said here.",
+        flag_values=flag_values,
+    )
+    for name in ("na_prob_file", "na_prob_thresh", "out_file", "out_image_dir"):
+        flags.DEFINE_alias(name.replace("_", "-"), name, flag_values=flag_values)
+
+
+def read_golds(path: str) -> GoldFile:
+    """Reads what is right from a file of SQuAD's format.
+
+    Raises:
+        InputError: there is no such file, or it is not of the format (names the
+            article, the question and what is missing).
+    """
+    data = files.read_json(path, "SQuAD file")
+    questions = list(_questions(data, path))
+    if not questions:
+        raise InputError(f"{path}: there are no questions in it.")
+    named = str(data.get("version", "")).removeprefix("v").startswith("2")
+    unanswerable = any(not gold.has_answer for _, gold in questions)
+    return GoldFile(questions, "2.0" if named or unanswerable else "1.1")
+
+
+def _questions(data: Any, path: str) -> Iterator[tuple[str, Gold]]:
+    for number, article in enumerate(_list_in(data, "data", path), start=1):
+        title = article.get("title", number) if isinstance(article, dict) else number
+        where = f"{path}: article {title}"
+        for paragraph in _list_in(article, "paragraphs", where):
+            for question in _list_in(paragraph, "qas", where):
+                question_id = question.get("id") if isinstance(question, dict) else None
+                if not isinstance(question_id, str):
+                    raise InputError(f'{where}: a question has no "id".')
+                place = f"{where}, question {question_id}"
+                answers = _list_in(question, "answers", place)
+                yield (
+                    question_id,
+                    Gold(
+                        tuple(_text_of(answer, place) for answer in answers),
+                        bool(answers),
+                    ),
+                )
+
+
+def _list_in(value: Any, key: str, where: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise InputError(f'{where}: the list "{key}" of SQuAD\'s format is missing.')
+    return found
+
+
+def _text_of(answer: Any, where: str) -> str:
+    text = answer.get("text") if isinstance(answer, dict) else None
+    if not isinstance(text, str):
+        raise InputError(f'{where}: an answer has no "text".')
+    return text
+
+
+def read_by_question(path: str, what: str, kind: type | tuple[type, ...]) -> dict:
+    """Reads JSON of the form {question's id: value}.
+
+    Args:
+        path: the file.
+        what: what it is to the user: "predictions file".
+        kind: what a value must be.
+
+    Raises:
+        InputError: there is no such file, or it is of another form.
+    """
+    content = files.read_json(path, what)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a {what} must be {{question's id: value, ...}}.")
+    for question_id, value in content.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(
+                f"{path}: not a {what}: question {question_id} has {str(value)[:60]!r}."
+            )
+    return content
+
+
+def report_unmatched(
+    golds: Mapping[str, Gold], predictions: Mapping[str, str], path: str
+) -> None:
+    """Logs which questions have no prediction, and which predictions no question."""
+    missing = [key for key in golds if key not in predictions]
+    unknown = [key for key in predictions if key not in golds]
+    if missing:
+        logging.warning(
+            "%s: %s of %s questions have no prediction, such as %s.",
+            path,
+            len(missing),
+            len(golds),
+            missing[0],
+        )
+    if unknown:
+        logging.warning(
+            "%s: %s predictions are for no question of the data, such as %s; they do"
+            " not count.",
+            path,
+            len(unknown),
+            unknown[0],
+        )
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Prints the scores, or writes them."""
+    if len(flag_values.positional) != 2:
+        raise InputError(
+            "Give the data and the predictions: evaluate_squad dev-v1.1.json"
+            " predictions.json"
+        )
+    na_prob_file, image_dir = flag_values.na_prob_file, flag_values.out_image_dir
+    if image_dir and not na_prob_file:
+        raise InputError("--out_image_dir draws null odds: it needs --na_prob_file.")
+    if na_prob_file and flag_values.version == "1.1":
+        raise InputError("--na_prob_file is for SQuAD 2.0: leave --version=1.1 out.")
+    data_path, predictions_path = flag_values.positional
+    data = read_golds(data_path)
+    golds = data.golds
+    predictions = read_by_question(predictions_path, "predictions file", str)
+    null_odds = None
+    if na_prob_file:
+        null_odds = read_by_question(na_prob_file, "file of null odds", (int, float))
+    report_unmatched(golds, predictions, predictions_path)
+    version = flag_values.version
+    if version == "auto":
+        version = "2.0" if na_prob_file else data.version
+    report: dict[str, Any]
+    if version == "1.1":
+        report = evaluate_v1(data.questions, predictions)
+        printed = json.dumps(report)
+    else:
+        report = evaluate_v2(golds, predictions, null_odds, flag_values.na_prob_thresh)
+        if image_dir:
+            report |= _draw(image_dir, golds, predictions, null_odds)
+        printed = json.dumps(report, indent=2)
+    if flag_values.out_file:
+        files.write_atomically(flag_values.out_file, json.dumps(report))
+        logging.info("Wrote the scores to %s.", flag_values.out_file)
+    else:
+        print(printed)
+
+
+def _draw(
+    folder: str,
+    golds: Mapping[str, Gold],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+) -> dict[str, float]:
+    """Draws under the official script's names; returns the average precisions."""
+    from bert_tf.finetuning import null_threshold_pictures as pictures
+
+    curves = precision_recall_curves(golds, predictions, null_odds)
+    titles = {
+        "pr_exact": "Precision and recall by exact match",
+        "pr_f1": "Precision and recall by F1",
+        "pr_oracle": "Oracle: answerable or not",
+    }
+    drawn = {
+        name: pictures.precision_recall_picture(curve, titles[name])
+        for name, curve in curves.items()
+    }
+    for name, has_answer in (("hasAns", True), ("noAns", False)):
+        odds = [null_odds[key] for key in golds if golds[key].has_answer == has_answer]
+        if odds:
+            kind = "answerable" if has_answer else "unanswerable"
+            drawn[f"na_prob_hist_{name}"] = pictures.histogram_picture(
+                {kind: odds}, f"Null odds: {name}", label=pictures.PROBABILITY
+            )
+    files.make_folder(folder)
+    for name, content in drawn.items():
+        files.write_atomically(os.path.join(folder, f"{name}.png"), content)
+    logging.info("Wrote %s pictures to %s.", len(drawn), folder)
+    return {
+        f"{name}_ap": 100.0 * curve.average_precision for name, curve in curves.items()
+    }
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run, arguments="files")
+
+
+if __name__ == "__main__":
+    main()

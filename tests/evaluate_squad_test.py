@@ -1,0 +1,196 @@
+import json
+import os
+import subprocess
+import sys
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import cli, evaluate_squad
+from bert_tf.errors import InputError
+
+
+def question(question_id, *answers):
+    return {
+        "id": question_id,
+        "question": "What?",
+        "answers": [{"text": text, "answer_start": 0} for text in answers],
+    }
+
+
+def squad(version, *questions):
+    """A file's content: the questions in paragraphs of one each, in one article."""
+    paragraphs = [{"context": "red dog", "qas": [each]} for each in questions]
+    return {"version": version, "data": [{"title": "Dogs", "paragraphs": paragraphs}]}
+
+
+V1 = squad("1.1", question("a", "red dog", "dog"), question("b", "cat"))
+V2 = squad("v2.0", question("a", "red dog", "dog"), question("b"), question("c"))
+
+
+class EvaluateSquadTest(tf.test.TestCase):
+    def write(self, name, content):
+        path = os.path.join(self.get_temp_dir(), name)
+        text = content if isinstance(content, str) else json.dumps(content)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def run_script(self, *arguments):
+        values = cli.parse(evaluate_squad.define_flags, arguments)
+        with self.captureWritesToStream(sys.stdout) as printed:
+            evaluate_squad.run(values)
+        return printed.contents()
+
+    def run_on(self, data, predictions, *arguments):
+        return self.run_script(
+            self.write("dev.json", data),
+            self.write("predictions.json", predictions),
+            *arguments,
+        )
+
+    def test_version_1(self):
+        printed = self.run_on(V1, {"a": "The dog.", "b": "big cat"})
+        # 1 and 0; 1 and 2/3.
+        self.assertEqual(printed, '{"exact_match": 50.0, "f1": 83.33333333333333}\n')
+
+    def test_version_2(self):
+        predictions = {"a": "dog", "b": "", "c": "dog"}
+        printed = self.run_on(V2, predictions)
+        self.assertStartsWith(
+            printed, '{\n  "exact": 66.66666666666667,\n  "f1": 66.66666666666667,\n'
+        )
+        self.assertEqual(json.loads(printed)["NoAns_exact"], 50.0)
+        self.assertNotIn("best_f1", printed)
+
+    def test_null_odds(self):
+        predictions = {"a": "dog", "b": "cat", "c": "dog"}
+        odds = self.write("null_odds.json", {"a": -3.25, "b": 2, "c": 1.5})
+        report = json.loads(self.run_on(V2, predictions, f"--na_prob_file={odds}"))
+        # b and c are above 1.0.
+        self.assertEqual(report["exact"], 100.0)
+        self.assertEqual((report["best_f1"], report["best_f1_thresh"]), (100.0, -3.25))
+        self.assertNotIn("pr_f1_ap", report)
+        # The official script's way of writing it, behind the files.
+        report = json.loads(
+            self.run_on(
+                V2, predictions, "--na-prob-file", odds, "--na-prob-thresh", "1.75"
+            )
+        )
+        self.assertAllClose(report["exact"], 200 / 3)
+
+    def test_pictures_and_a_file_of_scores(self):
+        odds = self.write("null_odds.json", {"a": -3.25, "b": 2, "c": 1.5, "x": 0})
+        folder = os.path.join(self.get_temp_dir(), "images")
+        out_file = os.path.join(self.get_temp_dir(), "eval.json")
+        printed = self.run_on(
+            V2,
+            {"a": "dog", "b": "cat", "c": "dog"},
+            f"--na_prob_file={odds}",
+            f"--out_image_dir={folder}",
+            f"--out_file={out_file}",
+        )
+        self.assertEqual(printed, "")
+        with open(out_file, encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertEqual(
+            [*report][-4:],
+            ["best_f1_thresh", "pr_exact_ap", "pr_f1_ap", "pr_oracle_ap"],
+        )
+        # What is answered first is all that is answerable, and right.
+        self.assertEqual(report["pr_f1_ap"], 100.0)
+        self.assertCountEqual(
+            os.listdir(folder),
+            [
+                "pr_exact.png",
+                "pr_f1.png",
+                "pr_oracle.png",
+                "na_prob_hist_hasAns.png",
+                "na_prob_hist_noAns.png",
+            ],
+        )
+
+    def test_whose_rules(self):
+        predictions = {"a": "", "b": "cat"}
+        odds = self.write("null_odds.json", {"a": 0.5, "b": 0.25})
+        unnamed = {"data": V1["data"]}
+        unanswerable = squad("1.1", question("a"), question("b", "cat"))
+        for data, arguments, is_version_2 in (
+            (V1, [], False),
+            (unnamed, [], False),
+            (squad("2.0", *map(question, "ab", "xy")), [], True),
+            (unanswerable, [], True),
+            (V1, ["--version=2.0"], True),
+            (squad("v2.0", *map(question, "ab", "xy")), ["--version=1.1"], False),
+            (V1, [f"--na_prob_file={odds}"], True),
+        ):
+            printed = self.run_on(data, predictions, *arguments)
+            self.assertEqual("HasAns_f1" in printed, is_version_2, (data, arguments))
+
+    def test_questions_without_a_prediction_and_predictions_without_a_question(self):
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            printed = self.run_on(V1, {"a": "dog", "x": "y", "z": ""})
+        self.assertEqual(printed, '{"exact_match": 50.0, "f1": 50.0}\n')
+        self.assertIn("1 of 2 questions have no prediction, such as b", logs.output[0])
+        self.assertIn("2 predictions are for no question", logs.output[1])
+        with self.assertRaisesRegex(InputError, "^2 of 3 .* no prediction.* b;"):
+            self.run_on(V2, {"a": "dog"})
+
+    def test_an_id_that_comes_twice(self):
+        data = squad("1.1", question("a", "cat"), question("a", "dog"))
+        # The official script counts both.
+        self.assertEqual(
+            self.run_on(data, {"a": "dog"}), '{"exact_match": 50.0, "f1": 50.0}\n'
+        )
+        printed = self.run_on(data, {"a": "dog"}, "--version=2.0")
+        self.assertEqual(json.loads(printed)["exact"], 100.0)
+
+    def test_data_of_another_form(self):
+        for data, message in (
+            ([], 'the list "data"'),
+            ({"data": {}}, 'the list "data"'),
+            ({"data": []}, "no questions in it"),
+            ({"data": ["x"]}, 'article 1: the list "paragraphs"'),
+            ({"data": [{"title": "Dogs"}]}, 'article Dogs: the list "paragraphs"'),
+            ({"data": [{"paragraphs": [{}]}]}, 'article 1: the list "qas"'),
+            (squad("1.1", {"answers": []}), 'article Dogs: a question has no "id"'),
+            (squad("1.1", {"id": "a"}), 'article Dogs, question a: the list "answers"'),
+            (
+                squad("1.1", {"id": "a", "answers": [{"text": 3}]}),
+                'article Dogs, question a: an answer has no "text"',
+            ),
+            ('{"data":\n[}', r"dev.json:2: not valid JSON"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_on(data, {})
+
+    def test_predictions_of_another_form(self):
+        for predictions in (["dog"], {"a": [{"text": "dog"}]}, {"a": None}):
+            with self.assertRaisesRegex(InputError, "predictions file"):
+                self.run_on(V1, predictions)
+        odds = self.write("null_odds.json", {"a": "dog"})
+        with self.assertRaisesRegex(InputError, "not a file of null odds: question a"):
+            self.run_on(V2, {}, f"--na_prob_file={odds}")
+
+    def test_what_the_command_line_lacks(self):
+        for arguments, message in (
+            (["dev.json"], "Give the data and the predictions"),
+            (["dev.json", "p.json", "--out_image_dir=d"], "needs --na_prob_file"),
+            (["d", "p", "--version=1.1", "--na_prob_file=n"], "leave --version=1.1"),
+            (["nowhere.json", "p.json"], "No such SQuAD file: nowhere.json"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(*arguments)
+
+    def test_needs_no_tensorflow(self):
+        data, predictions = self.write("d.json", V1), self.write("p.json", {"a": "dog"})
+        program = (
+            "import sys; from bert_tf import cli, evaluate_squad as script;"
+            "script.run(cli.parse(script.define_flags, sys.argv[1:]));"
+            "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
+        )
+        subprocess.run([sys.executable, "-c", program, data, predictions], check=True)
+
+
+if __name__ == "__main__":
+    tf.test.main()

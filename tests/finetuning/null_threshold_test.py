@@ -1,0 +1,146 @@
+import json
+import math
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.errors import InputError
+from bert_tf.finetuning import null_threshold
+from bert_tf.finetuning import null_threshold_pictures as pictures
+from bert_tf.metrics.null_odds import Curve
+from bert_tf.metrics.squad import Gold
+from tests.finetuning.drawn import drawn
+
+# By score difference: right, an invention, half right (F1 2/3), right, an invention.
+GOLDS = {
+    "a": Gold(("cat",), True),
+    "b": Gold((), False),
+    "c": Gold(("dog",), True),
+    "d": Gold(("cow", "pig"), True),
+    "e": Gold((), False),
+}
+TEXTS = {"a": "cat", "b": "x", "c": "big dog", "d": "pig", "e": "y"}
+NULL_ODDS = {"a": -3.0, "b": -2.0, "c": -1.0, "d": 0.5, "e": 2.0}
+
+
+class NullThresholdTest(tf.test.TestCase):
+    def test_chosen_by_hand(self):
+        with self.assertNoLogs(logging.get_absl_logger(), "WARNING"):
+            chosen = null_threshold.choose(GOLDS, TEXTS, NULL_ODDS, "dev.json")
+        # Of 5: exact 2, then 3, 2, 2, 3, 2; F1 2, then 3, 2, 2 2/3, 3 2/3, 2 2/3.
+        self.assertEqual((chosen.best_exact, chosen.best_exact_thresh), (60.0, -3.0))
+        self.assertAllClose(chosen.best_f1, 100 * (11 / 3) / 5)
+        self.assertEqual(chosen.best_f1_thresh, 0.5)
+        self.assertEqual(chosen.null_score_diff_threshold, 0.5)
+        self.assertAllClose(chosen.f1_at_threshold, 100 * (11 / 3) / 5)
+        self.assertEqual(chosen.exact_at_threshold, 60.0)
+        self.assertEqual((chosen.num_questions, chosen.predict_file), (5, "dev.json"))
+
+    def test_says_where_the_official_search_misleads(self):
+        # Between b and the questions after it in the search there is no threshold.
+        odds = {**NULL_ODDS, "e": 0.5}
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            chosen = null_threshold.choose(GOLDS, TEXTS, odds)
+        self.assertEqual(chosen.null_score_diff_threshold, 0.5)
+        self.assertAllClose(chosen.f1_at_threshold, 100 * (8 / 3) / 5)
+        self.assertIn("several questions have the same score", logs.output[0])
+        nothing = {"b": Gold((), False)}
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            chosen = null_threshold.choose(nothing, {"b": "x"}, {"b": -2.0})
+        self.assertEqual(chosen.best_f1, 100.0)
+        self.assertEqual(chosen.null_score_diff_threshold, 0.0)
+        self.assertEqual(chosen.f1_at_threshold, 0.0)
+        self.assertIn("the best is to answer nothing", logs.output[0])
+
+    def test_found_written_and_read(self):
+        folder = self.get_temp_dir()
+        self.assertIsNone(null_threshold.read(folder))
+        chosen = null_threshold.find(
+            folder, GOLDS, TEXTS, NULL_ODDS, predict_file="dev.json"
+        )
+        self.assertEqual(null_threshold.read(folder), 0.5)
+        self.assertCountEqual(
+            os.listdir(folder),
+            [
+                "null_threshold.json",
+                "null_threshold_precision_recall.png",
+                "null_score_diff_histogram.png",
+            ],
+        )
+        with open(null_threshold.path_in(folder), encoding="utf-8") as file:
+            content = json.load(file)
+        self.assertEqual(null_threshold.NullThreshold(**content), chosen)
+
+    def test_without_pictures_or_without_a_curve(self):
+        folder = self.get_temp_dir()
+        null_threshold.find(folder, GOLDS, TEXTS, NULL_ODDS, plots=False)
+        self.assertEqual(os.listdir(folder), ["null_threshold.json"])
+        null_threshold.find(folder, {"b": Gold((), False)}, {"b": ""}, {"b": 1.0})
+        self.assertCountEqual(
+            os.listdir(folder), ["null_threshold.json", "null_score_diff_histogram.png"]
+        )
+
+    def test_a_file_without_a_threshold(self):
+        folder = self.get_temp_dir()
+        for content in ("[]", "{}", '{"null_score_diff_threshold": "1"}', "{"):
+            with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
+                file.write(content)
+            with self.assertRaisesRegex(InputError, "null_threshold.json"):
+                null_threshold.read(folder)
+        # By hand no more is needed.
+        with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
+            file.write('{"null_score_diff_threshold": -1}')
+        self.assertEqual(null_threshold.read(folder), -1.0)
+
+
+class PicturesTest(tf.test.TestCase):
+    CURVE = Curve(
+        [float("-inf"), -3.0, 0.5], [1.0, 1.0, 0.75], [0.0, 0.5, 0.75], 0.6875
+    )
+
+    def test_precision_and_recall_over_the_threshold(self):
+        def draw():
+            return pictures.threshold_picture(self.CURVE, 0.5, "5 $questions")
+
+        texts, content = drawn(draw)
+        self.assertContainsSubset(
+            {
+                "5 $questions",
+                "precision of what is answered",
+                "recall of the answerable",
+                "threshold 0.500",
+            },
+            texts,
+        )
+        self.assertEqual(draw(), content)
+
+    def test_precision_over_recall(self):
+        texts, _ = drawn(lambda: pictures.precision_recall_picture(self.CURVE, "F1"))
+        self.assertIn("F1\naverage precision 68.75", texts)
+
+    def test_histogram(self):
+        values = {"answerable": [-3.0, -1.0, -2.0, 1e6], "unanswerable": [], "x": [4.0]}
+        texts, _ = drawn(
+            lambda: pictures.histogram_picture(values, "5", threshold=-0.5)
+        )
+        self.assertContainsSubset({"answerable: 4", "x: 1", "threshold -0.500"}, texts)
+        self.assertNotIn("unanswerable: 0", texts)
+        # The million is in the last bin, not on the axis.
+        self.assertContainsSubset({"−2", "0", "2"}, texts)
+
+    def test_histogram_of_probabilities(self):
+        texts, _ = drawn(
+            lambda: pictures.histogram_picture(
+                {"answerable": [0.25, 0.5]}, "2", label=pictures.PROBABILITY
+            )
+        )
+        self.assertContainsSubset({"0.0", "0.2", "1.0"}, texts)
+
+    def test_equal_and_infinite_null_odds(self):
+        for odds in ([1.0, 1.0], [math.inf, 1.0], [-math.inf]):
+            drawn(lambda odds=odds: pictures.histogram_picture({"x": odds}, "x"))
+
+
+if __name__ == "__main__":
+    tf.test.main()
