@@ -144,10 +144,10 @@ class TfdsSquad(QuestionReader):
             and features[name].tf_dtype == tf.string
             and features[name].shape == ()
         ]
-        answers = getattr(features.get("answers"), "feature", {})
-        if not set(_NEEDED) <= set(fitting) or (
-            "answers" in features and not set(_ANSWERS) <= set(answers)
-        ):
+        answers: Any = _ANSWERS
+        if "answers" in features:
+            answers = getattr(features["answers"], "feature", ())
+        if not set(_NEEDED) <= set(fitting) or not set(_ANSWERS) <= set(answers):
             raise InputError(
                 f"TensorFlow dataset {self._builder.info.full_name} must have the"
                 " features of SQuAD: id, context, question, and answers of text and"
