@@ -204,7 +204,7 @@ def run(flag_values: flags.FlagValues) -> None:
         printed = json.dumps(report)
     else:
         report = evaluate_v2(golds, predictions, null_odds, flag_values.na_prob_thresh)
-        if image_dir:
+        if image_dir and null_odds:
             report |= _draw(image_dir, golds, predictions, null_odds)
         printed = json.dumps(report, indent=2)
     if flag_values.out_file:

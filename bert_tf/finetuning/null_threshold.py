@@ -172,7 +172,7 @@ def read(folder: str) -> float | None:
         return None
     content: Any = files.read_json(path)
     value = content.get(_KEY) if isinstance(content, dict) else None
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or not math.isfinite(value):
         raise InputError(
             f'{path}: needs "{_KEY}": NUMBER. Mend it, or remove the file and find the'
             " threshold anew with --find_null_threshold."

@@ -17,7 +17,7 @@ PROBABILITY = "null odds"
 
 
 def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
-    """Precision and recall over the threshold, the chosen one marked.
+    """Precision, recall and score over the threshold, the chosen one marked.
 
     Args:
         curve: of F1, or of exact matches.
@@ -34,13 +34,14 @@ def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
         for name, values in (
             ("precision of what is answered", curve.precisions),
             ("recall of the answerable", curve.recalls),
+            ("score of all questions", curve.totals),
         ):
             # From one threshold to the next nothing changes.
             axes.step([left, *thresholds], values, where="post", label=name)
         _mark(axes, threshold)
         axes.set_xlim(left, right)
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel("threshold: answered up to this " + SCORE_DIFFERENCE)
+        axes.set_xlabel("threshold of the " + SCORE_DIFFERENCE)
         axes.set_ylabel("share, by F1")
         axes.grid(alpha=0.3)
         axes.legend(loc="best", fontsize="small")
@@ -74,7 +75,7 @@ def histogram_picture(
         left, right = _range(
             everything if threshold is None else np.append(everything, threshold)
         )
-    edges = np.linspace(left, right, NUM_BINS + 1)
+    edges = np.linspace(left, right, NUM_BINS + 1).tolist()
     with drawing():
         from matplotlib.figure import Figure
 

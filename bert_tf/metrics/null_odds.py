@@ -27,12 +27,15 @@ class Curve(NamedTuple):
         thresholds: the null odds, ascending; -inf first, where nothing is answered.
         precisions: of what is answered, the share that is right; 1 for nothing.
         recalls: of the answerable, the share that is answered rightly.
+        totals: of all questions, the share that comes out right: answered rightly, or
+            unanswerable and not answered.
         average_precision: the area below the steps, 0 to 1.
     """
 
     thresholds: list[float]
     precisions: list[float]
     recalls: list[float]
+    totals: list[float]
     average_precision: float
 
 
@@ -78,15 +81,19 @@ def precision_recall(
     Args:
         has_answer: id -> whether the question has one; one at least does.
         scores: id -> what answering it is worth, 0 to 1; counts for answerable ones.
-        null_odds: id -> null odd; those of other questions are passed over.
+        null_odds: id -> null odd, for each of these questions; those of others are
+            passed over.
     """
     num_answerable = sum(has_answer.values())
     ids = _ascending(has_answer, null_odds)
-    curve = Curve([-math.inf], [1.0], [0.0], 0.0)
+    rightly_not = len(ids) - num_answerable
+    curve = Curve([-math.inf], [1.0], [0.0], [rightly_not / len(ids)], 0.0)
     right, area = 0.0, 0.0
     for i, question_id in enumerate(ids):
         if has_answer[question_id]:
             right += scores[question_id]
+        else:
+            rightly_not -= 1
         odd = null_odds[question_id]
         if i + 1 < len(ids) and odd == null_odds[ids[i + 1]]:
             continue
@@ -95,6 +102,7 @@ def precision_recall(
         curve.thresholds.append(odd)
         curve.precisions.append(precision)
         curve.recalls.append(recall)
+        curve.totals.append((right + rightly_not) / len(ids))
     return curve._replace(average_precision=area)
 
 

@@ -258,7 +258,11 @@ def precision_recall_curves(
     has_answer = {key: gold.has_answer for key, gold in golds.items()}
     if not any(has_answer.values()):
         return {}
-    worth = {"pr_exact": scores.exact, "pr_f1": scores.f1, "pr_oracle": has_answer}
+    worth: dict[str, Mapping[str, float]] = {
+        "pr_exact": scores.exact,
+        "pr_f1": scores.f1,
+        "pr_oracle": has_answer,
+    }
     return {
         name: precision_recall(has_answer, of_each, null_odds)
         for name, of_each in worth.items()

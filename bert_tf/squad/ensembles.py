@@ -151,6 +151,6 @@ def _read(path: str) -> dict[str, Any]:
 
 def _number(values: Any, key: str, where: str) -> float:
     value = values.get(key) if isinstance(values, dict) else None
-    if type(value) not in (int, float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f'{where}: "{key}" must be a number. Received: {value!r}')
     return value

@@ -96,7 +96,11 @@ class NullThresholdTest(tf.test.TestCase):
 
 class PicturesTest(tf.test.TestCase):
     CURVE = Curve(
-        [float("-inf"), -3.0, 0.5], [1.0, 1.0, 0.75], [0.0, 0.5, 0.75], 0.6875
+        thresholds=[-math.inf, -3.0, 0.5],
+        precisions=[1.0, 1.0, 0.75],
+        recalls=[0.0, 0.5, 0.75],
+        totals=[0.25, 0.5, 0.75],
+        average_precision=0.6875,
     )
 
     def test_precision_and_recall_over_the_threshold(self):
@@ -109,6 +113,7 @@ class PicturesTest(tf.test.TestCase):
                 "5 $questions",
                 "precision of what is answered",
                 "recall of the answerable",
+                "score of all questions",
                 "threshold 0.500",
             },
             texts,

@@ -51,6 +51,7 @@ class PrecisionRecallTest(tf.test.TestCase):
         self.assertEqual(curve.thresholds, [-math.inf, -3.0, -2.0, -1.0, 0.5, 2.0])
         self.assertAllClose(curve.precisions, [1, 1, 1 / 2, 1.5 / 3, 2.5 / 4, 2.5 / 5])
         self.assertAllClose(curve.recalls, [0, 1 / 3, 1 / 3, 0.5, 2.5 / 3, 2.5 / 3])
+        self.assertAllClose(curve.totals, [2 / 5, 3 / 5, 2 / 5, 0.5, 0.7, 0.5])
         # 1 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
         self.assertAllClose(curve.average_precision, 0.625)
 
