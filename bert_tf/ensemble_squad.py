@@ -10,6 +10,7 @@ predictions.json, nbest_predictions.json and null_odds.json as run_squad does.
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
@@ -18,8 +19,9 @@ from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import GoldFile, read_golds, report_unmatched
 from bert_tf.metrics.squad import evaluate_v1, evaluate_v2
-from bert_tf.squad.ensembles import Ensemble
-from bert_tf.squad.prediction_files import PredictionFiles
+
+if TYPE_CHECKING:
+    from bert_tf.squad.prediction_files import PredictionFiles
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -69,6 +71,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the ensemble's answers; prints their scores where there is a file."""
+    from bert_tf.squad.ensembles import Ensemble
+    from bert_tf.squad.prediction_files import PredictionFiles
+
     output_dir, version_2 = flag_values.output_dir, flag_values.version_2_with_negative
     _check(flag_values)
     gold_file = (
@@ -133,7 +138,7 @@ def _check(flag_values: flags.FlagValues) -> None:
 
 
 def _threshold(
-    flag_values: flags.FlagValues, gold_file: GoldFile | None, writer: PredictionFiles
+    flag_values: flags.FlagValues, gold_file: GoldFile | None, writer: "PredictionFiles"
 ) -> float:
     """The mean score difference above which there is no answer: flag, file, or 0."""
     from bert_tf.finetuning import null_threshold
