@@ -288,7 +288,7 @@ class ReaderTest(tf.test.TestCase):
         content["data"][0]["paragraphs"] += [
             "text",
             {"context": TOWER},
-            {"qas": [qa("a"), qa("b")]},
+            {"qas": [qa("a"), qa("b"), qa("c")]},
             {"context": 5, "qas": [], "id": 3},
         ]
         content["data"] += [
@@ -313,11 +313,11 @@ class ReaderTest(tf.test.TestCase):
                 "article 3: it must be an object. Found: 'article'.",
                 "article 4 ('Empty'): it must have a list `paragraphs`.",
                 "article 5 ('Text'): it must have a list `paragraphs`.",
-                "Skipped 2 of 6 questions: 2 malformed. Also: malformed"
+                "Skipped 3 of 7 questions: 3 malformed. Also: malformed"
                 " paragraphs: 4; malformed articles: 3.",
             ],
         )
-        self.assertEqual(report.skipped, {"malformed": 2})
+        self.assertEqual(report.skipped, {"malformed": 3})
 
     def test_faults_are_said_once(self):
         content = plain()
