@@ -34,7 +34,7 @@ class TfdsSquad(QuestionReader):
             are `id`, `context`, `question` and, where they are known, `answers`,
             `is_impossible` and `title`.
         split: such as "train", or a slice: "validation[:50%]".
-        folder: where prepared sets lie; None for the library's own.
+        data_dir: where prepared sets lie; None for the library's own.
         version_2_with_negative: whether there may be questions without an answer.
         for_training: whether each question must have an answer or be impossible.
 
@@ -47,12 +47,12 @@ class TfdsSquad(QuestionReader):
         self,
         name: str,
         split: str,
-        folder: str | None = None,
+        data_dir: str | None = None,
         *,
         version_2_with_negative: bool = False,
         for_training: bool = False,
     ) -> None:
-        self._builder = prepared_builder(name, folder)
+        self._builder = prepared_builder(name, data_dir)
         self._split = split
         super().__init__(
             f"tfds:{self._builder.info.full_name}:{split}",
