@@ -25,10 +25,16 @@ TOKENIZER = WordPieceTokenizer(Vocabulary(TOKENS.split(" ")))
 LOG_2, LOG_3 = np.log(2.0), np.log(3.0)
 
 
-def features_of(context, question="Who?", max_seq_length=32, doc_stride=128):
+def features_of(
+    context,
+    question="Who?",
+    max_seq_length=32,
+    doc_stride=128,
+    tokenizer=TOKENIZER,
+):
     """[CLS] who ? [SEP] context [SEP]: the paragraph's tokens begin at 4."""
     featurizer = Featurizer(
-        TOKENIZER,
+        tokenizer,
         max_seq_length=max_seq_length,
         doc_stride=doc_stride,
         max_query_length=4,
@@ -313,6 +319,17 @@ class AnswerTextTest(tf.test.TestCase):
         ):
             aligned, cut = self.both(context, *tokens)
             self.assertEqual((aligned[0], cut[0]), (aligned_text, cut_text))
+
+    def test_cased_tokens_are_found_in_cased_words(self):
+        tokenizer = WordPieceTokenizer(
+            Vocabulary(["[UNK]", "[CLS]", "[SEP]", "Café", "(", ")"]),
+            do_lower_case=False,
+        )
+        features = features_of("(Café)", question="", tokenizer=tokenizer)
+        settings = DecodingSettings(do_lower_case=False)
+        logits = [scores(p3=1)]
+        decoded = Decoder(tokenizer, settings)(features, logits, logits)
+        self.assertEqual(decoded.best_text, "Café")
 
     def test_offsets_know_which_of_equal_pieces(self):
         # ban ##an ##an: the last two are "an" both, and the first "an" is in "ban".

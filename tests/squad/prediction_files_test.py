@@ -69,9 +69,9 @@ class PredictionFilesTest(tf.test.TestCase):
             for question_id, of_question in answers.items():
                 written.add(question_id, of_question)
             self.assertEqual(os.listdir(folder), [os.path.basename(written._temporary)])
-            written.finish(threshold=2.0)
+            written.finish(threshold=3.0)
         expected = {
-            "predictions": {"q1": "x", awkward: "", "q3": "", "q4": "z"},
+            "predictions": {"q1": "x", awkward: "", "q3": "y", "q4": "z"},
             "null_odds": {q: of_q.score_diff for q, of_q in answers.items()},
             "nbest_predictions": {
                 question_id: [
@@ -134,6 +134,20 @@ class PredictionFilesTest(tf.test.TestCase):
             sorted(os.listdir(folder)), ["nbest_predictions.json", "predictions.json"]
         )
         self.assertEqual(self.content(folder, "nbest_predictions.json"), before)
+
+    def test_remote(self):
+        folder = "ram://predictions"
+        tf.io.gfile.makedirs(folder)
+        with PredictionFiles(folder, False) as written:
+            written.add("q1", decoded("x"))
+            written.add("q2", decoded("y", "z"))
+            written.finish()
+        self.assertEqual(
+            sorted(tf.io.gfile.listdir(folder)),
+            ["nbest_predictions.json", "predictions.json"],
+        )
+        with tf.io.gfile.GFile(f"{folder}/nbest_predictions.json") as file:
+            self.assertEqual(list(json.load(file)), ["q1", "q2"])
 
     def test_refused(self):
         with PredictionFiles(self.folder(), False) as written:
