@@ -1,3 +1,5 @@
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 
@@ -158,13 +160,22 @@ class RecordsTest(tf.test.TestCase):
             self.assertLess(max(sizes), 3000)
             self.assertEqual(sum(sizes), 30 * 497)
 
+    def test_a_small_set_starts_no_process(self):
+        with mock.patch("concurrent.futures.ProcessPoolExecutor.submit") as submit:
+            found = rows(
+                records.parallel_blocks(many_questions(), featurizer(), num_workers=2)
+            )
+        submit.assert_not_called()
+        self.assertGreater(len(found["unique_ids"]), 100)
+
     def test_the_same_whatever_the_number_of_processes(self):
         make = featurizer()
         questions = [one for _ in range(4) for one in many_questions()]
-        one, two = (
-            list(records.parallel_blocks(questions, make, num_workers=number))
-            for number in (1, 2)
-        )
+        with mock.patch.object(records, "_GROUPS_ALONE", 1):
+            one, two = (
+                list(records.parallel_blocks(questions, make, num_workers=number))
+                for number in (1, 2)
+            )
         self.assertEqual(len(one), len(two))
         self.assertGreater(len(one), 2)
         for here, there in zip(one, two, strict=True):
