@@ -153,17 +153,9 @@ def _threshold(
             predict_file=flag_values.predict_file,
             plots=flag_values.plots,
         )
-    if flag_values.null_score_diff_threshold is not None:
-        return flag_values.null_score_diff_threshold
-    found = null_threshold.read(flag_values.output_dir)
-    if found is None:
-        return 0.0
-    logging.info(
-        "--null_score_diff_threshold=%s, from %s.",
-        found,
-        null_threshold.path_in(flag_values.output_dir),
+    return null_threshold.given_or_found(
+        flag_values.null_score_diff_threshold, [flag_values.output_dir]
     )
-    return found
 
 
 def main() -> None:

@@ -46,7 +46,11 @@ def define_questions(flag_values: flags.FlagValues) -> None:
     )
     shared_flags.refuse_together(flag_values, "tfds_name", "train_file")
     shared_flags.refuse_together(flag_values, "tfds_name", "predict_file")
-    for flag, file in (("do_train", "train_file"), ("do_predict", "predict_file")):
+    for flag, file in (
+        ("do_train", "train_file"),
+        ("do_predict", "predict_file"),
+        ("eval_steps", "predict_file"),
+    ):
         _require_with(flag_values, flag, file)
 
 
@@ -73,8 +77,8 @@ def define_windows(flag_values: flags.FlagValues) -> None:
         if values["max_seq_length"] > values["max_query_length"] + 3:
             return True
         raise flags.ValidationError(
-            "--max_seq_length must be greater than --max_query_length + 3, so that there"
-            " is room for a paragraph."
+            "--max_seq_length must be greater than --max_query_length + 3, so that"
+            " there is room for a paragraph."
         )
 
     flags.register_multi_flags_validator(
@@ -121,8 +125,9 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "null_score_diff_threshold",
         0.0,
-        'SQuAD 2.0: "no answer" where its score is more than this above that of the best'
-        " answer. Default: what --find_null_threshold has found for the model, else 0.",
+        'SQuAD 2.0: "no answer" where its score is more than this above that of the'
+        " best answer. Default: what --find_null_threshold has found for the model, or"
+        " else 0.",
         flag_values=flag_values,
     )
     flags.DEFINE_bool(

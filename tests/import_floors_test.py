@@ -31,7 +31,7 @@ FLOORS = {
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
 }
-# Floors and rooms that import nothing heavy: scripts and worker processes start in them.
+# What imports nothing heavy: scripts and worker processes start there.
 LIGHT_FLOORS = (0, 1)
 LIGHT_FOLDERS = ("bert_tf.squad",)
 

@@ -109,7 +109,9 @@ class RunSquadTest(tf.test.TestCase):
         # A smaller group of windows changes no answer: they come in the same order.
         with mock.patch.object(squad_prediction, "WINDOWS_AT_ONCE", 7):
             self.run_script(
-                "--do_predict", predict_file=options["predict_file"], bert_config_file=None
+                "--do_predict",
+                predict_file=options["predict_file"],
+                bert_config_file=None,
             )
         again = self.read_json("run", "nbest_predictions.json")
         self.assertEqual(list(again), list(n_best))

@@ -13,7 +13,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -148,6 +148,29 @@ def find(
         path_in(folder),
     )
     return chosen
+
+
+def given_or_found(
+    given: float | None, folders: Sequence[str], default: float = 0.0
+) -> float:
+    """The threshold to predict with.
+
+    Args:
+        given: the user's word, which goes before all.
+        folders: where one may have been found; the first that has one counts.
+        default: what there is otherwise.
+
+    Raises:
+        InputError: a folder's file holds none.
+    """
+    if given is not None:
+        return given
+    for folder in folders:
+        found = read(folder)
+        if found is not None:
+            logging.info("--%s=%s, from %s.", _KEY, found, path_in(folder))
+            return found
+    return default
 
 
 def path_in(folder: str) -> str:

@@ -1,11 +1,9 @@
 """The answers to a set of questions, as they come, and what they are worth."""
 
-from collections.abc import Iterable
-
 from bert_tf.metrics.squad import Gold, best_thresholds, evaluate_v1, evaluate_v2
 from bert_tf.squad.decoding import Decoded, text_or_null
 from bert_tf.squad.examples import Question
-from bert_tf.squad.features import QuestionFeatures
+
 
 class Answers:
     """The answers to a set of questions; of each no more than its best text.
@@ -33,19 +31,6 @@ class Answers:
         self.golds[question.question_id] = Gold(
             tuple(answer.text for answer in question.answers), bool(question.answers)
         )
-
-    @classmethod
-    def collect(
-        cls,
-        answers: Iterable[tuple[QuestionFeatures, Decoded]],
-        *,
-        version_2_with_negative: bool,
-    ) -> "Answers":
-        """Goes through all answers."""
-        collected = cls(version_2_with_negative=version_2_with_negative)
-        for features, decoded in answers:
-            collected.add(features.question, decoded)
-        return collected
 
     def scores(self, threshold: float) -> dict[str, float]:
         """The official scores, in percent.

@@ -75,7 +75,9 @@ class _Group:
         first = 0
         for question in self.questions:
             last = first + len(question.windows)
-            yield QuestionLogits(question, self._start[first:last], self._end[first:last])
+            yield QuestionLogits(
+                question, self._start[first:last], self._end[first:last]
+            )
             first = last
 
 
@@ -126,7 +128,9 @@ def question_logits(
             Then logits are those of padding too, as the original has them.
         num_questions: how many there are, for the progress bar.
     """
-    groups = _groups(iter(features), batch_size, max_seq_length, max_lengths, num_questions)
+    groups = _groups(
+        iter(features), batch_size, max_seq_length, max_lengths, num_questions
+    )
     first = next(groups, None)
     if first is None:
         return

@@ -2,23 +2,30 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import nullcontext
 
 import keras
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_tf import flags as shared_flags
+from bert_tf.finetuning import null_threshold
+from bert_tf.finetuning.squad_evaluation import Answers, best_metric
 from bert_tf.finetuning.squad_prediction import question_logits
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.parallel import available_cores
 from bert_tf.squad.checked_questions import CheckedQuestions
 from bert_tf.squad.decoding import Decoded, Decoder, DecodingSettings
 from bert_tf.squad.features import Featurizer, QuestionFeatures
+from bert_tf.squad.prediction_files import PredictionFiles
 from bert_tf.tasks import squad
+from bert_tf.training import run_folder
 from bert_tf.training.finetuning import RecordSet, finetune
 from bert_tf.training.strategy import num_workers
 
 RECORDS_NAME = "train.tf_record"
+FIRST_STAGE = "first_stage"
 
 
 class SquadSession(TaskSession):
@@ -42,13 +49,14 @@ class SquadSession(TaskSession):
         output_dir: str,
     ) -> None:
         super().__init__(flag_values, strategy, output_dir=output_dir)
+        self._version_2 = flag_values.version_2_with_negative
         self.task = squad.task(self.config, recompute=flag_values.recompute)
         self._decoder = Decoder(
             self.tokenizer,
             DecodingSettings(
                 n_best_size=flag_values.n_best_size,
                 max_answer_length=flag_values.max_answer_length,
-                version_2_with_negative=flag_values.version_2_with_negative,
+                version_2_with_negative=self._version_2,
                 do_lower_case=self.tokenizer.do_lower_case,
                 answer_text=flag_values.answer_text,
                 verbose_logging=flag_values.verbose_logging,
@@ -64,8 +72,7 @@ class SquadSession(TaskSession):
         *,
         num_train_epochs: float,
         init_checkpoint: str | None = None,
-        evaluate: Callable[[keras.Model], Mapping[str, float]] | None = None,
-        best_metric: str = "loss",
+        scored: CheckedQuestions | None = None,
     ) -> tuple[keras.Model, int]:
         """Trains in a folder, from where that stands.
 
@@ -74,8 +81,7 @@ class SquadSession(TaskSession):
             source: the questions.
             num_train_epochs: passes over them.
             init_checkpoint: what a fresh run starts from. Default: --init_checkpoint.
-            evaluate: what to do every --eval_steps.
-            best_metric: which of its numbers says what checkpoint is the best.
+            scored: questions whose answers are scored every --eval_steps.
 
         Returns:
             The model, and the number of steps that it was trained for.
@@ -92,8 +98,43 @@ class SquadSession(TaskSession):
             max_lengths=self.max_lengths,
             num_examples=records.notes["num_questions"],
             init_checkpoint=init_checkpoint,
-            evaluate=evaluate,
-            best_metric=best_metric,
+            evaluate=functools.partial(self.scores, questions=scored)
+            if scored is not None and self._flags.eval_steps
+            else None,
+            best_metric=self._flags.best_metric or best_metric(self._version_2),
+        )
+
+    def fine_tune_in_stages(
+        self,
+        first: CheckedQuestions | None,
+        training: CheckedQuestions,
+        scored: CheckedQuestions | None,
+    ) -> tuple[keras.Model, int]:
+        """Trains in --output_dir, where asked for on other questions before.
+
+        Args:
+            first: those others.
+            training: the questions.
+            scored: as for `fine_tune`.
+
+        Returns:
+            The model, and the number of steps of the last stage.
+        """
+        init_checkpoint = None
+        if first is not None:
+            init_checkpoint = os.path.join(self._flags.output_dir, FIRST_STAGE)
+            logging.info("***** First stage: %s *****", self._flags.first_train_file)
+            self.fine_tune(
+                init_checkpoint,
+                first,
+                num_train_epochs=self._flags.first_num_train_epochs,
+            )
+        return self.fine_tune(
+            self._flags.output_dir,
+            training,
+            num_train_epochs=self._flags.num_train_epochs,
+            init_checkpoint=init_checkpoint,
+            scored=scored,
         )
 
     def answers(
@@ -115,6 +156,64 @@ class SquadSession(TaskSession):
         ):
             yield result.features, self._decoder(*result)
 
+    def scores(
+        self, model: keras.Model, questions: CheckedQuestions
+    ) -> dict[str, float]:
+        """What the answers to questions are worth, by --null_score_diff_threshold."""
+        answers = Answers(version_2_with_negative=self._version_2)
+        for features, decoded in self.answers(model, questions):
+            answers.add(features.question, decoded)
+        return answers.scores(self._flags.null_score_diff_threshold)
+
+    def predict(
+        self, model: keras.Model, step: int, questions: CheckedQuestions
+    ) -> None:
+        """Answers questions, and scores the answers where they are known.
+
+        Args:
+            model: the model.
+            step: the number of steps that it was trained for.
+            questions: the questions.
+        """
+        folder = self._flags.output_dir
+        logging.info("***** Running predictions *****")
+        logging.info("  Num questions = %d", questions.num_questions)
+        answers = Answers(version_2_with_negative=self._version_2)
+        # Of several workers each goes through all questions, and one writes.
+        writes = self.is_chief
+        with (
+            PredictionFiles(folder, self._version_2) if writes else nullcontext() as to
+        ):
+            for features, decoded in self.answers(model, questions):
+                answers.add(features.question, decoded)
+                if to is not None:
+                    to.add(features.question.question_id, decoded)
+            threshold = self._threshold(answers) if self._version_2 else 0.0
+            if to is not None:
+                to.finish(threshold)
+        if questions.have_answers:
+            run_folder.report_evaluation(
+                folder, step, answers.scores(threshold), is_chief=writes
+            )
+
+    def _threshold(self, answers: Answers) -> float:
+        """The null score difference above which there is no answer."""
+        folder = self._flags.output_dir
+        if self._flags.find_null_threshold and self.is_chief:
+            null_threshold.find(
+                folder,
+                answers.golds,
+                answers.best_texts,
+                answers.null_odds,
+                predict_file=self._flags.predict_file or self._flags.tfds_name,
+                plots=self._flags.plots,
+            )
+        folders = [folder, *([self.source.folder] if self.source else [])]
+        given = shared_flags.given(self._flags, "null_score_diff_threshold")
+        return null_threshold.given_or_found(
+            given, folders, self._flags.null_score_diff_threshold
+        )
+
     def _featurizer(self, *, for_training: bool) -> Featurizer:
         return Featurizer(
             self.tokenizer,
@@ -134,7 +233,9 @@ class SquadSession(TaskSession):
             squad.schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
             squad.parallel_blocks(
-                source, featurizer, num_workers=self._flags.num_workers or available_cores()
+                source,
+                featurizer,
+                num_workers=self._flags.num_workers or available_cores(),
             ),
             lambda: {
                 "num_questions": source.num_questions,
