@@ -75,8 +75,16 @@ def run_decoding(
             "| SQuAD | questions | differ | both right | alignment | offsets | none |"
         )
         print("|---|---|---|---|---|---|---|")
-        for version, logits in of_models.items():
-            print_ways(version, logits, paths, folder)
+        differing = [
+            line
+            for version, logits in of_models.items()
+            for line in print_ways(version, logits, paths, folder)
+        ]
+        print(
+            "\nSome that differ in more: alignment, offsets, the first gold answer:\n"
+        )
+        for line in differing[:20]:
+            print(line)
 
 
 _USUAL = {"n_best_size": 20, "max_answer_length": 30}
@@ -267,8 +275,8 @@ def compare(logits: Logits, paths: Paths, folder: pathlib.Path) -> None:
 
 def print_ways(
     version: str, logits: Logits, paths: Paths, folder: pathlib.Path
-) -> None:
-    """A row of the table of alignment and offsets, and where they differ."""
+) -> list[str]:
+    """A row of the table of alignment and offsets; returns where they differ."""
     from bert_tf.metrics.squad import exact_match
 
     featurizer = logits.case.featurizer(paths)
@@ -280,7 +288,7 @@ def print_ways(
         for way in ("alignment", "offsets")
     )
     counts = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
-    total, shown = 0, []
+    total, in_blanks, shown = 0, 0, []
     for one in features:
         question = one.question
         total += bool(question.answers)
@@ -292,9 +300,11 @@ def print_ways(
             for text in texts
         ]
         counts[right[0], right[1]] += 1
-        shown.append(f"{texts[0]!r} | {texts[1]!r} | {question.answers[0].text!r}")
+        if texts[0].split() == texts[1].split():
+            in_blanks += 1
+            continue
+        shown.append(f"- {texts[0]!r}, {texts[1]!r}, {question.answers[0].text!r}")
     differ = sum(counts.values())
     cells = " | ".join(map(str, counts.values()))
-    print(f"| {version} | {total:,} | {differ} | {cells} |")
-    for line in shown[:10]:
-        print(f"    {line}")
+    print(f"| {version} | {total:,} | {differ} | {in_blanks} | {cells} |")
+    return shown[:10]
