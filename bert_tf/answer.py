@@ -166,12 +166,15 @@ def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def options_of(flag_values: flags.FlagValues, source: "Source") -> dict[str, Any]:
+def options_of(
+    flag_values: flags.FlagValues, source: "Source", checkpoint: str = ""
+) -> dict[str, Any]:
     """What to make an `Answerer` with: as the user says, or else as the run had it.
 
     Args:
         flag_values: the parsed flags.
         source: the checkpoint.
+        checkpoint: its path; what was found for another one of its folder is not taken.
 
     Raises:
         InputError: a threshold for a model that always answers.
@@ -188,7 +191,7 @@ def options_of(flag_values: flags.FlagValues, source: "Source") -> dict[str, Any
         run.get("max_seq_length"),
         min(_MAX_SEQ_LENGTH, source.require_config().max_position_embeddings),
     )
-    found = null_threshold.read(source.folder)
+    found = null_threshold.read(source.folder, checkpoint)
     is_version_2 = _first_given(
         flag_values.version_2_with_negative,
         run.get("version_2_with_negative"),
@@ -251,7 +254,7 @@ def run(flag_values: flags.FlagValues) -> None:
         load_span_predictor(source),
         load_tokenizer(source),
         batch_size=flag_values.predict_batch_size,
-        **options_of(flag_values, source),
+        **options_of(flag_values, source, source.checkpoint),
     )
     split = sentence_splitter(flag_values.language)
     for question, answers in zip(questions, answerer(questions, context), strict=True):

@@ -23,6 +23,7 @@ from bert_tf.metrics.squad import (
     evaluate_v2,
     precision_recall_curves,
 )
+from bert_tf.squad.json_stream import JsonStream
 
 
 class GoldFile(NamedTuple):
@@ -80,13 +81,19 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_golds(path: str) -> GoldFile:
-    """Reads what is right from a file of SQuAD's format.
+    """Reads what is right from a file of SQuAD's format, packed or not.
 
     Raises:
         InputError: there is no such file, or it is not of the format (names the
             article, the question and what is missing).
     """
-    data = files.read_json(path, "SQuAD file")
+    if not files.exists(path):
+        raise InputError(f"No such SQuAD file: {path}")
+    if files.is_folder(path):
+        raise InputError(f"The SQuAD file is a folder, not a file: {path}")
+    stream = JsonStream(path)
+    data = stream.value()
+    stream.finish()
     questions = list(_questions(data, path))
     if not questions:
         raise InputError(f"{path}: there are no questions in it.")
@@ -102,6 +109,9 @@ def _questions(data: Any, path: str) -> Iterator[tuple[str, Gold]]:
         for paragraph in _list_in(article, "paragraphs", where):
             for question in _list_in(paragraph, "qas", where):
                 question_id = question.get("id") if isinstance(question, dict) else None
+                if isinstance(question_id, int) and not isinstance(question_id, bool):
+                    # As run_squad has it: the predictions' keys are text.
+                    question_id = str(question_id)
                 if not isinstance(question_id, str):
                     raise InputError(f'{where}: a question has no "id".')
                 place = f"{where}, question {question_id}"

@@ -1,3 +1,5 @@
+import codecs
+import gzip
 import json
 import os
 import subprocess
@@ -53,6 +55,16 @@ class EvaluateSquadTest(tf.test.TestCase):
         printed = self.run_on(V1, {"a": "The dog.", "b": "big cat"})
         # 1 and 0; 1 and 2/3.
         self.assertEqual(printed, '{"exact_match": 50.0, "f1": 83.33333333333333}\n')
+
+    def test_packed_data_and_ids_that_are_numbers(self):
+        path = os.path.join(self.get_temp_dir(), "dev.json.gz")
+        data = squad("1.1", question(7, "red dog"), question("b", "cat"))
+        with open(path, "wb") as file:
+            file.write(gzip.compress(codecs.BOM_UTF8 + json.dumps(data).encode()))
+        predictions = self.write("predictions.json", {"7": "Red dog", "b": "dog"})
+        self.assertEqual(
+            self.run_script(path, predictions), '{"exact_match": 50.0, "f1": 50.0}\n'
+        )
 
     def test_version_2(self):
         predictions = {"a": "dog", "b": "", "c": "dog"}
@@ -159,7 +171,7 @@ class EvaluateSquadTest(tf.test.TestCase):
                 squad("1.1", {"id": "a", "answers": [{"text": 3}]}),
                 'article Dogs, question a: an answer has no "text"',
             ),
-            ('{"data":\n[}', r"dev.json:2: not valid JSON"),
+            ('{"data":\n[}', r"dev.json:2:2: not valid JSON"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_on(data, {})

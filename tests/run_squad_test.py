@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -154,6 +155,42 @@ class RunSquadTest(tf.test.TestCase):
         self.run_script("--do_predict", null_score_diff_threshold=1e9, **options)
         self.assertNotIn("", self.read_json("run", "predictions.json").values())
 
+    def test_a_null_threshold_goes_with_the_model_that_it_was_found_for(self):
+        options = {
+            "train_file": self.write("train.json", article(32, 1, negative=2)),
+            "predict_file": self.write("dev.json", article(8, 2, negative=2)),
+            "version_2_with_negative": True,
+        }
+        self.run_script(
+            "--do_train",
+            "--do_predict",
+            "--find_null_threshold",
+            "--noplots",
+            num_train_epochs=1,
+            **options,
+        )
+        found = self.read_json("run", "null_threshold.json")
+        steps = tf.train.latest_checkpoint(self.path("run")).split("-")[-1]
+        self.assertEqual(found["checkpoint"], f"model.ckpt-{steps}")
+        found["null_score_diff_threshold"] = -1e5
+        with open(self.path("run", "null_threshold.json"), "w") as file:
+            json.dump(found, file)
+
+        def num_answered(name="run", *arguments, **more):
+            self.run_script(
+                "--do_predict",
+                *arguments,
+                output_dir=self.path(name),
+                **(options | more),
+            )
+            return sum(map(bool, self.read_json(name, "predictions.json").values()))
+
+        self.assertEqual(num_answered("as_it_is", init_checkpoint=self.path("run")), 0)
+        # Trained on, here or elsewhere, it is another model.
+        trained = {"init_checkpoint": self.path("run"), "num_train_epochs": 1}
+        for name, more in (("trained", trained), ("run", {"num_train_epochs": 2})):
+            self.assertGreater(num_answered(name, "--do_train", **more), 0)
+
     def test_two_stages_and_evaluation_on_the_way(self):
         options = {
             "first_train_file": self.write("first.json", article(32, 3)),
@@ -178,6 +215,12 @@ class RunSquadTest(tf.test.TestCase):
         self.assertBetween(distance, 1e-5, 0.5 * np.linalg.norm(weights[0]))
         best = self.read_json("run", "best", "best.json")
         self.assertEqual(best["metric"], "f1")
+        # What `answer` wants of a run.
+        self.assertEqual(self.read_json("run", "best", "flags.json")["doc_stride"], 4)
+        # Where the second stage stands, the first one is not asked for again.
+        shutil.rmtree(self.path("run", "first_stage"))
+        self.run_script("--do_train", **options)
+        self.assertFalse(os.path.exists(self.path("run", "first_stage")))
 
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.json", article(8, 1))
@@ -190,6 +233,8 @@ class RunSquadTest(tf.test.TestCase):
             self.run_script("--do_train", train_file=negative)
         with self.assertRaisesRegex(InputError, "max_position_embeddings .16."):
             self.run_script("--do_train", train_file=train, max_seq_length=512)
+        with self.assertRaisesRegex(InputError, "best_metric=best_f1 is none"):
+            self.run_script("--do_train", train_file=train, best_metric="best_f1")
         with self.assertRaisesRegex(InputError, "questions without an answer"):
             self.run_script(
                 "--do_predict",

@@ -65,6 +65,13 @@ class Source:
     labels: tuple[str, ...] | None = None
     problem_type: str | None = None
 
+    @property
+    def checkpoint(self) -> str:
+        """What its weights are read from: a checkpoint's path, or else the folder."""
+        if self.format in (Format.RUN, Format.TF1):
+            return tensorflow_checkpoint.find_checkpoint(self.path)
+        return self.folder
+
     def classifier_problem_type(self) -> str | None:
         """What its classifier predicts; None where it has none."""
         if names.CLASSIFIER not in names.heads_of(self.weights):

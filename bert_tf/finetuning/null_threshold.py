@@ -48,6 +48,8 @@ class NullThreshold:
         best_f1_thresh: the same.
         num_questions: those that it was chosen by.
         predict_file: where they are from.
+        checkpoint: the model's, by its name in this folder, or its whole path; "" where
+            there is not one.
     """
 
     null_score_diff_threshold: float
@@ -59,6 +61,7 @@ class NullThreshold:
     best_f1_thresh: float
     num_questions: int
     predict_file: str
+    checkpoint: str = ""
 
 
 def choose(
@@ -66,6 +69,7 @@ def choose(
     best_texts: Mapping[str, str],
     null_odds: Mapping[str, float],
     predict_file: str = "",
+    checkpoint: str = "",
 ) -> NullThreshold:
     """The threshold with the best F1 on a development set, as the official search's.
 
@@ -78,6 +82,7 @@ def choose(
         best_texts: id -> the best text that is not "".
         null_odds: id -> score difference.
         predict_file: the set's name, to be noted.
+        checkpoint: the model's, to be noted.
 
     Raises:
         InputError: there are no questions, or one lacks a text or a score difference.
@@ -108,6 +113,7 @@ def choose(
         **best._asdict(),
         num_questions=len(golds),
         predict_file=predict_file,
+        checkpoint=checkpoint,
     )
 
 
@@ -118,6 +124,7 @@ def find(
     null_odds: Mapping[str, float],
     *,
     predict_file: str = "",
+    checkpoint: str = "",
     plots: bool = True,
 ) -> NullThreshold:
     """Chooses a threshold and writes all of its files, the pictures first.
@@ -128,12 +135,18 @@ def find(
         best_texts: id -> the best text that is not "".
         null_odds: id -> score difference.
         predict_file: the set's name, to be noted.
+        checkpoint: the model's path; "" where the answers are not one model's.
         plots: whether to draw.
 
     Raises:
         InputError: there are no questions, or one lacks a text or a score difference.
     """
-    chosen = choose(golds, best_texts, null_odds, predict_file)
+    if checkpoint:
+        # A folder may be moved with what is in it.
+        there, name = os.path.split(files.absolute(checkpoint))
+        is_here = there == files.absolute(folder).rstrip("/")
+        checkpoint = name if is_here else os.path.join(there, name)
+    chosen = choose(golds, best_texts, null_odds, predict_file, checkpoint)
     if plots:
         for name, content in _drawn(chosen, golds, best_texts, null_odds).items():
             files.write_atomically(os.path.join(folder, name), content)
@@ -151,7 +164,11 @@ def find(
 
 
 def given_or_found(
-    given: float | None, folders: Sequence[str], default: float = 0.0
+    given: float | None,
+    folders: Sequence[str],
+    default: float = 0.0,
+    *,
+    checkpoint: str = "",
 ) -> float:
     """The threshold to predict with.
 
@@ -159,6 +176,7 @@ def given_or_found(
         given: the user's word, which goes before all.
         folders: where one may have been found; the first that has one counts.
         default: what there is otherwise.
+        checkpoint: the model's path; a threshold of another one does not count.
 
     Raises:
         InputError: a folder's file holds none.
@@ -166,7 +184,7 @@ def given_or_found(
     if given is not None:
         return given
     for folder in folders:
-        found = read(folder)
+        found = read(folder, checkpoint)
         if found is not None:
             logging.info("--%s=%s, from %s.", _KEY, found, path_in(folder))
             return found
@@ -184,8 +202,13 @@ def write(folder: str, chosen: NullThreshold) -> None:
     files.write_atomically(path_in(folder), content + "\n")
 
 
-def read(folder: str) -> float | None:
+def read(folder: str, checkpoint: str = "") -> float | None:
     """The threshold that a folder has; None where it has none.
+
+    Args:
+        folder: the model's.
+        checkpoint: the model's path. What was found for another one, or before the
+            model was trained on, is said and left aside.
 
     Raises:
         InputError: the file holds none.
@@ -200,6 +223,18 @@ def read(folder: str) -> float | None:
             f'{path}: needs "{_KEY}": NUMBER. Mend it, or remove the file and find the'
             " threshold anew with --find_null_threshold."
         )
+    noted = content.get("checkpoint")
+    if checkpoint and noted:
+        found_for = files.absolute(os.path.join(folder, str(noted)))
+        if found_for != files.absolute(checkpoint):
+            logging.warning(
+                "%s is left aside: it was found for %s, and the model is %s."
+                " --find_null_threshold finds it anew.",
+                path,
+                found_for,
+                checkpoint,
+            )
+            return None
     return float(value)
 
 

@@ -1,8 +1,21 @@
 """The answers to a set of questions, as they come, and what they are worth."""
 
+from bert_tf.errors import InputError
 from bert_tf.metrics.squad import Gold, best_thresholds, evaluate_v1, evaluate_v2
 from bert_tf.squad.decoding import Decoded, text_or_null
 from bert_tf.squad.examples import Question
+
+# Those of `Answers.scores` that a checkpoint may be the best by.
+_SCORES_V1 = ("exact_match", "f1")
+_SCORES_V2 = (
+    *(
+        f"{kind}{name}"
+        for kind in ("", "HasAns_", "NoAns_")
+        for name in ("exact", "f1")
+    ),
+    "best_exact",
+    "best_f1",
+)
 
 
 class Answers:
@@ -52,6 +65,20 @@ class Answers:
         return {**evaluate_v2(self.golds, predictions), **best._asdict()}
 
 
-def best_metric(version_2_with_negative: bool) -> str:
-    """The score that says which checkpoint is the best."""
-    return "best_f1" if version_2_with_negative else "f1"
+def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
+    """The score that says which checkpoint is the best.
+
+    Args:
+        version_2_with_negative: whether it is one of SQuAD 2.0's.
+        wanted: --best_metric.
+
+    Raises:
+        InputError: the wanted one is none of the scores.
+    """
+    there = _SCORES_V2 if version_2_with_negative else _SCORES_V1
+    if wanted and wanted not in there:
+        raise InputError(
+            f"--best_metric={wanted} is none of the evaluation's metrics:"
+            f" {', '.join(there)}."
+        )
+    return wanted or ("best_f1" if version_2_with_negative else "f1")

@@ -21,6 +21,7 @@ from bert_tf.squad.features import Featurizer, QuestionFeatures
 from bert_tf.squad.prediction_files import PredictionFiles
 from bert_tf.tasks import squad
 from bert_tf.training import run_folder
+from bert_tf.training.checkpoint_files import candidates, prefix_of
 from bert_tf.training.finetuning import RecordSet, finetune
 from bert_tf.training.strategy import num_workers
 
@@ -63,6 +64,7 @@ class SquadSession(TaskSession):
             ),
         )
         # Now rather than after training.
+        self._best_metric = best_metric(self._version_2, flag_values.best_metric)
         self._featurizer(for_training=False)
 
     def fine_tune(
@@ -101,7 +103,7 @@ class SquadSession(TaskSession):
             evaluate=functools.partial(self.scores, questions=scored)
             if scored is not None and self._flags.eval_steps
             else None,
-            best_metric=self._flags.best_metric or best_metric(self._version_2),
+            best_metric=self._best_metric,
         )
 
     def fine_tune_in_stages(
@@ -121,7 +123,8 @@ class SquadSession(TaskSession):
             The model, and the number of steps of the last stage.
         """
         init_checkpoint = None
-        if first is not None:
+        # Where the second stage has begun, nothing starts from the first one's end.
+        if first is not None and not candidates(self._flags.output_dir):
             init_checkpoint = os.path.join(self._flags.output_dir, FIRST_STAGE)
             logging.info("***** First stage: %s *****", self._flags.first_train_file)
             self.fine_tune(
@@ -188,17 +191,24 @@ class SquadSession(TaskSession):
                 answers.add(features.question, decoded)
                 if to is not None:
                     to.add(features.question.question_id, decoded)
-            threshold = self._threshold(answers) if self._version_2 else 0.0
+            threshold = self._threshold(answers, step) if self._version_2 else 0.0
             if to is not None:
                 to.finish(threshold)
         if questions.have_answers:
             run_folder.report_evaluation(
                 folder, step, answers.scores(threshold), is_chief=writes
             )
+        else:
+            logging.warning("No scores: there are questions without a known answer.")
 
-    def _threshold(self, answers: Answers) -> float:
+    def _threshold(self, answers: Answers, step: int) -> float:
         """The null score difference above which there is no answer."""
         folder = self._flags.output_dir
+        folders, checkpoint = [folder], prefix_of(folder, step)
+        if not step and self.source is not None:
+            # As it came, it keeps what was found where it came from.
+            folders.append(self.source.folder)
+            checkpoint = self.source.checkpoint
         if self._flags.find_null_threshold and self.is_chief:
             null_threshold.find(
                 folder,
@@ -206,12 +216,15 @@ class SquadSession(TaskSession):
                 answers.best_texts,
                 answers.null_odds,
                 predict_file=self._flags.predict_file or self._flags.tfds_name,
+                checkpoint=checkpoint,
                 plots=self._flags.plots,
             )
-        folders = [folder, *([self.source.folder] if self.source else [])]
         given = shared_flags.given(self._flags, "null_score_diff_threshold")
         return null_threshold.given_or_found(
-            given, folders, self._flags.null_score_diff_threshold
+            given,
+            folders,
+            self._flags.null_score_diff_threshold,
+            checkpoint=checkpoint,
         )
 
     def _featurizer(self, *, for_training: bool) -> Featurizer:

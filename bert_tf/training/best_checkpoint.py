@@ -27,6 +27,7 @@ from bert_tf.training.checkpoint_files import (
     remove_checkpoint,
     write_state,
 )
+from bert_tf.training.run_folder import FLAGS_NAME
 
 FOLDER_NAME = "best"
 BEST_NAME = "best.json"
@@ -37,6 +38,7 @@ _COMPANIONS = (
     TOKENIZER_CONFIG_NAME,
     LABELS_NAME,
     PROBLEM_TYPE_NAME,
+    FLAGS_NAME,
 )
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import tempfile
 
 import tensorflow as tf
 from absl import logging
@@ -92,6 +93,37 @@ class NullThresholdTest(tf.test.TestCase):
         with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
             file.write('{"null_score_diff_threshold": -1}')
         self.assertEqual(null_threshold.read(folder), -1.0)
+
+    def test_a_threshold_is_of_one_checkpoint(self):
+        folder = self.get_temp_dir()
+        mine, later = (os.path.join(folder, f"model.ckpt-{n}") for n in (12, 24))
+        other = "/elsewhere/model.ckpt-12"
+
+        def find(checkpoint):
+            null_threshold.find(
+                folder, GOLDS, TEXTS, NULL_ODDS, checkpoint=checkpoint, plots=False
+            )
+
+        def threshold(checkpoint):
+            return null_threshold.given_or_found(
+                None, [folder], 7.0, checkpoint=checkpoint
+            )
+
+        find(mine)
+        self.assertEqual(threshold(mine), 0.5)
+        self.assertEqual(threshold(""), 0.5)
+        for checkpoint in (later, other):
+            with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+                self.assertEqual(threshold(checkpoint), 7.0)
+            self.assertIn(f"found for {mine}, and the model is", logs.output[0])
+        # A folder that is moved takes its own model along; another one stays itself.
+        moved = tempfile.mkdtemp(dir=self.get_temp_dir())
+        os.rename(null_threshold.path_in(folder), null_threshold.path_in(moved))
+        folder = moved
+        self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 0.5)
+        find(other)
+        self.assertEqual(threshold(other), 0.5)
+        self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 7.0)
 
 
 class PicturesTest(tf.test.TestCase):
