@@ -67,24 +67,8 @@ def run_decoding(
                             paths,
                             folder,
                         )
-        print(
-            "\nA trained model's best answers by --answer_text, of questions that have"
-        )
-        print("one. Right: the exact match with any gold answer.\n")
-        print(
-            "| SQuAD | questions | differ | both right | alignment | offsets | none |"
-        )
-        print("|---|---|---|---|---|---|---|")
-        differing = [
-            line
-            for version, logits in of_models.items()
-            for line in print_ways(version, logits, paths, folder)
-        ]
-        print(
-            "\nSome that differ in more: alignment, offsets, the first gold answer:\n"
-        )
-        for line in differing[:20]:
-            print(line)
+        if of_models:
+            print_ways(of_models, paths, folder)
 
 
 _USUAL = {"n_best_size": 20, "max_answer_length": 30}
@@ -274,6 +258,25 @@ def compare(logits: Logits, paths: Paths, folder: pathlib.Path) -> None:
 
 
 def print_ways(
+    of_models: dict[str, Logits], paths: Paths, folder: pathlib.Path
+) -> None:
+    """The table of how trained models' answers fare by --answer_text."""
+    print("\nA trained model's best answers by --answer_text, to questions that have")
+    print("one. Right: the exact match with any gold answer.\n")
+    columns = ("differ", "in white space alone", "right: both")
+    columns += ("alignment", "offsets", "neither")
+    print(f"| SQuAD | questions | {' | '.join(columns)} |")
+    print("|---|---|---|---|---|---|---|---|")
+    differing = [
+        line
+        for version, logits in of_models.items()
+        for line in print_way_row(version, logits, paths, folder)
+    ]
+    print("\nSome that differ in more: alignment, offsets, the first gold answer.\n")
+    print("\n".join(differing))
+
+
+def print_way_row(
     version: str, logits: Logits, paths: Paths, folder: pathlib.Path
 ) -> list[str]:
     """A row of the table of alignment and offsets; returns where they differ."""

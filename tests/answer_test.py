@@ -169,6 +169,10 @@ class SentenceTest(tf.test.TestCase):
         context = "One. Two.\nThree. Four.\n"
         self.assertEqual(self.sentence(context, "Three", ""), "Three. Four.")
 
+    def test_sentences_without_a_space_between_them(self):
+        context = "雨が降った。東京が勝った。雨が降った。"
+        self.assertEqual(self.sentence(context, "東京", "ja"), "東京が勝った。")
+
     def test_wide_spaces_stay_in_their_place(self):
         context = "Wide\u3000. It rained. Denver won."
         self.assertEqual(self.sentence(context, "Denver"), "Denver won.")
