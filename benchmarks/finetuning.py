@@ -41,6 +41,7 @@ import conversion
 import numpy as np
 import pretraining_step
 from absl import app, flags, logging
+from parts.results import Result, environment, machine
 
 OURS, HUGGING_FACE = "ours", "hugging_face"
 SCORES, SPEED = "scores", "speed"
@@ -137,27 +138,6 @@ class Bench(NamedTuple):
             "threads": os.cpu_count(),
             **settings,
         }
-
-
-class Result:
-    """A file of what a run gave, and of the settings that it had."""
-
-    def __init__(self, path: pathlib.Path, settings: dict[str, Any]) -> None:
-        self.path, self._settings = path, settings
-
-    def read(self) -> dict[str, Any] | None:
-        """What is kept; None where it is not, or is of other settings."""
-        if not self.path.exists():
-            return None
-        kept = json.loads(self.path.read_text())
-        return kept if kept.pop("settings") == self._settings else None
-
-    def write(self, values: dict[str, Any]) -> None:
-        """Keeps it, whole or not at all."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"settings": self._settings, **values}))
-        temporary.replace(self.path)
 
 
 def result_of(bench: Bench, kind: str, job: dict[str, Any], *name: Any) -> Result:
@@ -296,11 +276,6 @@ def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
         "train_examples": round(num_examples * job["epochs"]),
         "train_seconds": training["seconds"],
     }
-
-
-def environment() -> dict[str, str]:
-    """Of all workers: quiet, and nothing is asked of a server."""
-    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
 
 
 def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, float]:
@@ -554,17 +529,6 @@ def print_speed(bench: Bench) -> None:
                     f" {ours / dynamic if dynamic else 0.0:.2f} | {gained:.2f} |"
                     f" {allowed:.2f} | {gained / allowed:.0%} |"
                 )
-
-
-def machine() -> str:
-    """Cores, processor and memory."""
-    names = [
-        line.partition(":")[2].strip()
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{os.cpu_count()} cores of {names[0]}, {memory:.0f} GB"
 
 
 def main(_: list[str]) -> None:

@@ -44,12 +44,9 @@ import time
 import conversion
 import pretraining_step
 import psutil
-import results
-import squad_decoding
-import squad_features
-import squad_scores
 from absl import app, flags, logging
-from squad_cases import USUAL, Paths
+from parts import results, squad_decoding, squad_features, squad_scores
+from parts.squad_cases import USUAL, Paths
 
 FEATURES, DECODING, SCORES, MEMORY = PARTS = (
     "features",

@@ -7,7 +7,8 @@ import sys
 from typing import Any, NamedTuple
 
 from pretraining_step import REPOSITORY
-from results import environment
+
+from parts.results import environment
 
 WORKER = REPOSITORY / "benchmarks" / "peers" / "original_squad.py"
 

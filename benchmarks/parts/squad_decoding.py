@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from squad_cases import SHORT, USUAL, Case, Paths, original
+
+from parts.squad_cases import SHORT, USUAL, Case, Paths, original
 
 NAMES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 

@@ -11,7 +11,8 @@ import time
 from typing import Any, NamedTuple
 
 from pretraining_step import REPOSITORY
-from results import Result, compared, environment, spread
+
+from parts.results import Result, compared, environment, spread
 
 OURS, HUGGING_FACE = "ours", "hugging_face"
 SIDES = [OURS, HUGGING_FACE]

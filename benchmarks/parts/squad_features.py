@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from squad_cases import SHORT, Case, Paths, original
+from parts.squad_cases import SHORT, Case, Paths, original
 
 CASES = (
     *(

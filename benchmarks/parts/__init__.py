@@ -1,0 +1,1 @@
+"""What benchmarks are made of; the scripts are one folder up."""
