@@ -56,6 +56,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
     shared_flags.require_one_of(flag_values, "do_train", "do_predict")
     shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
+    shared_flags.require_at_least(flag_values, 0, "eval_steps")
     shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
 
 
@@ -99,11 +100,16 @@ def _refuse_no_answers(
     flag_values: flags.FlagValues, questions: "CheckedQuestions"
 ) -> None:
     """Raises InputError if answers are to be scored that nobody gave."""
-    for flag in ("find_null_threshold", "eval_steps"):
-        if flag_values[flag].value and not questions.have_answers:
+    wants = {
+        "find_null_threshold": flag_values.find_null_threshold,
+        "eval_steps": flag_values.do_train and flag_values.eval_steps,
+    }
+    source = flag_values.predict_file or flag_values.tfds_name
+    for flag, is_wanted in wants.items():
+        if is_wanted and not questions.have_answers:
             raise InputError(
-                f"--{flag} needs a development set; {flag_values.predict_file} has"
-                " questions without an answer."
+                f"--{flag} needs a development set; {source} has questions without an"
+                " answer."
             )
 
 

@@ -242,6 +242,14 @@ class RunSquadTest(tf.test.TestCase):
                 "--version_2_with_negative",
                 predict_file=test,
             )
+        with self.assertRaisesRegex(InputError, "Nothing to evaluate"):
+            # Which --eval_steps, without training, has no part in.
+            self.run_script("--do_predict", predict_file=test, eval_steps=5)
+        shutil.rmtree(self.path("run"))
+        with self.assertRaisesRegex(InputError, "eval_steps needs a development"):
+            self.run_script(
+                "--do_train", train_file=train, predict_file=test, eval_steps=5
+            )
         self.assertFalse(os.path.exists(self.path("run")))
 
     def test_usage_errors(self):
@@ -250,6 +258,7 @@ class RunSquadTest(tf.test.TestCase):
             (["--do_predict"], "--do_predict needs --predict_file"),
             (["--do_predict", "--predict_file=x", "--find_null_threshold"], "needs"),
             (["--do_train", "--train_file=x", "--max_seq_length=67"], "max_query"),
+            (["--do_predict", "--predict_file=x", "--eval_steps=-1"], "at least 0"),
             ([], "do_train"),
         ):
             with self.assertRaisesRegex(Exception, message):

@@ -117,6 +117,9 @@ class PredictionFiles:
         files.replace(self._temporary, self._path(N_BEST))
         if self._version_2_with_negative:
             self._write(NULL_ODDS, self.null_odds)
+        elif files.exists(self._path(NULL_ODDS)):
+            # Of other predictions: these have none.
+            files.remove(self._path(NULL_ODDS))
         self._write(PREDICTIONS, self.answers(threshold))
 
     def _write(self, name: str, values: dict) -> None:

@@ -29,6 +29,8 @@ class PredictionFilesTest(tf.test.TestCase):
     def test_every_character(self):
         folder = self.folder()
         one = Decoded([NBestEntry("a", 1.0, 2.0, 1e-7, (0, 1))], "a", None)
+        with open(os.path.join(folder, "null_odds.json"), "w") as file:
+            file.write("{}")  # of a prediction of SQuAD 2.0, before
         with PredictionFiles(folder, False) as written:
             written.add("q1", one)
             written.finish()
