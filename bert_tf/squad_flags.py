@@ -163,7 +163,11 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
 
 
 def define_first_stage(flag_values: flags.FlagValues) -> None:
-    """Defines the flags of training on other questions first."""
+    """Defines the flags of training on other questions first.
+
+    Args:
+        flag_values: with num_train_epochs.
+    """
     flags.DEFINE_string(
         "first_train_file",
         None,
@@ -179,6 +183,21 @@ def define_first_stage(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     _require_with(flag_values, "first_train_file", "do_train")
+
+    def both_train(values: dict[str, Any]) -> bool:
+        # The second stage's would come out when the first one has been trained.
+        for name in ("first_num_train_epochs", "num_train_epochs"):
+            if values["first_train_file"] and values[name] <= 0.0:
+                raise flags.ValidationError(
+                    f"--{name} must be above 0 with --first_train_file."
+                )
+        return True
+
+    flags.register_multi_flags_validator(
+        ["first_train_file", "first_num_train_epochs", "num_train_epochs"],
+        both_train,
+        flag_values=flag_values,
+    )
 
 
 def _require_with(flag_values: flags.FlagValues, flag: str, wanted: str) -> None:
