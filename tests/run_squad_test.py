@@ -260,8 +260,12 @@ class RunSquadTest(tf.test.TestCase):
             (["--do_train", "--train_file=x", "--max_seq_length=67"], "max_query"),
             (["--do_predict", "--predict_file=x", "--eval_steps=-1"], "at least 0"),
             (
-                "--do_train --train_file=x --first_train_file=x"
-                " --first_num_train_epochs=0".split(),
+                [
+                    "--do_train",
+                    "--train_file=x",
+                    "--first_train_file=x",
+                    "--first_num_train_epochs=0",
+                ],
                 "--first_num_train_epochs must be above 0",
             ),
             ([], "do_train"),
