@@ -116,7 +116,9 @@ class EntryReader:
         )
 
     def _is_impossible(self, entry: dict[str, Any], where: str) -> bool:
-        value = entry.get("is_impossible", False)
+        # Exports that lack the word have no answers there: so the official evaluation.
+        says_nothing = self._version_2_with_negative and entry.get("answers") == []
+        value = entry.get("is_impossible", says_nothing)
         if not isinstance(value, bool):
             what = f"its `is_impossible` must be true or false. Found: {shown(value)}"
             if self._for_training:

@@ -165,6 +165,19 @@ class ReaderTest(tf.test.TestCase):
             ):
                 self.of_river(impossible, for_training=for_training)
 
+    def test_no_answers_and_not_a_word_on_whether_there_are_any(self):
+        content = {"data": [article("T", (TOWER, [qa("t1"), qa("t2")]))]}
+        content["data"][0]["paragraphs"][0]["qas"][1]["is_impossible"] = False
+        for for_training in (False, True):
+            questions, _, report = self.read(
+                content, version_2_with_negative=True, for_training=for_training
+            )
+            first, *others = questions
+            self.assertTrue(first.is_impossible)
+            # The one that says that it has an answer is trained on only with one.
+            self.assertLen(others, 0 if for_training else 1)
+            self.assertEqual(report.skipped.total(), int(for_training))
+
     def test_answers_of_impossible_questions(self):
         entry = qa("r2", answer("Ohre", 10), is_impossible=True)
         (question,), _, _ = self.of_river(entry, version_2_with_negative=True)
