@@ -227,7 +227,7 @@ class RunSquadTest(tf.test.TestCase):
         negative = self.write("negative.json", article(8, 1, negative=2))
         unanswered = article(8, 2)
         for paragraph in unanswered["paragraphs"]:
-            paragraph["qas"][0]["answers"] = []
+            del paragraph["qas"][0]["answers"]
         test = self.write("test.json", unanswered)
         with self.assertRaisesRegex(InputError, "version_2_with_negative"):
             self.run_script("--do_train", train_file=negative)

@@ -120,6 +120,7 @@ class SeveralDevicesTest(tf.test.TestCase):
             several["refusal"], "^Batches of 3 cannot be dealt out to 2 devices: "
         )
 
+    @pytest.mark.slow
     def test_two_devices_give_the_results_of_one(self):
         self.assertEqual(self.start("both").wait(120), 0)
         results = self.results("both")

@@ -114,12 +114,6 @@ class SameResultTest(StrategiesTestCase):
                 self.options(
                     "compiled", config={"jit_compile": xla_compiles_for_the_cpu()}
                 ),
-                self.options("lengths", by_length=True),
-                self.options(
-                    "lengths_compiled",
-                    by_length=True,
-                    config={"jit_compile": xla_compiles_for_the_cpu()},
-                ),
             ]
         )
         together = self.start(
@@ -131,12 +125,6 @@ class SameResultTest(StrategiesTestCase):
                     config={"gradient_accumulation_steps": 2, "iterations_per_loop": 3},
                 ),
                 self.options("broken", **mirrored, broken=True),
-                self.options(
-                    "lengths_both",
-                    **mirrored,
-                    by_length=True,
-                    config={"gradient_accumulation_steps": 2},
-                ),
             ]
         )
         workers = self.start_workers(
@@ -158,18 +146,42 @@ class SameResultTest(StrategiesTestCase):
             self.assertLess(difference, 1e-3, name)
         # The test sees what it is for.
         self.assertGreater(self.distance(one, self.weights("broken")) / moved, 1e-3)
-        # Batches by length, of which every other one is not full: to the second replica
-        # comes nothing but padding.
-        one = self.weights("lengths")
-        moved = self.distance(one, initial_weights(classifier()))
-        self.assertGreater(moved, 0.01)
-        for name in ("lengths_compiled", "lengths_both"):
-            difference = self.distance(one, self.weights(name)) / moved
-            self.assertLess(difference, 1e-3, name)
         for name in ("one", "mirrored", "workers"):
             with open(os.path.join(self.path(name), "metrics.jsonl")) as file:
                 lines = [json.loads(line) for line in file]
             self.assertEqual([line["step"] for line in lines], [5, 10, 15, 20])
+
+    @pytest.mark.slow
+    def test_batches_by_length_make_the_same_steps(self):
+        # Every other one is not full: to the second replica comes nothing but padding.
+        alone = self.start(
+            [
+                self.options("lengths", by_length=True),
+                self.options(
+                    "compiled",
+                    by_length=True,
+                    config={"jit_compile": xla_compiles_for_the_cpu()},
+                ),
+            ]
+        )
+        together = self.start(
+            [
+                self.options(
+                    "both",
+                    distribution="mirrored",
+                    num_cpus=2,
+                    by_length=True,
+                    config={"gradient_accumulation_steps": 2},
+                )
+            ]
+        )
+        self.finish(alone, together)
+        one = self.weights("lengths")
+        moved = self.distance(one, initial_weights(classifier()))
+        self.assertGreater(moved, 0.01)
+        for name in ("compiled", "both"):
+            difference = self.distance(one, self.weights(name)) / moved
+            self.assertLess(difference, 1e-3, name)
 
 
 # So that there is time to stop a run.
@@ -177,6 +189,7 @@ SLOW = {"slow": 0.1, "steps": 120, "dropout": 0.1}
 
 
 class StopTest(StrategiesTestCase):
+    @pytest.mark.slow
     def test_sigterm_saves_and_exits_where_one_worker_of_two_hears_it(self):
         self.check_stopped_and_started_again(
             workers=lambda **more: self.start_workers(

@@ -207,6 +207,8 @@ CASES = {
         lambda _: random_batches(random_tags),
     ),
 }
+# Heads and records so like another case's that the slow tests are early enough.
+VARIANTS = ("masked_lm", "regression", "multi_label", "lora", "adapters")
 # How the steps of pre-training may be made on a TPU.
 OPTIONS = {
     "dropout": {"dropout": 0.1},
@@ -318,8 +320,16 @@ class CompiledTest(StepsTestCase):
         if not xla_compiles_for_the_cpu():
             raise unittest.SkipTest("this TensorFlow has no XLA compiler for CPUs")
 
-    @parameterized.parameters(*CASES)
+    @parameterized.parameters(*(name for name in CASES if name not in VARIANTS))
     def test_steps_equal_those_that_are_not_compiled(self, name):
+        self.check_steps(name)
+
+    @pytest.mark.slow
+    @parameterized.parameters(*VARIANTS)
+    def test_steps_of_variants_equal_those_that_are_not_compiled(self, name):
+        self.check_steps(name)
+
+    def check_steps(self, name):
         task, training, held_out = self.case(name)
         plain, compiled = tf.distribute.get_strategy(), CompilingStrategy(True)
         with pieces_left_alone():
