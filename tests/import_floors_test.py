@@ -20,6 +20,7 @@ FLOORS = {
     "bert_tf.instances": 1,
     "bert_tf.metrics": 1,
     "bert_tf.squad": 2,
+    "bert_tf.tagging": 2,
     "bert_tf.records": 2,
     "bert_tf.modeling": 2,
     "bert_tf.optimization": 2,
@@ -33,7 +34,7 @@ FLOORS = {
 }
 # Floors and rooms that import nothing heavy: scripts and worker processes start in them.
 LIGHT_FLOORS = (0, 1)
-LIGHT_FOLDERS = ("bert_tf.squad",)
+LIGHT_FOLDERS = ("bert_tf.squad", "bert_tf.tagging")
 
 
 def is_light(module):
