@@ -26,6 +26,7 @@ FLOORS = {
     "bert_tf.optimization": 2,
     "bert_tf.task": 3,
     "bert_tf.conversion": 3,
+    "bert_tf.features": 4,
     "bert_tf.tasks": 4,
     "bert_tf.training": 4,
     "bert_tf.finetuning": 5,
@@ -34,7 +35,7 @@ FLOORS = {
 }
 # Floors and rooms that import nothing heavy: scripts and worker processes start in them.
 LIGHT_FLOORS = (0, 1)
-LIGHT_FOLDERS = ("bert_tf.squad", "bert_tf.tagging")
+LIGHT_FOLDERS = ("bert_tf.squad", "bert_tf.tagging", "bert_tf.features.choices")
 
 
 def is_light(module):

@@ -25,6 +25,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.features import parts
+from bert_tf.features.choices import FLOAT32
 from bert_tf.features.extraction import Features
 from bert_tf.features.layers import LayerIndex
 
@@ -45,7 +46,7 @@ class _Arrays:
         self,
         labels: Sequence[LayerIndex],
         settings: Mapping[str, Any],
-        vector_type: str = "float32",
+        vector_type: str = FLOAT32,
     ) -> None:
         self._labels = [str(label) for label in labels]
         self._settings = settings
@@ -73,6 +74,7 @@ class _Arrays:
 
     def _arrays(self, paths: Sequence[str]) -> dict[str, _Array]:
         """The arrays that parts add up to; a part at a time is in memory."""
+        require_lines(paths)
         shapes: dict[str, tuple[int, ...]] = {}
         types: dict[str, np.dtype] = {}
         counts = []
@@ -103,8 +105,19 @@ class _Arrays:
         if counts:
             small[OFFSETS] = np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64)
         for name, array in small.items():
-            arrays[name] = array.shape, array.dtype, lambda array=array: iter([array])
+            arrays[name] = _whole(array)
         return arrays
+
+
+def _whole(array: np.ndarray) -> _Array:
+    """An array that is in memory."""
+    return array.shape, array.dtype, lambda: iter([array])
+
+
+def require_lines(paths: Sequence[str]) -> None:
+    """Raises InputError if there are no parts: no shape would be known."""
+    if not paths:
+        raise InputError("The input has no line: give one, or --format=jsonl.")
 
 
 def _header(part: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
@@ -122,7 +135,7 @@ def _width(type_: np.dtype) -> int:
 def _write(file: IO[bytes], array: _Array) -> None:
     shape, type_, blocks = array
     np.lib.format.write_array_header_1_0(
-        file,  # type: ignore[arg-type]
+        file,
         {
             "descr": np.lib.format.dtype_to_descr(type_),
             "fortran_order": False,
@@ -139,8 +152,7 @@ class ArrayFile(_Arrays):
     def assemble(self, paths: Sequence[str], output: str) -> None:
         """Puts parts together; see `formats.Format`."""
         arrays = self._arrays(paths)
-        text = np.array(json.dumps(self._settings, sort_keys=True))
-        arrays[SETTINGS] = text.shape, text.dtype, lambda: iter([text])
+        arrays[SETTINGS] = _whole(np.array(json.dumps(self._settings, sort_keys=True)))
         with (
             parts.replacing(output) as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.features.choices import FIRST_PIECE
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.model import VECTORS
 from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
@@ -25,8 +26,6 @@ from bert_tf.records.schema import INT64, Feature, RecordSchema
 Arrays = Mapping[str, np.ndarray]
 # (batches, about how many) -> (batch, outputs), batch by batch.
 Predict = Callable[["GroupBatches", int], Iterator[tuple[Arrays, Arrays]]]
-
-FIRST_PIECE, MEAN_OF_PIECES = "first", "mean"
 
 INPUTS_AT_ONCE = 4096
 # 128 MB of float32.
@@ -94,7 +93,7 @@ class Group:
             # Copies: a view would keep the batch.
             sentence = {
                 name: values[place].copy()
-                for name, values in outputs.items()
+                for name, values in sorted(outputs.items())
                 if name != VECTORS
             }
             self._features[row] = Features(inputs, vectors, sentence)

@@ -16,15 +16,13 @@ from typing import IO, Any, Protocol
 from bert_tf import files
 from bert_tf.features import parts
 from bert_tf.features.arrays import ArrayFile, ArrayFolder
+from bert_tf.features.choices import FLOAT32, FORMATS
 from bert_tf.features.extraction import Features
 from bert_tf.features.json_lines import json_line
 from bert_tf.features.layers import LayerIndex
 from bert_tf.features.records import record
 from bert_tf.features.table import Table
 from bert_tf.records.tfrecord_files import write_records
-
-FORMATS = ("jsonl", "npz", "npy", "parquet", "tfrecord")
-FLOAT32, FLOAT16 = "float32", "float16"
 
 _COPIED_AT_ONCE = 1 << 24
 

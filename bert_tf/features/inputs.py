@@ -85,9 +85,7 @@ def count_lines(path: str) -> int:
         InputError: as `read_lines`.
     """
     _require_file(path)
-    return sum(
-        len(blocks.lines(block, path)) for block in blocks.read_blocks(path)
-    )
+    return sum(len(blocks.lines(block, path)) for block in blocks.read_blocks(path))
 
 
 def _require_file(path: str) -> None:
@@ -162,7 +160,7 @@ class FeatureReader:
         return FeatureInput(ids, segment_ids, names, spans, is_cut)
 
     def _words(self, text: str) -> tuple[list[str], list[list[int]]]:
-        """The words and their pieces: no rule of the tokenizer sees past white space."""
+        """The words and their pieces: no rule of the tokenizer looks past a space."""
         words = _WORD.findall(text)
         unknown = [self._tokenizer.vocabulary.unk_id]
         return words, [self._tokenizer.encode(word) or unknown for word in words]

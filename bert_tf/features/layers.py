@@ -17,12 +17,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_tf.errors import InputError
+from bert_tf.features.choices import COMBINATIONS, CONCAT, NONE, WEIGHTED
 
 EMBEDDINGS = "embeddings"
 ALL = "all"
-
-NONE, SUM, MEAN, WEIGHTED, CONCAT = "none", "sum", "mean", "weighted", "concat"
-COMBINATIONS = (NONE, SUM, MEAN, WEIGHTED, CONCAT)
 
 LayerIndex = int | str  # a number, or EMBEDDINGS
 
@@ -111,7 +109,7 @@ class LayerSelection:
 
     @property
     def hidden_states(self) -> list[int]:
-        """The places in an encoder's `hidden_states`, which begin with the embeddings."""
+        """The places in an encoder's `hidden_states`, the embeddings being first."""
         return [
             0 if layer == EMBEDDINGS else int(layer) % self.num_hidden_layers + 1
             for layer in self.layers

@@ -13,18 +13,28 @@ Outputs, float32:
 the last three where they are asked for.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 from keras import ops
 
-from bert_tf.features.layers import CONCAT, MEAN, NONE, WEIGHTED, LayerSelection
+from bert_tf.features.choices import (
+    CLS,
+    CONCAT,
+    MEAN,
+    MEAN_OF_TOKENS,
+    NONE,
+    POOLED,
+    SENTENCE_VECTORS,
+    WEIGHTED,
+)
+from bert_tf.features.layers import LayerSelection
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.record_model import RecordModel
 
 VECTORS = "vectors"
-POOLED, CLS, MEAN_OF_TOKENS = "pooled", "cls", "mean"
-SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS)
 
 
 def feature_model(
@@ -53,7 +63,7 @@ def feature_model(
         )
     inputs, states = encoder.input, encoder.output
     outputs: dict[str, Any] = {}
-    vectors = None
+    vectors: Any = None
     if token_vectors or set(sentence_vectors) - {POOLED}:
         hidden_states = [
             states["hidden_states"][place] for place in selection.hidden_states
@@ -91,3 +101,13 @@ def combined(hidden_states: Sequence[Any], selection: LayerSelection) -> Any:
     if selection.combine == MEAN:
         total = total / float(len(layers))
     return total[:, :, None]
+
+
+def weights_digest(model: keras.Model) -> str:
+    """A digest of a model's weights: equal where the features are."""
+    digest = hashlib.sha256()
+    for weight in sorted(model.weights, key=lambda weight: weight.path):
+        value = ops.convert_to_numpy(weight)
+        digest.update(f"{weight.path} {value.shape} {value.dtype}\n".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()

@@ -20,9 +20,10 @@ import numpy as np
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.features import parts
+from bert_tf.features.arrays import require_lines
+from bert_tf.features.choices import POOLED
 from bert_tf.features.extraction import Features
 from bert_tf.features.layers import LayerIndex
-from bert_tf.features.model import POOLED
 
 
 class Table:
@@ -88,11 +89,14 @@ class Table:
 
     def assemble(self, paths: Sequence[str], output: str) -> None:
         """Puts parts together; see `formats.Format`."""
+        require_lines(paths)
         with parts.replacing(output) as file:
             writer = None
             for path in paths:
                 with files.open_binary(path) as part:
-                    table = self._parquet.read_table(self._arrow.BufferReader(part.read()))
+                    table = self._parquet.read_table(
+                        self._arrow.BufferReader(part.read())
+                    )
                 if writer is None:
                     # Vectors have nothing to gain from dictionaries, and little from
                     # being packed.

@@ -17,7 +17,18 @@ def as_python_writes(values):
 
 class NumberListsTest(tf.test.TestCase):
     def test_numbers_by_hand(self):
-        values = [0.0, -0.0, 1.0, -2.5, 0.1, 0.0001, 0.00001, 0.0000125, 0.0000004, 123.456]
+        values = [
+            0.0,
+            -0.0,
+            1.0,
+            -2.5,
+            0.1,
+            0.0001,
+            0.00001,
+            0.0000125,
+            0.0000004,
+            123.456,
+        ]
         (text,) = json_lines.number_lists(np.array([values], np.float32))
         self.assertEqual(
             text,
@@ -64,7 +75,9 @@ class JsonLineTest(tf.test.TestCase):
         rng = np.random.default_rng(1)
         vectors = rng.normal(0, 1, [4, 2, 5]).astype(np.float32)
         line = json_lines.json_line(
-            7, Features(FeatureInput([2, 5, 6, 3], [0] * 4, names), vectors, {}), [-1, -2]
+            7,
+            Features(FeatureInput([2, 5, 6, 3], [0] * 4, names), vectors, {}),
+            [-1, -2],
         )
         # As extract_features.py of google-research/bert builds it.
         output = OrderedDict()
@@ -90,7 +103,9 @@ class JsonLineTest(tf.test.TestCase):
             "mean": np.array([[2.0, 3.0]], np.float32),
         }
         inputs = FeatureInput([2, 5, 3], [0] * 3, ["wörd"], [(1, 2)])
-        line = json_lines.json_line(0, Features(inputs, vectors, sentence), ["sum(0,1)"])
+        line = json_lines.json_line(
+            0, Features(inputs, vectors, sentence), ["sum(0,1)"]
+        )
         self.assertEqual(
             line,
             b'{"linex_index": 0, "features": [{"word": "w\\u00f6rd", "layers":'
