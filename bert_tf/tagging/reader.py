@@ -95,8 +95,8 @@ def read_sentences(
     unlabelled = sum(one.labels is None for one in found)
     if has_labels is None and 0 < unlabelled < len(found):
         raise InputError(
-            f"{', '.join(paths)}: {unlabelled} of {len(found)} sentences have no labels;"
-            " either all have, or none."
+            f"{', '.join(paths)}: {unlabelled} of {len(found)} sentences have no"
+            " labels; either all have, or none."
         )
     return found
 
@@ -223,7 +223,9 @@ def _slashes(
                         f"{path}:{number}: {cell!r} must be a word, {layout.separator}"
                         " and its label."
                     )
-        yield _sentence(words, labels, document, f"{path}:{number}")
+        yield Sentence.of_words(
+            words, labels, document=document, source=f"{path}:{number}"
+        )
 
 
 def _json_lines(
@@ -250,27 +252,10 @@ def _json_lines(
         # None where no sentence says it: the file is one document.
         document += before is not None and name != before
         before = name
-        yield _sentence(words, labels, document, source)
+        yield Sentence.of_words(words, labels, document=document, source=source)
     if num_empty:
         logging.warning("%s: passed over %d sentences without a word.", path, num_empty)
 
 
 def _names(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
     return usual if given is None else (given,)
-
-
-def _sentence(
-    words: Sequence[str], labels: Sequence[str] | None, document: int, source: str
-) -> Sentence:
-    """A sentence whose file has no columns; as a column file would have it."""
-    # Blanks stand between columns alone, and no column is empty.
-    cells = [re.sub(r"\s", "_", word) or "_" for word in words]
-    if labels is not None:
-        cells = [f"{word} {label}" for word, label in zip(cells, labels, strict=True)]
-    return Sentence(
-        words=tuple(words),
-        labels=None if labels is None else tuple(labels),
-        document=document,
-        source=source,
-        rows=tuple(cells),
-    )

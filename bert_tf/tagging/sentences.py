@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 
 
@@ -27,6 +28,36 @@ class Sentence:
     source: str
     rows: tuple[str, ...]
     before: tuple[str, ...] = ()
+
+    @classmethod
+    def of_words(
+        cls,
+        words: Sequence[str],
+        labels: Sequence[str] | None,
+        *,
+        document: int,
+        source: str,
+    ) -> "Sentence":
+        """A sentence whose file has no columns, as a column file would have it.
+
+        Args:
+            words: in a column, white space in one is an underscore, and so is an empty
+                one.
+            labels: as many, or None.
+            document: a number that sentences of one document share.
+            source: where it begins.
+        """
+        # Blanks stand between columns alone, and no column is empty.
+        rows = [re.sub(r"\s", "_", word) or "_" for word in words]
+        if labels is not None:
+            rows = [f"{word} {label}" for word, label in zip(rows, labels, strict=True)]
+        return cls(
+            words=tuple(words),
+            labels=None if labels is None else tuple(labels),
+            document=document,
+            source=source,
+            rows=tuple(rows),
+        )
 
 
 def digest(sentences: Sequence[Sentence]) -> str:
