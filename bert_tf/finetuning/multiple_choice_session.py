@@ -92,8 +92,11 @@ class MultipleChoiceSession(TaskSession):
 
     def logits(self, model: keras.Model, split: str) -> np.ndarray:
         """The endings' scores, [examples, endings] float32, in the examples' order."""
-        name = "predict_batch_size" if split == "test" else "eval_batch_size"
-        batch_size = self._flags[name].value
+        batch_size = (
+            self._flags.predict_batch_size
+            if split == "test"
+            else self._flags.eval_batch_size
+        )
         records = self.records(split)
         logits = np.zeros(
             [records.num_records, self.sets[split].target.num_outputs], np.float32

@@ -25,15 +25,14 @@ class ChoicePredictionsTest(tf.test.TestCase):
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
         self.assertEqual(
-            rows,
+            [",".join(row) for row in rows],
             [
-                ["index", "label", "prediction", "correct", "p_A", "p_B"]
-                + ["premise", "start", "ending_A", "ending_B"],
-                ["0", "A", "B", "0", "0.250000", "0.750000"]
-                + ['It, "so".', "He", "runs\naway.", "sings."],
-                ["1", "", "A", "", "0.800000", "0.200000", "p", "", "x", "y"],
+                "index,label,prediction,correct,p_A,p_B,premise,start,ending_A,ending_B",
+                '0,A,B,0,0.250000,0.750000,It, "so".,He,runs\naway.,sings.',
+                "1,,A,,0.800000,0.200000,p,,x,y",
             ],
         )
+        self.assertEqual({len(row) for row in rows}, {10})
         with self.assertRaisesRegex(ValueError, "expected: .1, 2."):
             write_choices(path, EXAMPLES[:1], TARGET, LOGITS)
 

@@ -14,7 +14,7 @@ HEADER = (
     "ending0,ending1,ending2,ending3,label"
 )
 ROWS = (
-    '0,v-1,7,A dog sits. It,A dog sits.,It,gold,"barks, loudly.",sings.,flies.,reads.,0',
+    '0,v-1,7,A dog. It,A dog sits.,It,gold,"barks, loudly.",sings.,flies.,reads.,0',
     '1,v-2,8,x,"He said ""go"".",They,gold,"run\naway.",b.,c.,d.,3',
 )
 
