@@ -11,8 +11,9 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from tests.training import toy
 
-# A name is "mr" and one or two words; a place is "in" and one word.
-WORDS = ["mr", "in", ".", *(f"w{number}" for number in range(12))]
+# A name is "mr" and a name; a place stands behind "in".
+NAMES, PLACES, OTHERS = ([f"{kind}{n}" for n in range(4)] for kind in "npo")
+WORDS = ["mr", "in", ".", *NAMES, *PLACES, *OTHERS]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
@@ -20,21 +21,20 @@ def sentences(count, seed):
     """(words, IOB1 labels) of made-up sentences."""
     rng = np.random.default_rng(seed)
 
-    def some(number):
-        return [str(word) for word in rng.choice(WORDS[3:], number)]
-
     for _ in range(count):
         words, labels = [], []
         for _ in range(rng.integers(1, 4)):
             kind = rng.integers(3)
             if kind == 0:
-                words += some(1)
+                words += [str(rng.choice(OTHERS))]
                 labels += ["O"]
             elif kind == 1:
-                words += ["mr", *some(1)]
-                labels += ["I-PER", "I-PER"]
+                words += ["mr", str(rng.choice(NAMES))]
+                # B alone tells an entity from one of its type right before it.
+                is_second = bool(labels) and labels[-1] == "I-PER"
+                labels += ["B-PER" if is_second else "I-PER", "I-PER"]
             else:
-                words += ["in", *some(1)]
+                words += ["in", str(rng.choice(PLACES))]
                 labels += ["O", "I-LOC"]
         yield [*words, "."], [*labels, "O"]
 
@@ -99,7 +99,7 @@ class RunNerTest(tf.test.TestCase):
         options = {
             "train_file": self.write("train.txt", columns(sentences(160, 1))),
             "dev_file": self.write("dev.txt", dev),
-            "num_train_epochs": 24,
+            "num_train_epochs": 8,
         }
         self.run_script("--do_train", "--do_eval", **options)
         results = self.results()
@@ -131,9 +131,7 @@ class RunNerTest(tf.test.TestCase):
         # The same command again: nothing is trained, the same is written.
         with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
             self.run_script("--do_train", "--do_eval", **options)
-        self.assertEqual(
-            self.read("run", "dev_predictions.txt").split("\n"), predicted
-        )
+        self.assertEqual(self.read("run", "dev_predictions.txt").split("\n"), predicted)
         # Without labels, from the run's own files, as JSON lines.
         rows = [words for words, _ in sentences(3, 3)]
         test = "".join(json.dumps({"tokens": words}) + "\n" for words in rows)
