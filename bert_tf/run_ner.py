@@ -68,11 +68,12 @@ def run(flag_values: flags.FlagValues) -> None:
     )
     is_wanted = (flag_values.do_train, looks_at_dev, flag_values.do_predict)
     # What would otherwise come out after training.
-    for wanted, flag in zip(
-        is_wanted[1:], ("eval_batch_size", "predict_batch_size"), strict=True
-    ):
-        if wanted:
-            check_batch_size(strategy, flag_values[flag].value, flag=flag)
+    if looks_at_dev:
+        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
+    if flag_values.do_predict:
+        check_batch_size(
+            strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+        )
     # Every input is read and checked before anything is written or trained.
     session = TaggingSession(
         flag_values,
@@ -120,7 +121,7 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
 
     flag = f"{split}_file"
     return read_sentences(
-        files.expand_globs(flag_values[flag].value, flag),
+        files.expand_globs(getattr(flag_values, flag), flag),
         Layout(
             format=flag_values.format,
             word_column=flag_values.word_column,

@@ -100,10 +100,10 @@ def find_labels(
             respelt(labels, scheme) for labels in _labels(train)
         )
     )
-    # Where they only name the files' numbers, they need not be the model's labels.
-    if given and (used <= set(given) or scheme == file_scheme):
-        ours = given
-    else:
+    ours = given or tuple(labels_in(scheme, used))
+    in_files = set(itertools.chain.from_iterable(_labels(train)))
+    if given and in_files <= set(given) and not used <= set(given):
+        # They name what the files have, which the model has in another scheme.
         ours = tuple(labels_in(scheme, used))
     there = _trained_labels(source)
     if source is not None and there is not None and flag_values.init_head:

@@ -128,12 +128,15 @@ class TaggingSession(TaskSession):
         """
         if split not in self._features:
             self._features[split] = list(self._featurizer(self.splits[split]))
-        flag = "eval_batch_size" if split == "dev" else "predict_batch_size"
         return predict_words(
             self._features[split],
             self._label_ids[split],
             lambda batches, number: self.outputs(model, batches, number),
-            batch_size=self._flags[flag].value,
+            batch_size=(
+                self._flags.eval_batch_size
+                if split == "dev"
+                else self._flags.predict_batch_size
+            ),
             max_seq_length=self._flags.max_seq_length,
             max_lengths=self.max_lengths,
         )
