@@ -91,22 +91,36 @@ def run(flag_values: flags.FlagValues) -> None:
 
 def _read(flag_values: flags.FlagValues) -> dict[str, "ChoiceSet"]:
     """The examples, by split."""
-    from bert_tf.tasks.swag import read_choices
-
     names = swag_flags.column_names(flag_values)
     looks_at_dev = flag_values.do_eval or (
         flag_values.do_train and flag_values.eval_steps
     )
-    paths = {
-        "train": flag_values.do_train and flag_values.train_file,
-        "dev": looks_at_dev and flag_values.dev_file,
-        "test": flag_values.do_predict and flag_values.test_file,
+    wanted = {
+        "train": flag_values.do_train,
+        "dev": looks_at_dev,
+        "test": flag_values.do_predict,
     }
-    return {
-        split: read_choices(path, names, has_labels=split != "test")
-        for split, path in paths.items()
-        if path
-    }
+    sets = {}
+    for number, split in enumerate(wanted):
+        if not wanted[split]:
+            continue
+        has_labels = split != "test"
+        if flag_values.tfds_name:
+            from bert_tf.tasks.swag_tfds import read_tfds_choices
+
+            sets[split] = read_tfds_choices(
+                flag_values.tfds_name,
+                flag_values.tfds_splits[number],
+                names,
+                data_dir=flag_values.tfds_data_dir,
+                has_labels=has_labels,
+            )
+        else:
+            from bert_tf.tasks.swag import read_choices
+
+            path = flag_values[f"{split}_file"].value
+            sets[split] = read_choices(path, names, has_labels=has_labels)
+    return sets
 
 
 def _evaluate(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from bert_tf import flags as shared_flags
+
 if TYPE_CHECKING:
     from bert_tf.tasks.choices import ColumnNames
 
@@ -30,8 +32,32 @@ def define_files(flag_values: flags.FlagValues) -> None:
         "test_file",
         "Ours. Examples to predict, such as SWAG's test.csv; labels are not looked at.",
     )
+    string(
+        "tfds_name",
+        "Ours. Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
+        " other with a premise and endings.",
+    )
+    string(
+        "tfds_data_dir",
+        "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+    )
+    flags.DEFINE_list(
+        "tfds_splits",
+        ["train", "validation", "test"],
+        "Ours, for --tfds_name. Splits, or slices such as train[:90%], to train on, to"
+        " score the model on and to predict.",
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "tfds_splits",
+        lambda splits: len(splits) == len(_FILE_OF),
+        message="must be three: to train on, to score the model on and to predict",
+        flag_values=flag_values,
+    )
     for flag, file in {**_FILE_OF, "eval_steps": "dev_file"}.items():
         _require_with(flag_values, flag, file)
+    for file in _FILE_OF.values():
+        shared_flags.refuse_together(flag_values, "tfds_name", file)
 
 
 def define_columns(flag_values: flags.FlagValues) -> None:
@@ -85,10 +111,10 @@ def _require_with(flag_values: flags.FlagValues, flag: str, file: str) -> None:
     """Makes it a usage error to give a flag without its file."""
 
     def is_given(values: dict[str, Any]) -> bool:
-        if not values[flag] or values[file]:
+        if not values[flag] or values[file] or values["tfds_name"]:
             return True
         raise flags.ValidationError(f"--{flag} needs --{file}.")
 
     flags.register_multi_flags_validator(
-        [flag, file], is_given, flag_values=flag_values
+        [flag, file, "tfds_name"], is_given, flag_values=flag_values
     )

@@ -10,7 +10,7 @@ their place.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf import files
@@ -42,6 +42,29 @@ def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSe
     """
     header, rows = _rows(path)
     columns = names.find(header, path, has_labels=has_labels)
+    return choices_of_rows(rows, columns, names, path, has_labels=has_labels)
+
+
+def choices_of_rows(
+    rows: Iterable[Row],
+    columns: Columns,
+    names: ColumnNames,
+    path: str,
+    *,
+    has_labels: bool,
+) -> ChoiceSet:
+    """The examples of rows, as `read_choices` has those of a file.
+
+    Args:
+        rows: the rows, numbered.
+        columns: what their columns are called.
+        names: what the labels are.
+        path: where the rows stand, for messages.
+        has_labels: whether each must have a label.
+
+    Raises:
+        InputError: there is no row, or too many cannot be used (names the first one).
+    """
     unusable = UnusableRows(path)
     examples: list[ChoiceExample] = []
     target: Target | None = None
@@ -59,7 +82,7 @@ def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSe
         examples.append(example)
     unusable.report(num_rows, may_be_few=has_labels)
     if target is None or not examples:
-        raise InputError(f"{path}: no examples in this file.")
+        raise InputError(f"{path}: no examples in it.")
     return ChoiceSet(examples, target)
 
 
