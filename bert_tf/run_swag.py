@@ -9,8 +9,8 @@ r"""Fine-tunes BERT on multiple choice, SWAG's or others': train, evaluate, pred
 
 The hyperparameters are those of Devlin et al. 2018, section 4.4: 2e-5, batches of 16, 3
 epochs. A batch counts premises: 16 of them are 64 sequences where there are 4 endings.
-Writes eval_results.txt, and of --test_file test_results.tsv (probabilities) and
-swag_predictions.csv.
+Writes eval_results.txt and dev_predictions.csv, and of --test_file test_results.tsv
+(probabilities) and swag_predictions.csv.
 """
 
 import os
@@ -96,13 +96,13 @@ def _read(flag_values: flags.FlagValues) -> dict[str, "ChoiceSet"]:
         flag_values.do_train and flag_values.eval_steps
     )
     wanted = {
-        "train": flag_values.do_train,
-        "dev": looks_at_dev,
-        "test": flag_values.do_predict,
+        "train": (flag_values.do_train, flag_values.train_file),
+        "dev": (looks_at_dev, flag_values.dev_file),
+        "test": (flag_values.do_predict, flag_values.test_file),
     }
     sets = {}
-    for number, split in enumerate(wanted):
-        if not wanted[split]:
+    for number, (split, (is_wanted, path)) in enumerate(wanted.items()):
+        if not is_wanted:
             continue
         has_labels = split != "test"
         if flag_values.tfds_name:
@@ -118,7 +118,6 @@ def _read(flag_values: flags.FlagValues) -> dict[str, "ChoiceSet"]:
         else:
             from bert_tf.tasks.swag import read_choices
 
-            path = flag_values[f"{split}_file"].value
             sets[split] = read_choices(path, names, has_labels=has_labels)
     return sets
 

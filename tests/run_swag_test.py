@@ -84,7 +84,7 @@ class RunSwagTest(tf.test.TestCase):
             if shape and "_CHECKPOINTABLE" not in key
         }
 
-    def test_learns_to_choose_and_goes_on_where_it_was_killed(self):
+    def test_learns_to_choose(self):
         options = {
             "train_file": self.write_csv("train.csv", rows(128, 1)),
             # Another number of endings than that of training.
@@ -134,6 +134,18 @@ class RunSwagTest(tf.test.TestCase):
         self.assertAllClose(
             -np.mean(np.log(likelihoods)), again["eval_loss"], atol=1e-3
         )
+
+    def test_whole_batches_of_one_length_in_two_parts(self):
+        """As the original counts: int(40 / 16 * 2) steps."""
+        examples = {"train_file": self.write_csv("train.csv", rows(40, 1))}
+        self.run_script(
+            "--do_train",
+            "--pad=max",
+            gradient_accumulation_steps=2,
+            num_train_epochs=2,
+            **examples,
+        )
+        self.assertTrue(os.path.exists(self.path("run", "model.ckpt-5.index")))
 
     @pytest.mark.slow
     def test_a_run_that_is_killed_ends_with_the_same_weights(self):
