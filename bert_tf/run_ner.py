@@ -120,7 +120,7 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
     from bert_tf.tagging.reader import Layout, read_sentences
 
     flag = f"{split}_file"
-    return read_sentences(
+    sentences = read_sentences(
         files.expand_globs(getattr(flag_values, flag), flag),
         Layout(
             format=flag_values.format,
@@ -132,6 +132,13 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
         ),
         has_labels=has_labels,
     )
+    logging.info(
+        "%s: %d sentences in %d documents.",
+        split,
+        len(sentences),
+        sentences[-1].document + 1,
+    )
+    return sentences
 
 
 def _predict(

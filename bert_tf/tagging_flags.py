@@ -128,7 +128,10 @@ def define_labels(flag_values: flags.FlagValues) -> None:
 
 
 def define_windows(flag_values: flags.FlagValues) -> None:
-    """Defines the flags that say how sentences become records."""
+    """Defines the flags that say how sentences become records.
+
+    After `define_sentences`.
+    """
     shared_flags.define(flag_values, "max_seq_length")
     flags.DEFINE_bool(
         "document_context",
@@ -147,6 +150,18 @@ def define_windows(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     shared_flags.require_at_least(flag_values, 3, "max_seq_length")
+
+    def has_documents(values: dict[str, Any]) -> bool:
+        if not values["document_context"] or not values["tfds_name"]:
+            return True
+        raise flags.ValidationError(
+            "--document_context has no use with --tfds_name: TensorFlow Datasets shuffle"
+            " a set's sentences. Give its files."
+        )
+
+    flags.register_multi_flags_validator(
+        ["document_context", "tfds_name"], has_documents, flag_values=flag_values
+    )
 
 
 def _require_with(flag_values: flags.FlagValues, use: str, name: str) -> None:

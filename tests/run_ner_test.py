@@ -211,6 +211,7 @@ class RunNerTest(tf.test.TestCase):
             (["--do_predict"], "--do_predict needs --test_file"),
             (["--do_eval", "--tfds_name=x", "--dev_file=y"], "say the same"),
             (["--do_eval", "--tfds_name=x", "--tfds_splits=a,b"], "must be three"),
+            (["--do_eval", "--tfds_name=x", "--document_context"], "has no use"),
             ([], "Nothing to do"),
         ):
             with self.assertRaisesRegex(Exception, message):

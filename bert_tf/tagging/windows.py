@@ -39,8 +39,9 @@ def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Windo
 def best_windows(places: np.ndarray, found: list[Window]) -> np.ndarray:
     """Which window has most context of each token; of equal ones the first.
 
-    What counts is the side on which there is less. A side on which the window reaches
-    the text's own end lacks nothing.
+    What counts is the side on which there is less. That a window which reaches the
+    text's own end lacks nothing there would change no choice: the other windows have
+    less on their other side.
 
     Args:
         places: [N], the tokens' places in the text.
@@ -49,12 +50,5 @@ def best_windows(places: np.ndarray, found: list[Window]) -> np.ndarray:
     Returns:
         [N], the numbers of the windows.
     """
-    enough = found[-1].end
-    context = np.full([len(found), len(places)], -1)
-    for number, (start, end) in enumerate(found):
-        left = places - start if number else np.full(len(places), enough)
-        is_last = number + 1 == len(found)
-        right = np.full(len(places), enough) if is_last else end - 1 - places
-        is_inside = (places >= start) & (places < end)
-        context[number] = np.where(is_inside, np.minimum(left, right), -1)
-    return context.argmax(axis=0)
+    starts, ends = np.array(found).T[:, :, None]
+    return np.minimum(places - starts, ends - 1 - places).argmax(axis=0)
