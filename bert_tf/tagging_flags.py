@@ -155,8 +155,8 @@ def define_windows(flag_values: flags.FlagValues) -> None:
         if not values["document_context"] or not values["tfds_name"]:
             return True
         raise flags.ValidationError(
-            "--document_context has no use with --tfds_name: TensorFlow Datasets shuffle"
-            " a set's sentences. Give its files."
+            "--document_context has no use with --tfds_name: TensorFlow Datasets"
+            " shuffle a set's sentences. Give its files."
         )
 
     flags.register_multi_flags_validator(
