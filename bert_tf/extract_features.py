@@ -54,7 +54,6 @@ def run(flag_values: flags.FlagValues) -> None:
     """Reads the lines, and writes their features."""
     cli.import_tensorflow()
     from bert_tf.conversion.model_files import model_files
-    from bert_tf.conversion.source import folder_of
     from bert_tf.features.choices import FIRST_PIECE
     from bert_tf.features.inputs import FeatureReader, count_lines, read_lines
     from bert_tf.features.layers import LayerSelection
@@ -71,7 +70,7 @@ def run(flag_values: flags.FlagValues) -> None:
         bert_config_file=flag_values.bert_config_file,
         vocab_file=flag_values.vocab_file,
         do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
-        output_dir=folder_of(flag_values.init_checkpoint),
+        output_dir=flag_values.init_checkpoint,
     )
     assert found.source is not None
     selection = LayerSelection.parse(

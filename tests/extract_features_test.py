@@ -166,6 +166,7 @@ class ExtractFeaturesTest(tf.test.TestCase):
                 {"layers": "-1", "sentence_vectors": "pooled", "max_seq_length": 99},
                 "16",
             ),
+            ({"format": "npz", "output": ""}, "output file is a folder"),
             ({"input_file": "nowhere"}, "No such input file: nowhere"),
             ({"init_checkpoint": self.folder}, "no checkpoint in this folder"),
         ):

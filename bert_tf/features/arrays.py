@@ -60,7 +60,7 @@ class _Arrays:
         columns: dict[str, np.ndarray] = {}
         vectors = [f.vectors for f in group if f.vectors is not None]
         if vectors:
-            columns[VECTORS] = np.concatenate(vectors).astype(self._type)
+            columns[VECTORS] = np.concatenate(vectors, dtype=self._type)
             columns[_COUNTS] = np.array([len(v) for v in vectors], np.int64)
             columns[NAMES] = np.array(
                 [name for features in group for name in features.input.names], np.str_
@@ -149,6 +149,10 @@ def _write(file: IO[bytes], array: _Array) -> None:
 class ArrayFile(_Arrays):
     """One .npz file."""
 
+    def check_output(self, output: str) -> None:
+        """See `formats.Format`."""
+        parts.refuse_folder(output)
+
     def assemble(self, paths: Sequence[str], output: str) -> None:
         """Puts parts together; see `formats.Format`."""
         arrays = self._arrays(paths)
@@ -167,17 +171,16 @@ class ArrayFile(_Arrays):
 class ArrayFolder(_Arrays):
     """A folder of .npy files and settings.json."""
 
-    def assemble(self, paths: Sequence[str], output: str) -> None:
-        """Puts parts together; see `formats.Format`.
-
-        Raises:
-            InputError: something else is there under the output's name.
-        """
-        output = output.rstrip("/")
+    def check_output(self, output: str) -> None:
+        """See `formats.Format`: nothing but features is written over."""
         if files.exists(output) and not is_array_folder(output):
             raise InputError(
                 f"{output} is there, and holds no features. Give another name."
             )
+
+    def assemble(self, paths: Sequence[str], output: str) -> None:
+        """Puts parts together; see `formats.Format`."""
+        output = output.rstrip("/")
         temporary = files.temporary_name(output)
         files.make_folder(temporary)
         try:

@@ -100,9 +100,13 @@ class Group:
             self._missing -= 1
 
     def results(self) -> list[Features]:
-        """The features, in the inputs' order."""
-        assert self.is_complete
-        return [features for features in self._features if features is not None]
+        """The features, in the inputs' order; to be asked for once.
+
+        They are handed over, so that they do not stay in memory with the group.
+        """
+        assert self.is_complete and len(self._features) == len(self.inputs)
+        features, self._features = self._features, []
+        return [each for each in features if each is not None]
 
 
 def _of_names(

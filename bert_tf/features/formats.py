@@ -30,6 +30,9 @@ _COPIED_AT_ONCE = 1 << 24
 class Format(Protocol):
     """How features become a file or a folder."""
 
+    def check_output(self, output: str) -> None:
+        """Raises InputError if what is there must not be written over."""
+
     def write_part(
         self, file: IO[bytes], first: int, group: Sequence[Features]
     ) -> None:
@@ -83,6 +86,10 @@ def format_of(
 
 class _Concatenated:
     """Formats whose parts, one behind the other, are the file."""
+
+    def check_output(self, output: str) -> None:
+        """See `Format`."""
+        parts.refuse_folder(output)
 
     def assemble(self, paths: Sequence[str], output: str) -> None:
         """Appends the parts to each other."""

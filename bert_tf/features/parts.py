@@ -86,15 +86,15 @@ class Parts:
         return os.path.join(self.folder, name)
 
 
-@contextlib.contextmanager
-def replacing(path: str) -> Iterator[IO[bytes]]:
-    """A file that takes its name, over an older one, when the context is left.
-
-    Raises:
-        InputError: the name is a folder's.
-    """
+def refuse_folder(path: str) -> None:
+    """Raises InputError if a file is to be written where a folder is."""
     if files.is_folder(path):
         raise InputError(f"The output file is a folder, not a file: {path}")
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[IO[bytes]]:
+    """A file that takes its name, over an older one, when the context is left."""
     folder = os.path.dirname(path)
     if folder:
         files.make_folder(folder)

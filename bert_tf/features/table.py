@@ -48,6 +48,10 @@ class Table:
         self._labels = tuple(labels)
         self._metadata = {b"bert_tf": json.dumps(settings, sort_keys=True).encode()}
 
+    def check_output(self, output: str) -> None:
+        """See `formats.Format`."""
+        parts.refuse_folder(output)
+
     def write_part(
         self, file: IO[bytes], first: int, group: Sequence[Features]
     ) -> None:

@@ -7,6 +7,7 @@ from bert_tf.features.extraction import Group
 from bert_tf.features.formats import Format
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.parts import Parts
+from bert_tf.records.shards import remove_leftovers
 
 # (inputs, which groups are passed over) -> groups of features.
 Extract = Callable[[Iterable[FeatureInput], Callable[[int], bool]], Iterator[Group]]
@@ -31,12 +32,17 @@ def write_features(
         settings: all that the features hang on, for JSON: another start goes on with
             the groups of this one if its settings are the same.
         is_chief: whether this process writes.
+
+    Raises:
+        InputError: there is something under the output's name that is not written over.
     """
+    output_format.check_output(output)
     parts = Parts(output, settings, is_chief=is_chief)
     for group in extract(inputs, parts.is_done):
         if is_chief:
             with parts.writing(group.number) as file:
                 output_format.write_part(file, group.first, group.results())
     if is_chief:
+        remove_leftovers(output.rstrip("/"))
         output_format.assemble(parts.paths(), output)
         parts.remove()

@@ -1,3 +1,4 @@
+import itertools
 from unittest import mock
 
 import numpy as np
@@ -50,9 +51,10 @@ class ExtractTest(tf.test.TestCase):
                 groups = self.extract(
                     inputs, values_at_once=values_at_once, max_lengths=max_lengths
                 )
-                found = [f for group in groups for f in group.results()]
+                results = [group.results() for group in groups]
+                found = list(itertools.chain(*results))
                 self.assertEqual([f.input for f in found], inputs)
-                firsts = np.cumsum([0, *(len(g.results()) for g in groups)])
+                firsts = np.cumsum([0, *map(len, results)])
                 self.assertEqual([g.first for g in groups], firsts[:-1].tolist())
                 for number, (features, length) in enumerate(
                     zip(found, lengths, strict=True)

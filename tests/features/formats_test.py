@@ -114,8 +114,9 @@ class FormatsTest(tf.test.TestCase, parameterized.TestCase):
         output_format.assemble([part], folder)
         self.assertLen(FeatureArrays(folder), 1)
         other = tempfile.mkdtemp(dir=self.get_temp_dir())
+        output_format.check_output(folder)
         with self.assertRaisesRegex(InputError, "holds no features"):
-            output_format.assemble([part], other)
+            output_format.check_output(other)
         with self.assertRaisesRegex(InputError, "no folder of features"):
             FeatureArrays(other)
 
@@ -185,8 +186,9 @@ class FormatsTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_a_folder_in_the_way_is_named(self):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-        with self.assertRaisesRegex(InputError, "output file is a folder"):
-            format_of("jsonl", LABELS, SETTINGS).assemble([], folder)
+        for name in ("jsonl", "npz", "parquet", "tfrecord"):
+            with self.assertRaisesRegex(InputError, "output file is a folder"):
+                format_of(name, LABELS, SETTINGS).check_output(folder)
 
     def test_an_unknown_format(self):
         with self.assertRaisesRegex(ValueError, "must be one of jsonl, npz"):
