@@ -9,7 +9,7 @@ from absl import flags, logging
 from bert_tf.conversion import names
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.metrics.entities import IOB1, IOB2
+from bert_tf.metrics.entities import IOB1, IOB2, Labels
 from bert_tf.tagging.schemes import (
     NO_SCHEME,
     find_scheme,
@@ -36,21 +36,40 @@ class TaggerLabels(NamedTuple):
     scheme: str
 
 
-def find_file_scheme(splits: Mapping[str, Sequence[Sentence]], given: str) -> str:
-    """How the files spell entities: as the first one that has labels does.
+def find_file_schemes(
+    splits: Mapping[str, Sequence[Sentence]], given: str
+) -> dict[str, str]:
+    """How each split's files spell entities.
 
     Args:
         splits: the sentences by split.
         given: --tag_scheme.
+
+    Returns:
+        By split; what has no labels, or none that spell entities, is as the first one
+        that has them.
     """
     if given != AUTO:
-        return given
-    for sentences in splits.values():
-        if sentences[0].labels is not None:
-            scheme = find_scheme(_labels(sentences))
-            logging.info("The scheme of the files' labels: %s.", scheme)
-            return scheme
-    return NO_SCHEME
+        return dict.fromkeys(splits, given)
+    found = {
+        split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
+    }
+    logging.info("The schemes of the files' labels: %s.", found)
+    first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
+    return {split: first if one == NO_SCHEME else one for split, one in found.items()}
+
+
+def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:
+    """A sentence's labels in another scheme; as they are where it is theirs.
+
+    Args:
+        labels: the sentence's.
+        scheme: what they are in.
+        wanted: what they are to be in.
+    """
+    if NO_SCHEME in (scheme, wanted) or scheme == wanted:
+        return list(labels)
+    return respelt(labels, wanted)
 
 
 def find_labels(
@@ -70,7 +89,7 @@ def find_labels(
     Args:
         flag_values: labels, model_scheme, init_head.
         train: the sentences to train on, if any.
-        file_scheme: how they spell entities.
+        file_scheme: how these spell entities.
         recorded: the labels of the run in --output_dir, if there is one.
         source: the opened --init_checkpoint, if there is one.
 
@@ -97,7 +116,7 @@ def find_labels(
         scheme = IOB2
     used = set(
         itertools.chain.from_iterable(
-            respelt(labels, scheme) for labels in _labels(train)
+            respelt_unless(labels, file_scheme, scheme) for labels in _labels(train)
         )
     )
     ours = given or tuple(labels_in(scheme, used))

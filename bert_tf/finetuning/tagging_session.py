@@ -13,11 +13,16 @@ from absl import flags, logging
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.finetuning.tagging_evaluation import metric_names, report, scores
-from bert_tf.finetuning.tagging_labels import find_file_scheme, find_labels, shown
+from bert_tf.finetuning.tagging_labels import (
+    find_file_schemes,
+    find_labels,
+    respelt_unless,
+    shown,
+)
 from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.tagging.features import Features, Featurizer
-from bert_tf.tagging.schemes import NO_SCHEME, respelt
+from bert_tf.tagging.schemes import NO_SCHEME
 from bert_tf.tagging.sentences import Sentence, digest
 from bert_tf.tasks import tagging
 from bert_tf.training import run_folder
@@ -40,7 +45,6 @@ class TaggingSession(TaskSession):
     Attributes:
         splits: as given.
         labels: what the model predicts.
-        file_scheme: how the files do, and predictions that are written.
 
     Raises:
         InputError: a file is missing, contradicts another one, or a label is none of
@@ -57,16 +61,14 @@ class TaggingSession(TaskSession):
     ) -> None:
         super().__init__(flag_values, strategy, output_dir=output_dir)
         self.splits = splits
-        self.file_scheme = find_file_scheme(splits, flag_values.tag_scheme)
+        self._file_schemes = find_file_schemes(splits, flag_values.tag_scheme)
         self.labels = find_labels(
             flag_values,
             splits.get(TRAIN),
-            self.file_scheme,
+            self._file_schemes.get(TRAIN, NO_SCHEME),
             recorded=run_folder.recorded_labels(output_dir),
             source=self.source,
         )
-        if NO_SCHEME in (self.labels.scheme, self.file_scheme):
-            self.file_scheme = self.labels.scheme
         self._featurizer = Featurizer(
             self.tokenizer,
             max_seq_length=flag_values.max_seq_length,
@@ -75,7 +77,9 @@ class TaggingSession(TaskSession):
         )
         self._golds = {
             split: [
-                respelt(one.labels, self.labels.scheme)
+                respelt_unless(
+                    one.labels, self._file_schemes[split], self.labels.scheme
+                )
                 for one in sentences
                 if one.labels is not None
             ]
@@ -148,10 +152,10 @@ class TaggingSession(TaskSession):
             split: whose words these are.
             found: of `predict`.
         """
-        sentences = self._by_sentence(split, found)
-        if self.file_scheme == self.labels.scheme:
-            return sentences
-        return [respelt(labels, self.file_scheme) for labels in sentences]
+        return [
+            respelt_unless(labels, self.labels.scheme, self._file_schemes[split])
+            for labels in self._by_sentence(split, found)
+        ]
 
     def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
         """What predictions are worth: see `bert_tf.finetuning.tagging_evaluation`.

@@ -4,7 +4,12 @@ import tensorflow as tf
 
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import InputError
-from bert_tf.finetuning.tagging_labels import find_file_scheme, find_labels, shown
+from bert_tf.finetuning.tagging_labels import (
+    find_file_schemes,
+    find_labels,
+    respelt_unless,
+    shown,
+)
 from bert_tf.tagging.sentences import Sentence
 
 
@@ -80,12 +85,33 @@ class LabelsTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "give --labels"):
             find(None)
 
-    def test_the_scheme_of_the_files(self):
+    def test_the_schemes_of_the_files(self):
         unlabelled = Sentence.of_words(["w"], None, document=0, source="")
-        splits = {"dev": [unlabelled], "test": [sentence("O U-A")]}
-        self.assertEqual(find_file_scheme(splits, "auto"), "bilou")
-        self.assertEqual(find_file_scheme(splits, "iob1"), "iob1")
-        self.assertEqual(find_file_scheme({"test": [unlabelled]}, "auto"), "none")
+        splits = {
+            "train": [sentence("O I-A I-B")],
+            "dev": [sentence("O U-A")],
+            "test": [unlabelled],
+        }
+        self.assertEqual(
+            find_file_schemes(splits, "auto"),
+            {"train": "iob1", "dev": "bilou", "test": "iob1"},
+        )
+        self.assertEqual(
+            find_file_schemes(splits, "iob2"), dict.fromkeys(splits, "iob2")
+        )
+        self.assertEqual(
+            find_file_schemes({"test": [unlabelled]}, "auto"), {"test": "none"}
+        )
+
+    def test_labels_stay_as_they_are_where_the_scheme_does(self):
+        labels = ["O", "I-A", "B-A"]
+        for scheme, wanted, expected in (
+            ("iob2", "iob2", labels),
+            ("none", "iob2", labels),
+            ("iob2", "none", labels),
+            ("iob1", "iob2", ["O", "B-A", "B-A"]),
+        ):
+            self.assertEqual(respelt_unless(labels, scheme, wanted), expected)
 
     def test_shown(self):
         self.assertEqual(shown("ab"), "a, b")
