@@ -5,7 +5,6 @@ import os
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.tagging.prediction_files import write_predictions
 from bert_tf.tagging.reader import Layout, read_sentences
 
 # As CoNLL-2003's files are: a document's line has as many columns as a word's.
@@ -147,35 +146,6 @@ class ReaderTest(tf.test.TestCase):
         paths = [self.write("a O\n", "1"), self.write("b\n", "2")]
         with self.assertRaisesRegex(InputError, "1 of 2 sentences have no labels"):
             read_sentences(paths, Layout(), has_labels=None)
-
-    def test_predictions_keep_the_files_lines(self):
-        sentences = self.read(CONLL)
-        path = os.path.join(self.get_temp_dir(), "predictions.txt")
-        write_predictions(path, sentences, [["I-ORG", "O"], ["B-X"], ["O"]])
-        with open(path, encoding="utf-8") as file:
-            self.assertEqual(
-                file.read(),
-                """\
--DOCSTART- -X- O O O
-
-EU NNP I-NP I-ORG I-ORG
-rejects VBZ I-VP O O
-
-# NN I-NP O B-X
-
--DOCSTART- -X- O O O
-
-東\xa0京 NNP I-NP I-LOC O
-
-""",
-            )
-        # All lines have the same columns.
-        sentences = self.read("-DOCSTART-\n\na X O\n")
-        write_predictions(path, sentences, [["O"]])
-        with open(path) as file:
-            self.assertEqual(file.read(), "-DOCSTART- O O O\n\na X O O\n\n")
-        with self.assertRaises(ValueError):
-            write_predictions(path, sentences, [["O", "O"]])
 
 
 if __name__ == "__main__":
