@@ -176,6 +176,17 @@ class FormatsTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(InputError, "vectors of sentences alone"):
             FeatureArrays(self.write("npy", lines))
 
+    def test_lines_without_a_word(self):
+        inputs = FeatureInput([2, 3], [0, 0], [], [])
+        lines = [Features(inputs, np.zeros([0, 2, 5], np.float32), {})] * 3
+        found = FeatureArrays(self.write("npy", lines))
+        self.assertEqual([len(found[number]) for number in range(3)], [0, 0, 0])
+        self.assertEqual(found.padded([0, 1], 2).shape, (2, 2, 2, 5))
+        columns = pyarrow.parquet.read_table(self.write("parquet", lines)).to_pydict()
+        self.assertEqual(columns["layer:-1"], [[], [], []])
+        with open(self.write("jsonl", lines)) as file:
+            self.assertEqual(file.readline(), '{"linex_index": 0, "features": []}\n')
+
     @parameterized.parameters("npz", "npy", "parquet")
     def test_no_line(self, name):
         with self.assertRaisesRegex(InputError, "has no line"):
