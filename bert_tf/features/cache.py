@@ -90,7 +90,10 @@ class FeatureArrays:
 
 
 def cached(
-    folder: str, settings: Mapping[str, Any], write: Callable[[], None]
+    folder: str,
+    settings: Mapping[str, Any],
+    write: Callable[[], None],
+    agree: Callable[[bool], bool] = bool,
 ) -> FeatureArrays:
     """The features of a folder, which are made if they are not there.
 
@@ -98,11 +101,13 @@ def cached(
         folder: the cache.
         settings: all that the features hang on, for JSON.
         write: makes them: `writing.write_features` to that folder with these settings.
+        agree: whether all workers have found them, from whether this one has.
     """
     path = os.path.join(folder, SETTINGS_NAME)
     # As they are read back.
     wanted = json.loads(json.dumps(settings))
-    if arrays.is_array_folder(folder) and files.read_json(path) == wanted:
+    found = arrays.is_array_folder(folder) and files.read_json(path) == wanted
+    if agree(found):
         logging.info("The features are in %s.", folder)
     else:
         write()

@@ -22,7 +22,7 @@ from bert_tf.modeling.objectives import Objective
 from bert_tf.task import Task
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.precision import computing_in
-from bert_tf.training.strategy import is_chief
+from bert_tf.training.strategy import Agreement, is_chief, num_workers
 
 
 class FeatureSession:
@@ -163,6 +163,7 @@ class FeatureSession:
             settings,
             is_chief=self.is_chief,
         )
+        self._all_workers(True)  # none goes on before the file is there
 
     def cached(
         self,
@@ -192,4 +193,10 @@ class FeatureSession:
                 vector_type=vector_type,
                 num_inputs=len(inputs),
             ),
+            self._all_workers,
         )
+
+    def _all_workers(self, here: bool) -> bool:
+        """Whether something is so for all workers, who all must ask."""
+        count = Agreement(self._strategy, 1).sum([float(here)])[0]
+        return bool(count == num_workers(self._strategy))
