@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, files, finetuning_flags, tagging_flags
+from bert_tf import (
+    cli,
+    files,
+    finetuning_flags,
+    tagging_feature_flags,
+    tagging_flags,
+)
 from bert_tf import flags as shared_flags
 
 if TYPE_CHECKING:
@@ -49,6 +55,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     tagging_flags.define_sentences(flag_values)
     tagging_flags.define_labels(flag_values)
     tagging_flags.define_windows(flag_values)
+    tagging_feature_flags.define_features(flag_values)
     finetuning_flags.define_padding(flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
     shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
@@ -58,6 +65,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the sentences, then trains, evaluates and predicts."""
     cli.import_tensorflow()
+    from bert_tf.finetuning.feature_tagging_session import FeatureTaggingSession
     from bert_tf.finetuning.tagging_session import TaggingSession
     from bert_tf.training import run_folder
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
@@ -75,7 +83,8 @@ def run(flag_values: flags.FlagValues) -> None:
             strategy, flag_values.predict_batch_size, flag="predict_batch_size"
         )
     # Every input is read and checked before anything is written or trained.
-    session = TaggingSession(
+    session_class = FeatureTaggingSession if flag_values.features else TaggingSession
+    session = session_class(
         flag_values,
         strategy,
         splits={

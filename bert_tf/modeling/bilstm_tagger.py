@@ -101,10 +101,12 @@ class BiLstmTagger(RecordModel):
         input_mask = keras.Input((None,), dtype="int32", name="input_mask")
         is_word = ops.cast(input_mask, "bool")
         vectors = [features[:, :, number] for number in range(num_vectors)]
-        x = mixture(vectors) if mixture else vectors[0]
-        for dropped, layer in zip(dropouts, recurrent, strict=False):
-            x = layer(dropped(x), mask=is_word)
-        logits = projection(dropouts[-1](x))
+        # The scope of all heads, for the weights' names in checkpoints.
+        with keras.name_scope("cls"):
+            x = mixture(vectors) if mixture else vectors[0]
+            for dropped, layer in zip(dropouts, recurrent, strict=False):
+                x = layer(dropped(x), mask=is_word)
+            logits = projection(dropouts[-1](x))
 
         # === Config ===
         super().__init__(

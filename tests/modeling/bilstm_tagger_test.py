@@ -52,7 +52,7 @@ class BiLstmTaggerTest(tf.test.TestCase):
         for weight in self.model.trainable_weights:
             value = rng.normal(size=weight.shape)
             weight.assign(value)
-            path = weight.path.removeprefix("bilstm_tagger/")
+            path = weight.path.removeprefix("cls/")
             self.weights[path] = np.float64(weight.numpy())
         self.features = np.float32(rng.normal(size=[B, S, L, F]))
         self.mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])
