@@ -137,11 +137,11 @@ class FeatureTaggingSession(TaggingSession):
         self.prepare(folder)
         own = copy.deepcopy(self._flags)
         # The BiLSTM begins anew, with a rate and as many epochs as that takes.
-        own.init_checkpoint = None
+        own["init_checkpoint"].value = None
         if shared_flags.given(own, "learning_rate") is None:
-            own.learning_rate = LEARNING_RATE
+            own["learning_rate"].value = LEARNING_RATE
         if shared_flags.given(own, "num_train_epochs") is None:
-            own.num_train_epochs = NUM_TRAIN_EPOCHS
+            own["num_train_epochs"].value = NUM_TRAIN_EPOCHS
         return finetune(
             self.task,
             VectorRecordSet.of(self._records(folder), self.vectors(TRAIN)),
