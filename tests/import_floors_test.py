@@ -14,26 +14,30 @@ FLOORS = {
     "bert_tf.errors": 0,
     "bert_tf.files": 0,
     "bert_tf.parallel": 0,
+    "bert_tf.pictures": 0,
     "bert_tf.flags": 0,
     "bert_tf.compilation": 1,
     "bert_tf.text": 1,
     "bert_tf.instances": 1,
     "bert_tf.metrics": 1,
     "bert_tf.squad": 2,
+    "bert_tf.tagging": 2,
     "bert_tf.records": 2,
     "bert_tf.modeling": 2,
     "bert_tf.optimization": 2,
     "bert_tf.task": 3,
     "bert_tf.conversion": 3,
+    "bert_tf.features": 4,
     "bert_tf.tasks": 4,
     "bert_tf.training": 4,
     "bert_tf.finetuning": 5,
+    "bert_tf.study": 5,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
 }
 # What imports nothing heavy: scripts and worker processes start there.
 LIGHT_FLOORS = (0, 1)
-LIGHT_FOLDERS = ("bert_tf.squad",)
+LIGHT_FOLDERS = ("bert_tf.squad", "bert_tf.tagging", "bert_tf.features.choices")
 
 
 def is_light(module):

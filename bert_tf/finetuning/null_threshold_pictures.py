@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.finetuning.pictures import drawing, png
+from bert_tf.pictures import drawing, png
 from bert_tf.metrics.null_odds import Curve
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ Shapes: N examples, C outputs.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import keras
 import numpy as np
@@ -11,15 +12,26 @@ import numpy as np
 from bert_tf.errors import DivergedError
 from bert_tf.metrics import glue as metrics
 from bert_tf.modeling.objectives import Objective
-from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
 
 LOSS = "loss"
 EXAMPLE_LOSS = "eval_loss"
 
 
+class Labelled(Protocol):
+    """What a score asks of an example."""
+
+    @property
+    def label(self) -> str | None:
+        """Its label as written."""
+
+    @property
+    def source(self) -> str:
+        """Where it stands, "file:line", for messages."""
+
+
 def scores(
-    examples: Sequence[Example],
+    examples: Sequence[Labelled],
     target: Target,
     logits: np.ndarray,
     *,

@@ -6,8 +6,8 @@ over the embeddings and every layer's output h_j (Peters et al. 2018, section 3.
 BERT's layers Tenney et al. 2019, "BERT rediscovers the classical NLP pipeline"). It
 begins as the mean: s = 0, gamma = 1.
 
-c is ours. Adam moves a number by about the learning rate a step; with the rates that
-fine-tune BERT, some 1e-5, the scores of ELMo's softmax would hardly leave 0.
+c is ours; ELMo's is 1. Adam moves a number by about the learning rate a step; with the
+rates that fine-tune BERT, some 1e-5, the scores of ELMo's softmax would hardly leave 0.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,22 @@ SCORE_SCALE = 100.0
 
 
 class LayerMixture(keras.layers.Layer):
-    """The mixture of tensors of one shape."""
+    """The mixture of tensors of one shape.
 
-    def __init__(self, dtype: Any = None, name: str = "layer_mixture"):
+    Args:
+        score_scale: c.
+        dtype: Keras dtype policy.
+        name: the layer's name.
+    """
+
+    def __init__(
+        self,
+        score_scale: float = SCORE_SCALE,
+        dtype: Any = None,
+        name: str = "layer_mixture",
+    ):
         super().__init__(dtype=dtype, name=name)
+        self.score_scale = score_scale
 
     def build(self, input_shape: Sequence[tuple]) -> None:
         """Makes a score for each tensor, and gamma."""
@@ -41,7 +53,7 @@ class LayerMixture(keras.layers.Layer):
 
     def call(self, states: Sequence[Any]) -> Any:
         """Tensors [..., H], each of the same shape, to one."""
-        weights = self.gamma * ops.softmax(SCORE_SCALE * self.scores)
+        weights = self.gamma * ops.softmax(self.score_scale * self.scores)
         weights = ops.cast(weights, self.compute_dtype)
         return ops.tensordot(weights, ops.stack(states), axes=1)
 

@@ -18,7 +18,8 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     """The weights of a BertEncoder, or of a model with an `encoder`, by original name.
 
     Args:
-        model: a BertEncoder, BertPretrainer, BertClassifier, ...
+        model: a BertEncoder, BertPretrainer, BertClassifier, ...; or a head alone, on
+            an encoder's features.
 
     Returns:
         Name in the original's checkpoints -> the variable. Shapes are the original's
@@ -27,8 +28,10 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     Raises:
         ValueError: a weight has no name, or two have the same.
     """
-    encoder = model if isinstance(model, BertEncoder) else model.encoder
-    encoder_ids = {id(weight) for weight in encoder.weights}
+    encoder = model
+    if not isinstance(model, BertEncoder):
+        encoder = getattr(model, "encoder", None)
+    encoder_ids = {id(weight) for weight in encoder.weights} if encoder else set()
     names: dict[str, keras.Variable] = {}
     for weight in model.weights:
         if id(weight) in encoder_ids:

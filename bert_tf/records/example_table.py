@@ -6,7 +6,11 @@ another, and hands batches out padded to the length that is asked for. The recor
 fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of about 40
 tokens, take 200 MB.
 
-Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length.
+A record may have several sequences, each choice of an example its own: what is [N] or
+[B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
+
+Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length,
+C sequences of a record.
 """
 
 import functools
@@ -31,7 +35,8 @@ class ExampleTable:
     """Records, such as those of a TFRecord file.
 
     Attributes:
-        lengths: [N] int64, the tokens of each record.
+        lengths: [N] int64, the tokens of each record, of its longest sequence.
+        mean_length: the tokens of a sequence, on average.
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class ExampleTable:
 
         Args:
             blocks: the records, many at once: arrays [records, length] by the feature's
-                name; one block at least.
+                name, of several sequences [records, C, length]; one block at least.
             schema: what a record holds; with `input_mask`.
         """
         self._sequences = [
@@ -51,8 +56,8 @@ class ExampleTable:
         lengths = []
         for block in blocks:
             mask = block["input_mask"]
-            lengths.append(mask.sum(axis=1, dtype=np.int64))
-            is_token = np.arange(mask.shape[1]) < lengths[-1][:, None]
+            lengths.append(mask.sum(axis=-1, dtype=np.int64))
+            is_token = np.arange(mask.shape[-1]) < lengths[-1][..., None]
             assert (mask == is_token).all(), "padding within a sequence"
             for name, value in block.items():
                 if name in self._sequences:
@@ -63,9 +68,12 @@ class ExampleTable:
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
                 )
-        self.lengths = np.concatenate(lengths)
-        starts = np.cumsum(self.lengths) - self.lengths
-        self._starts = starts
+        # Of each sequence: [N], or [N, C].
+        self._lengths = np.concatenate(lengths)
+        stops = np.cumsum(self._lengths).reshape(self._lengths.shape)
+        self._starts = stops - self._lengths
+        self.lengths = self._lengths.reshape(len(self._lengths), -1).max(axis=1)
+        self.mean_length = float(self._lengths.mean())
         self._columns = {name: np.concatenate(v) for name, v in columns.items()}
 
     @classmethod
@@ -112,10 +120,10 @@ class ExampleTable:
             is_real = rows_of_batch != PADDING
             numbers = tf.maximum(rows_of_batch, 0)
             offset = tf.range(length, dtype=tf.int64)
-            is_token = (
-                offset < tf.where(is_real, tf.gather(lengths, numbers), 0)[:, None]
-            )
-            place = tf.gather(starts, numbers)[:, None] + offset
+            there = tf.gather(lengths, numbers)
+            real_sequences = tf.reshape(is_real, [-1, *[1] * (there.ndim - 1)])
+            is_token = offset < tf.where(real_sequences, there, 0)[..., None]
+            place = tf.gather(starts, numbers)[..., None] + offset
             place = tf.where(is_token, place, 0)
             batch = {}
             for name, column in columns.items():
@@ -142,7 +150,7 @@ class ExampleTable:
     def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, Batch]:
         """The starts, lengths and columns, for a graph."""
         columns = {name: tf.constant(value) for name, value in self._columns.items()}
-        return tf.constant(self._starts), tf.constant(self.lengths), columns
+        return tf.constant(self._starts), tf.constant(self._lengths), columns
 
     def padded(self, rows: np.ndarray, length: int) -> Batch:
         """One batch, with the feature `rows` [B] int32, which says what it holds.
@@ -157,8 +165,10 @@ class ExampleTable:
         is_real = rows != PADDING
         numbers = np.maximum(rows, 0)
         offset = np.arange(length)
-        is_token = offset < np.where(is_real, self.lengths[numbers], 0)[:, None]
-        place = np.where(is_token, self._starts[numbers][:, None] + offset, 0)
+        there = self._lengths[numbers]
+        real_sequences = is_real.reshape(-1, *[1] * (there.ndim - 1))
+        is_token = offset < np.where(real_sequences, there, 0)[..., None]
+        place = np.where(is_token, self._starts[numbers][..., None] + offset, 0)
         batch = {}
         for name, column in self._columns.items():
             if name in self._sequences:

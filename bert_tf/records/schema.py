@@ -47,9 +47,15 @@ Question answering (`squad_schema`): a window of a paragraph, after the question
                                         0 where the window does not show all of it
     is_impossible                       int64[1]    1 where the question has no answer
 The last three are in records for training alone.
+
+Multiple choice (`multiple_choice_schema`): N choices, each a sequence of its own:
+    input_ids, input_mask, segment_ids  int64[N, L]  as above, one choice after another
+    label_ids                           int64[1]     the right choice's number, from 0
+    is_real_example                     int64[1]     as above
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +82,8 @@ class Feature:
     Attributes:
         name: the feature's name, also the model's input or label of that name.
         dtype: as it is stored: "int64" or "float32".
-        shape: the static shape of one record's value, `(length,)`.
+        shape: the static shape of one record's value: `(length,)`, or, of several
+            sequences, `(sequences, length)`. A record holds them one after another.
         flag: the flag that sets the length, for messages; "" where it is fixed.
     """
 
@@ -91,16 +98,16 @@ class Feature:
                 f"`dtype` must be one of {', '.join(_LIST_FIELDS)}. "
                 f"Received: {self.dtype!r} for {self.name!r}"
             )
-        if len(self.shape) != 1 or self.shape[0] < 1:
+        if len(self.shape) not in (1, 2) or min(self.shape) < 1:
             raise ValueError(
-                "`shape` must be one positive length. "
+                "`shape` must be one positive length, or two. "
                 f"Received: {self.shape!r} for {self.name!r}"
             )
 
     @property
     def length(self) -> int:
         """The number of values in one record."""
-        return self.shape[0]
+        return math.prod(self.shape)
 
 
 class RecordSchema:
@@ -123,10 +130,10 @@ class RecordSchema:
         """One record as bytes; equal values give equal bytes.
 
         Args:
-            values: for each feature, a list or array of its length; int or float.
+            values: for each feature, a list or array of its shape; int or float.
 
         Raises:
-            ValueError: a feature is missing, unknown, or not of its length.
+            ValueError: a feature is missing, unknown, or not of its shape.
         """
         return self.serialize_block(
             {name: np.asarray(value)[np.newaxis] for name, value in values.items()}
@@ -136,10 +143,10 @@ class RecordSchema:
         """Many records as bytes, fast; equal values give equal bytes.
 
         Args:
-            columns: for each feature, an array [num_records, length].
+            columns: for each feature, an array [num_records, *shape].
 
         Raises:
-            ValueError: a feature is missing, unknown, or not of its length.
+            ValueError: a feature is missing, unknown, or not of its shape.
         """
         if columns.keys() != self._names:
             raise ValueError(
@@ -148,9 +155,10 @@ class RecordSchema:
             )
         for feature in self.features:
             column = columns[feature.name]
-            if column.ndim != 2 or column.shape[1] != feature.length:
+            if column.shape[1:] != feature.shape:
+                wanted = " x ".join(map(str, feature.shape))
                 raise ValueError(
-                    f"`{feature.name}` must have {feature.length} values. "
+                    f"`{feature.name}` must have {wanted} values. "
                     f"Received: {column.shape[1:]}"
                 )
             if not np.can_cast(column.dtype, feature.dtype, "same_kind"):
@@ -160,7 +168,9 @@ class RecordSchema:
                 )
         return serialize_block(
             {
-                feature.name: columns[feature.name].astype(feature.dtype, copy=False)
+                feature.name: columns[feature.name]
+                .astype(feature.dtype, copy=False)
+                .reshape(-1, feature.length)
                 for feature in self.features
             }
         )
@@ -359,5 +369,24 @@ def squad_schema(max_seq_length: int, for_training: bool) -> RecordSchema:
             Feature("unique_ids", INT64, (1,)),
             *_sequence_features(max_seq_length),
             *(Feature(name, INT64, (1,)) for name in labels if for_training),
+        ]
+    )
+
+
+def multiple_choice_schema(max_seq_length: int, num_choices: int) -> RecordSchema:
+    """The records of the choice among several sequences.
+
+    Args:
+        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
+        num_choices: N, sequences per record.
+    """
+    return RecordSchema(
+        [
+            *(
+                dataclasses.replace(feature, shape=(num_choices, *feature.shape))
+                for feature in _sequence_features(max_seq_length)
+            ),
+            Feature("label_ids", INT64, (1,)),
+            Feature("is_real_example", INT64, (1,)),
         ]
     )

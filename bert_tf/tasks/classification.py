@@ -23,6 +23,7 @@ from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
 from bert_tf.tasks.windows import Tokens, windows_of_pair
+from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 _EXAMPLES_AT_ONCE = 1024
@@ -138,34 +139,14 @@ class Featurizer:
             yield self._block(block)
 
     def _block(self, examples: Sequence[Example]) -> dict[str, np.ndarray]:
-        vocabulary = self._tokenizer.vocabulary
-        cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
-        # All records' tokens one after another; of each how many, and how many are
-        # those of the first text.
-        tokens: list[int] = []
-        lengths, lengths_a, labels = [], [], []
+        pairs, labels = [], []
         for example in examples:
             label = self._target.encode(example.label, example.source)
-            for tokens_a, tokens_b in self._texts(example):
-                before = len(tokens)
-                tokens.append(cls_id)
-                tokens += tokens_a
-                tokens.append(sep_id)
-                lengths_a.append(len(tokens) - before)
-                if tokens_b:
-                    tokens += tokens_b
-                    tokens.append(sep_id)
-                lengths.append(len(tokens) - before)
+            for pair in self._texts(example):
+                pairs.append(pair)
                 labels.append(label)
-        position = np.arange(self._max_seq_length)
-        is_token = position < np.array(lengths)[:, None]
-        input_ids = np.zeros(is_token.shape, np.int64)
-        input_ids[is_token] = tokens
-        is_second = is_token & (position >= np.array(lengths_a)[:, None])
         return {
-            "input_ids": input_ids,
-            "input_mask": is_token.astype(np.int64),
-            "segment_ids": is_second.astype(np.int64),
+            **pair_features(pairs, self._tokenizer.vocabulary, self._max_seq_length),
             "label_ids": np.array(labels, self._target.label_dtype),
             "is_real_example": np.ones((len(labels), 1), np.int64),
         }
@@ -183,6 +164,46 @@ class Featurizer:
             is_cut = len(tokens_a) + len(tokens_b) > room
         self.num_truncated += is_cut
         return pairs
+
+
+def pair_features(
+    pairs: Iterable[tuple[Tokens, Tokens]], vocabulary: Vocabulary, max_seq_length: int
+) -> dict[str, np.ndarray]:
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], of every pair.
+
+    Args:
+        pairs: R of them, of at most so many tokens that they have room.
+        vocabulary: where [CLS] and [SEP] are from.
+        max_seq_length: L.
+
+    Returns:
+        input_ids, input_mask and segment_ids, int64 [R, L].
+    """
+    cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
+    # All records' tokens one after another; of each how many, and how many are those of
+    # the first text.
+    tokens: list[int] = []
+    lengths, lengths_a = [], []
+    for tokens_a, tokens_b in pairs:
+        before = len(tokens)
+        tokens.append(cls_id)
+        tokens += tokens_a
+        tokens.append(sep_id)
+        lengths_a.append(len(tokens) - before)
+        if tokens_b:
+            tokens += tokens_b
+            tokens.append(sep_id)
+        lengths.append(len(tokens) - before)
+    position = np.arange(max_seq_length)
+    is_token = position < np.array(lengths)[:, None]
+    input_ids = np.zeros(is_token.shape, np.int64)
+    input_ids[is_token] = tokens
+    is_second = is_token & (position >= np.array(lengths_a)[:, None])
+    return {
+        "input_ids": input_ids,
+        "input_mask": is_token.astype(np.int64),
+        "segment_ids": is_second.astype(np.int64),
+    }
 
 
 def truncate_pair(

@@ -215,13 +215,22 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     if not text:
         raise InputError(f"{path}: the file is empty.")
     if path.lower().endswith(".csv"):
-        yield from _comma_separated(text, path)
+        yield from comma_separated(text, path)
         return
     for number, line in enumerate(files.lines(text), start=1):
         yield number, line.rstrip("\r\n").split("\t")
 
 
-def _comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
+def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of each row of a CSV text; a cell may have several lines.
+
+    Args:
+        text: the whole file.
+        path: its name, for messages.
+
+    Raises:
+        InputError: a quote is not closed, or another one stands where none may be.
+    """
     # A cell may be as long as the file. The limit is the whole process's.
     limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
     # strict: or a quote that is not closed takes all rows behind it into one cell.

@@ -89,7 +89,7 @@ class RecordSet:
             path: the file.
             schema: what a record holds.
             made_from: what the records are a function of, as JSON has it.
-            blocks: the records, many at once: arrays [records, length] by the feature's
+            blocks: the records, many at once: arrays [records, *shape] by the feature's
                 name; not looked at where they lie there.
             notes: what there is to tell when all are made, as JSON has it.
             is_alone: whether no other worker may be writing the same file just now.
@@ -144,7 +144,7 @@ class RecordSet:
     def max_seq_length(self) -> int:
         """The length that the records are padded to."""
         (feature,) = (f for f in self.schema.features if f.name == "input_ids")
-        return feature.length
+        return feature.shape[-1]
 
     def num_batches(self, batch_size: int) -> int:
         """The number of batches of `batches`."""
@@ -287,7 +287,7 @@ def _by_length(
         table.lengths, records.num_batches(batch_size), max_lengths, _BATCHES_PER_LENGTH
     )
     plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
-    tokens = table.lengths.mean() * records.num_records / plan.batches_per_epoch
+    tokens = table.mean_length * records.num_records / plan.batches_per_epoch
     logging.info(
         "  Lengths of batches = %s; %.0f %% of it is tokens",
         ", ".join(map(str, buckets)),

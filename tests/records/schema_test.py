@@ -134,6 +134,31 @@ class RecordSchemaTest(tf.test.TestCase):
         parsed = several.parse(several.serialize({**common, "label_ids": labels}))
         self.assertAllEqual(parsed["label_ids"], labels)
 
+    def test_several_sequences_stand_one_after_another(self):
+        choices = schema.multiple_choice_schema(3, 2)
+        values = {
+            "input_ids": [[2, 7, 3], [2, 9, 0]],
+            "input_mask": [[1, 1, 1], [1, 1, 0]],
+            "segment_ids": [[0, 0, 1], [0, 1, 0]],
+            "label_ids": [1],
+            "is_real_example": [1],
+        }
+        serialized = choices.serialize(values)
+        example = tf.train.Example.FromString(serialized)
+        self.assertEqual(
+            list(example.features.feature["input_ids"].int64_list.value),
+            [2, 7, 3, 2, 9, 0],
+        )
+        self.assertAllEqual(choices.parse(serialized)["input_ids"], values["input_ids"])
+        parsed = choices.parse(tf.constant([serialized, serialized]))
+        self.assertEqual(parsed["input_ids"].shape, (2, 2, 3))
+        self.assertAllEqual(parsed["segment_ids"][1], values["segment_ids"])
+        choices.check(serialized, "r")
+        with self.assertRaisesRegex(InputError, "must have 9 values .*Found: 6"):
+            schema.multiple_choice_schema(3, 3).check(serialized, "r")
+        with self.assertRaisesRegex(ValueError, "must have 2 x 3 values"):
+            choices.serialize({**values, "input_ids": [2, 7, 3, 2, 9, 0]})
+
     def test_a_callers_mistakes(self):
         short = {**pretraining_values(), "segment_ids": [0] * 7}
         with self.assertRaisesRegex(ValueError, r"`segment_ids` must have 8.*: \(7,\)"):

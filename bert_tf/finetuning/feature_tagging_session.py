@@ -1,0 +1,238 @@
+"""The runs on tagged words with BERT as it is, and a BiLSTM on top that is trained.
+
+Devlin et al. 2018, section 5.3. The vectors of a split's words are computed once, and
+lie in a folder beside the run, or in one that several runs share.
+"""
+
+import copy
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import files
+from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
+from bert_tf.features.layers import LayerSelection
+from bert_tf.features.tagged_words import inputs_of_windows
+from bert_tf.finetuning.feature_session import FeatureSession
+from bert_tf.finetuning.tagging_prediction import WordPredictions
+from bert_tf.finetuning.tagging_session import TRAIN, TaggingSession
+from bert_tf.finetuning.word_vectors import (
+    VectorBatches,
+    VectorRecordSet,
+    WordFeaturizer,
+)
+from bert_tf.modeling.bilstm_tagger import BiLstmTagger
+from bert_tf.modeling.objectives import TAGGING
+from bert_tf.records.example_table import EvaluationBatches
+from bert_tf.tagging.feature_choices import FEATURE_CHOICES
+from bert_tf.tagging.sentences import Sentence
+from bert_tf.task import Task
+from bert_tf.training.finetuning import finetune
+from bert_tf.training.loop import restore_or_initialize
+
+# Of a BiLSTM, which is not fine-tuned but begins anew; where no flag says otherwise.
+LEARNING_RATE = 1e-3
+NUM_TRAIN_EPOCHS = 10.0
+
+# In a run's folder: whose features it was trained on.
+FEATURES_NAME = "features.json"
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class FeatureTaggingSession(TaggingSession):
+    """The runs on tagged words with a BiLSTM over features.
+
+    Args:
+        flag_values: run_ner's flags, with --features.
+        strategy: the devices.
+        splits: the sentences by split: train, dev, test.
+        output_dir: the run's folder.
+
+    Raises:
+        InputError: as TaggingSession, or there is no --init_checkpoint, or it has too
+            few layers.
+    """
+
+    def __init__(
+        self,
+        flag_values: flags.FlagValues,
+        strategy: tf.distribute.Strategy,
+        *,
+        splits: Mapping[str, Sequence[Sentence]],
+        output_dir: str,
+    ) -> None:
+        super().__init__(flag_values, strategy, splits=splits, output_dir=output_dir)
+        name = flag_values.features
+        if self.source is None:
+            raise InputError(
+                f"--features={name} needs --init_checkpoint: the model whose features"
+                " are taken."
+            )
+        choice = FEATURE_CHOICES[name]
+        num_layers = self.config.num_hidden_layers
+        if num_layers < len(choice.layers):
+            raise InputError(
+                f"--features={name} needs a model of {len(choice.layers)} layers; this"
+                f" one has {num_layers}."
+            )
+        self._choice = choice
+        selection = LayerSelection.parse(choice.layers, num_layers)
+        self._extractor = FeatureSession(
+            dataclasses.replace(self.source, config=self.config),
+            selection,
+            strategy,
+            batch_size=flag_values.predict_batch_size,
+            max_seq_length=flag_values.max_seq_length,
+            max_lengths=super().max_lengths,
+            precision=flag_values.precision,
+            jit_compile=flag_values.jit_compile,
+        )
+        self._token_featurizer = self._featurizer
+        self._settings = {
+            "features": name,
+            "weights": self._extractor.settings["weights"],
+            "precision": flag_values.precision,
+        }
+        self._featurizer = WordFeaturizer(self._featurizer, self._settings)
+        self._folder = flag_values.feature_dir or os.path.join(output_dir, "features")
+        self._vectors: dict[str, np.ndarray] = {}
+        self._split = TRAIN
+        vectors, width = selection.vectors_shape(self.config.hidden_size)
+        if choice.is_concatenated:
+            vectors, width = 1, vectors * width
+        self.task = Task(
+            name="tagging",
+            build_model=lambda: BiLstmTagger(
+                vectors,
+                width,
+                len(self.labels.names),
+                hidden_size=flag_values.bilstm_size,
+                dropout=flag_values.bilstm_dropout,
+            ),
+            objective=TAGGING,
+        )
+
+    @property
+    def max_lengths(self) -> int:
+        """How many lengths batches may have: of words, so that all may be shorter."""
+        return super().max_lengths or 1
+
+    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
+        """Trains the BiLSTM in a folder, from where that stands.
+
+        Args:
+            folder: the run's output_dir.
+
+        Returns:
+            The model, and the number of steps that it was trained for.
+        """
+        self.prepare(folder)
+        own = copy.deepcopy(self._flags)
+        # The BiLSTM begins anew, with a rate and as many epochs as that takes.
+        own["init_checkpoint"].value = None
+        if shared_flags.given(own, "learning_rate") is None:
+            own["learning_rate"].value = LEARNING_RATE
+        if shared_flags.given(own, "num_train_epochs") is None:
+            own["num_train_epochs"].value = NUM_TRAIN_EPOCHS
+        return finetune(
+            self.task,
+            VectorRecordSet.of(self._records(folder), self.vectors(TRAIN)),
+            own,
+            self.strategy,
+            folder=folder,
+            num_train_epochs=own.num_train_epochs,
+            max_lengths=self.max_lengths,
+            evaluate=self._evaluate if own.eval_steps else None,
+            best_metric=own.best_metric or self._metrics[-1],
+        )
+
+    def prepare(self, folder: str) -> None:
+        """Makes a run's folder, and records whose features it is trained on.
+
+        Raises:
+            InputError: it holds a run on others.
+        """
+        path = os.path.join(folder, FEATURES_NAME)
+        has_run = files.exists(os.path.join(folder, "checkpoint"))
+        there = files.read_json(path) if files.exists(path) else None
+        if has_run and there != self._settings:
+            found = (
+                "fine-tuned BERT"
+                if there is None
+                else f"--features={there['features']}"
+            )
+            raise InputError(
+                f"--output_dir={folder} holds a run with {found}, or of other weights;"
+                f" this one has --features={self._settings['features']}. Give another"
+                " folder."
+            )
+        super().prepare(folder)
+        files.write_atomically(path, json.dumps(self._settings, indent=1) + "\n")
+
+    def restore(self, folder: str) -> tuple[keras.Model, int]:
+        """The model of a folder's last checkpoint.
+
+        Args:
+            folder: a run's output_dir.
+
+        Raises:
+            InputError: it has none.
+        """
+        if not files.exists(os.path.join(folder, "checkpoint")):
+            raise InputError(
+                f"Nothing to evaluate: --output_dir={folder} has no BiLSTM. Train first"
+                " (--do_train)."
+            )
+        self.prepare(folder)
+        return restore_or_initialize(
+            self.task, folder, None, self._flags.precision, self.strategy
+        )
+
+    def predict(self, model: keras.Model, split: str) -> WordPredictions:
+        """Predicts the words of a split.
+
+        Args:
+            model: the model.
+            split: dev or test.
+        """
+        self._split = split
+        return super().predict(model, split)
+
+    def outputs(
+        self, model: keras.Model, batches: EvaluationBatches, num_batches: int
+    ) -> Iterator[tuple[Arrays, Arrays]]:
+        """Yields (batch, outputs) as arrays, batch by batch.
+
+        Args:
+            model: the model.
+            batches: the places of words of the split that is being predicted.
+            num_batches: how many there will be, for the progress bar.
+        """
+        batches = VectorBatches(batches, self.vectors(self._split))
+        return super().outputs(model, batches, num_batches)
+
+    def vectors(self, split: str) -> np.ndarray:
+        """The vectors of a split's words, [T, L, F], in the order of its windows.
+
+        Args:
+            split: train, dev or test.
+        """
+        if split not in self._vectors:
+            windows = list(self._token_featurizer(self.splits[split]))
+            # Two choices may take the same layers.
+            name = "_".join((split, *self._choice.layers))
+            vectors = self._extractor.cached(
+                inputs_of_windows(windows), os.path.join(self._folder, name)
+            ).vectors
+            if self._choice.is_concatenated:
+                vectors = vectors.reshape(len(vectors), 1, -1)
+            self._vectors[split] = vectors
+        return self._vectors[split]

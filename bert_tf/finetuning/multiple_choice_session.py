@@ -1,0 +1,171 @@
+"""The runs on multiple choice: examples in, scores of their endings out."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags, logging
+
+from bert_tf.errors import InputError
+from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
+from bert_tf.finetuning.task_session import TaskSession
+from bert_tf.records.example_table import ROWS
+from bert_tf.tasks import multiple_choice
+from bert_tf.tasks.choices import ChoiceExample, ChoiceSet
+from bert_tf.training.finetuning import RecordSet, finetune
+from bert_tf.training.strategy import num_workers
+
+ACCURACY = "accuracy"
+METRICS = (LOSS, EXAMPLE_LOSS, ACCURACY)
+
+# A split's records, under the original's names.
+_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+class MultipleChoiceSession(TaskSession):
+    """The runs on SWAG, or on any examples of multiple choice.
+
+    Args:
+        flag_values: the script's flags: the model, lengths, batches, how to train.
+        strategy: the devices.
+        sets: the examples, by split: "train", "dev", "test".
+        output_dir: where a run that goes on has its model's files.
+
+    Attributes:
+        sets: the examples, by split.
+
+    Raises:
+        InputError: a file is missing, contradicts another one, or a flag names no
+            metric.
+    """
+
+    def __init__(
+        self,
+        flag_values: flags.FlagValues,
+        strategy: tf.distribute.Strategy,
+        *,
+        sets: Mapping[str, ChoiceSet],
+        output_dir: str,
+    ) -> None:
+        super().__init__(flag_values, strategy, output_dir=output_dir)
+        self.sets = sets
+        self.task = multiple_choice.task(self.config, recompute=flag_values.recompute)
+        self._records: dict[str, RecordSet] = {}
+        name = flag_values.best_metric
+        if name and name not in METRICS:
+            raise InputError(
+                f"--best_metric={name} is none of the evaluation's metrics:"
+                f" {', '.join(METRICS)}."
+            )
+
+    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
+        """Trains in a folder, from where that stands.
+
+        Args:
+            folder: the run's output_dir.
+
+        Returns:
+            The model, and the number of steps that it was trained for.
+        """
+        self.prepare(folder)
+        return finetune(
+            self.task,
+            self.records("train"),
+            self._flags,
+            self.strategy,
+            folder=folder,
+            num_train_epochs=self._flags.num_train_epochs,
+            max_lengths=self.max_lengths,
+            evaluate=self._evaluate if self._flags.eval_steps else None,
+            best_metric=self._flags.best_metric or ACCURACY,
+        )
+
+    def records(self, split: str) -> RecordSet:
+        """A split's records, tokenized once, in --output_dir."""
+        if split not in self._records:
+            self._records[split] = self._tokenized(split)
+        return self._records[split]
+
+    def logits(self, model: keras.Model, split: str) -> np.ndarray:
+        """The endings' scores, [examples, endings] float32, in the examples' order."""
+        batch_size = (
+            self._flags.predict_batch_size
+            if split == "test"
+            else self._flags.eval_batch_size
+        )
+        records = self.records(split)
+        logits = np.zeros(
+            [records.num_records, self.sets[split].target.num_outputs], np.float32
+        )
+        for batch, outputs in self.outputs(
+            model,
+            records.batches(batch_size, self.max_lengths),
+            records.num_batches(batch_size),
+        ):
+            is_real = batch[ROWS] >= 0
+            logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
+        return logits
+
+    def scores(
+        self, model: keras.Model, split: str, logits: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """A split's losses and its accuracy: see `bert_tf.finetuning.scoring.scores`.
+
+        Args:
+            model: the model.
+            split: one with labels.
+            logits: those of `self.logits`, where they are known already.
+        """
+        if logits is None:
+            logits = self.logits(model, split)
+        examples, target = self.sets[split]
+        return scores(
+            examples,
+            target,
+            logits,
+            objective=self.task.objective,
+            metric_names=[ACCURACY],
+            batch_size=self._flags.eval_batch_size,
+        )
+
+    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
+        return self.scores(model, "dev")
+
+    def _tokenized(self, split: str) -> RecordSet:
+        examples, target = self.sets[split]
+        length = self._flags.max_seq_length
+        featurizer = multiple_choice.Featurizer(
+            self.tokenizer, max_seq_length=length, target=target
+        )
+        records = RecordSet.prepare(
+            os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
+            multiple_choice.schema(target, length),
+            {**featurizer.settings, "examples": _digest(examples)},
+            featurizer.blocks(examples),
+            lambda: {"num_truncated": featurizer.num_truncated},
+            is_alone=num_workers(self.strategy) == 1,
+        )
+        cut = records.notes["num_truncated"]
+        if cut:
+            logging.info(
+                "%d of %d %s examples have a choice that was longer than"
+                " --max_seq_length=%d and cut.",
+                cut,
+                len(examples),
+                split,
+                length,
+            )
+        return records
+
+
+def _digest(examples: Sequence[ChoiceExample]) -> str:
+    """Tells sets of examples apart by all that records are made of."""
+    digest = hashlib.sha256()
+    for example in examples:
+        # Not the line: the same rows in another file are the same.
+        digest.update(json.dumps(example[:-1]).encode("utf-8"))
+    return digest.hexdigest()

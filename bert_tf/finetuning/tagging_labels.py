@@ -1,0 +1,154 @@
+"""What labels a tagger predicts, and how they spell entities."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from absl import flags, logging
+
+from bert_tf.conversion import names
+from bert_tf.conversion.source import Source
+from bert_tf.errors import InputError
+from bert_tf.metrics.entities import IOB1, IOB2, Labels
+from bert_tf.tagging.schemes import (
+    NO_SCHEME,
+    find_scheme,
+    labels_in,
+    respelt,
+    scheme_of_labels,
+)
+from bert_tf.tagging.sentences import Sentence
+
+AUTO = "auto"
+
+_MAX_SHOWN = 5
+
+
+class TaggerLabels(NamedTuple):
+    """A tagger's labels.
+
+    Attributes:
+        names: in the order of its outputs.
+        scheme: how they spell entities; "none" where they do not.
+    """
+
+    names: tuple[str, ...]
+    scheme: str
+
+
+def find_file_schemes(
+    splits: Mapping[str, Sequence[Sentence]], given: str
+) -> dict[str, str]:
+    """How each split's files spell entities.
+
+    Args:
+        splits: the sentences by split.
+        given: --tag_scheme.
+
+    Returns:
+        By split; what has no labels, or none that spell entities, is as the first one
+        that has them.
+    """
+    if given != AUTO:
+        return dict.fromkeys(splits, given)
+    found = {
+        split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
+    }
+    logging.info("The schemes of the files' labels: %s.", found)
+    first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
+    return {split: first if one == NO_SCHEME else one for split, one in found.items()}
+
+
+def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:
+    """A sentence's labels in another scheme; as they are where it is theirs.
+
+    Args:
+        labels: the sentence's.
+        scheme: what they are in.
+        wanted: what they are to be in.
+    """
+    if NO_SCHEME in (scheme, wanted) or scheme == wanted:
+        return list(labels)
+    return respelt(labels, wanted)
+
+
+def find_labels(
+    flag_values: flags.FlagValues,
+    train: Sequence[Sentence] | None,
+    file_scheme: str,
+    *,
+    recorded: Sequence[str] | None,
+    source: Source | None,
+) -> TaggerLabels:
+    """What the model predicts.
+
+    In training it is what --labels says; else what a trained head predicts, where it
+    knows all labels; else the labels of the sentences. Without, it is what the run
+    recorded, or --labels, or what the checkpoint says.
+
+    Args:
+        flag_values: labels, model_scheme, init_head.
+        train: the sentences to train on, if any.
+        file_scheme: how these spell entities.
+        recorded: the labels of the run in --output_dir, if there is one.
+        source: the opened --init_checkpoint, if there is one.
+
+    Raises:
+        InputError: nothing says what the labels are, or a trained head has others.
+    """
+    given = tuple(flag_values.labels or ())
+    wanted = flag_values.model_scheme
+    if train is None:
+        found = tuple(recorded or given or (source and source.labels) or ())
+        if not found:
+            raise InputError(
+                "Nothing says what the model's labels are: give --labels, in the order"
+                " of its outputs."
+            )
+        return TaggerLabels(
+            found, scheme_of_labels(found) if wanted == AUTO else wanted
+        )
+    scheme = file_scheme
+    if scheme != NO_SCHEME and wanted != AUTO:
+        scheme = wanted
+    elif scheme == IOB1:
+        # In IOB1 an entity's first label depends on the entity before it.
+        scheme = IOB2
+    used = set(
+        itertools.chain.from_iterable(
+            respelt_unless(labels, file_scheme, scheme) for labels in _labels(train)
+        )
+    )
+    ours = given or tuple(labels_in(scheme, used))
+    in_files = set(itertools.chain.from_iterable(_labels(train)))
+    if given and in_files <= set(given) and not used <= set(given):
+        # They name what the files have, which the model has in another scheme.
+        ours = tuple(labels_in(scheme, used))
+    there = _trained_labels(source)
+    if source is not None and there is not None and flag_values.init_head:
+        if not given and used <= set(there):
+            ours = there
+        if ours != there:
+            raise InputError(
+                f"{source.path} has a head that predicts {shown(there)}; the labels"
+                f" here are {shown(ours)}. --init_head=false begins with a new head."
+            )
+    return TaggerLabels(ours, scheme)
+
+
+def shown(labels: Sequence[str]) -> str:
+    """The first labels, for a message."""
+    more = len(labels) - _MAX_SHOWN
+    text = ", ".join(labels[:_MAX_SHOWN])
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def _trained_labels(source: Source | None) -> tuple[str, ...] | None:
+    """The labels of a checkpoint's tagger; None where it has none, or no names."""
+    if source is None or names.TAGGING not in names.heads_of(source.weights):
+        return None
+    return source.labels
+
+
+def _labels(sentences: Sequence[Sentence]) -> Iterator[tuple[str, ...]]:
+    return (one.labels for one in sentences if one.labels is not None)

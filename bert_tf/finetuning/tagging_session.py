@@ -1,0 +1,273 @@
+"""The runs on tagged words: sentences in, a label for each word out."""
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags, logging
+
+from bert_tf.config import SINGLE_LABEL
+from bert_tf.errors import InputError
+from bert_tf.finetuning.tagging_evaluation import metric_names, report, scores
+from bert_tf.finetuning.tagging_labels import (
+    find_file_schemes,
+    find_labels,
+    respelt_unless,
+    shown,
+)
+from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
+from bert_tf.finetuning.task_session import TaskSession
+from bert_tf.tagging.features import Features, Featurizer
+from bert_tf.tagging.schemes import NO_SCHEME
+from bert_tf.tagging.sentences import Sentence, digest
+from bert_tf.tasks import tagging
+from bert_tf.training import run_folder
+from bert_tf.training.finetuning import RecordSet, finetune
+from bert_tf.training.strategy import num_workers
+
+RECORDS_NAME = "train.tf_record"
+TRAIN = "train"
+
+
+class TaggingSession(TaskSession):
+    """The runs on tagged words.
+
+    Args:
+        flag_values: the script's flags: the model, lengths, batches, how to train.
+        strategy: the devices.
+        splits: the sentences by split: train, dev, test.
+        output_dir: where a run that goes on has its model's files, and its labels.
+
+    Attributes:
+        splits: as given.
+        labels: what the model predicts.
+
+    Raises:
+        InputError: a file is missing, contradicts another one, or a label is none of
+            the model's.
+    """
+
+    def __init__(
+        self,
+        flag_values: flags.FlagValues,
+        strategy: tf.distribute.Strategy,
+        *,
+        splits: Mapping[str, Sequence[Sentence]],
+        output_dir: str,
+    ) -> None:
+        super().__init__(flag_values, strategy, output_dir=output_dir)
+        self.splits = splits
+        self._file_schemes = find_file_schemes(splits, flag_values.tag_scheme)
+        self.labels = find_labels(
+            flag_values,
+            splits.get(TRAIN),
+            self._file_schemes.get(TRAIN, NO_SCHEME),
+            recorded=run_folder.recorded_labels(output_dir),
+            source=self.source,
+        )
+        self._featurizer = Featurizer(
+            self.tokenizer,
+            max_seq_length=flag_values.max_seq_length,
+            doc_stride=flag_values.doc_stride,
+            document_context=flag_values.document_context,
+        )
+        self._golds = {
+            split: [
+                respelt_unless(
+                    one.labels, self._file_schemes[split], self.labels.scheme
+                )
+                for one in sentences
+                if one.labels is not None
+            ]
+            for split, sentences in splits.items()
+        }
+        self._label_ids = {split: self._checked_ids(split) for split in splits}
+        self._features: dict[str, list[Features]] = {}
+        self._check_best_metric()
+        self.task = tagging.task(
+            self.config, len(self.labels.names), recompute=flag_values.recompute
+        )
+
+    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
+        """Trains in a folder, from where that stands.
+
+        Args:
+            folder: the run's output_dir.
+
+        Returns:
+            The model, and the number of steps that it was trained for.
+        """
+        self.prepare(folder)
+        return finetune(
+            self.task,
+            self._records(folder),
+            self._flags,
+            self.strategy,
+            folder=folder,
+            num_train_epochs=self._flags.num_train_epochs,
+            max_lengths=self.max_lengths,
+            evaluate=self._evaluate if self._flags.eval_steps else None,
+            best_metric=self._flags.best_metric or self._metrics[-1],
+        )
+
+    def prepare(self, folder: str) -> None:
+        """Makes a run's folder, and records its labels there."""
+        super().prepare(folder)
+        run_folder.check_labels(folder, self.labels.names, SINGLE_LABEL)
+
+    def has_labels(self, split: str) -> bool:
+        """Whether the words of a split have labels."""
+        return bool(self._golds[split])
+
+    def predict(self, model: keras.Model, split: str) -> WordPredictions:
+        """Predicts the words of a split.
+
+        Args:
+            model: the model.
+            split: dev or test.
+        """
+        if split not in self._features:
+            self._features[split] = list(self._featurizer(self.splits[split]))
+        return predict_words(
+            self._features[split],
+            self._label_ids[split],
+            lambda batches, number: self.outputs(model, batches, number),
+            batch_size=(
+                self._flags.eval_batch_size
+                if split == "dev"
+                else self._flags.predict_batch_size
+            ),
+            max_seq_length=self._flags.max_seq_length,
+            max_lengths=self.max_lengths,
+        )
+
+    def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
+        """What is predicted, as the files spell it.
+
+        Args:
+            split: whose words these are.
+            found: of `predict`.
+        """
+        return [
+            respelt_unless(labels, self.labels.scheme, self._file_schemes[split])
+            for labels in self._by_sentence(split, found)
+        ]
+
+    def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
+        """What predictions are worth: see `bert_tf.finetuning.tagging_evaluation`.
+
+        Args:
+            split: one with labels.
+            found: of `predict`.
+        """
+        return scores(
+            self._golds[split],
+            self._by_sentence(split, found),
+            self.labels.scheme,
+            losses=found.losses[self._label_ids[split] != tagging.NO_LABEL],
+        )
+
+    def report(self, split: str, found: WordPredictions) -> str:
+        """The scores by type as the official scorer prints them; "" without entities.
+
+        Args:
+            split: one with labels.
+            found: of `predict`.
+        """
+        if self.labels.scheme == NO_SCHEME:
+            return ""
+        return report(self._golds[split], self._by_sentence(split, found))
+
+    def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
+        """The predicted labels of each sentence, as the model spells them."""
+        words = iter(found.label_ids.tolist())
+        return [
+            [
+                self.labels.names[number]
+                for number in itertools.islice(words, len(one.words))
+            ]
+            for one in self.splits[split]
+        ]
+
+    @property
+    def _metrics(self) -> list[str]:
+        return metric_names(self.labels.scheme)
+
+    def _check_best_metric(self) -> None:
+        """Raises InputError now for what would come out at the first evaluation."""
+        name = self._flags.best_metric
+        if name and name not in self._metrics:
+            raise InputError(
+                f"--best_metric={name} is none of the evaluation's metrics:"
+                f" {', '.join(self._metrics)}."
+            )
+
+    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
+        return self.scores("dev", self.predict(model, "dev"))
+
+    def _checked_ids(self, split: str) -> np.ndarray:
+        """The number of each word's label, `NO_LABEL` where the model does not have it.
+
+        Raises:
+            InputError: that is so of a word that is to be trained on.
+        """
+        golds = self._golds[split]
+        if not golds:
+            number = sum(len(one.words) for one in self.splits[split])
+            return np.full(number, tagging.NO_LABEL)
+        numbers = {label: number for number, label in enumerate(self.labels.names)}
+        unknown: Counter[str] = Counter()
+        ids = []
+        for sentence, labels in zip(self.splits[split], golds, strict=True):
+            for label in labels:
+                number = numbers.get(label, tagging.NO_LABEL)
+                if number == tagging.NO_LABEL:
+                    if split == TRAIN:
+                        raise InputError(
+                            f"{sentence.source}: the label {label!r} is none of"
+                            f" --labels: {shown(self.labels.names)}."
+                        )
+                    unknown[label] += 1
+                ids.append(number)
+        if unknown:
+            logging.warning(
+                "%s: %d of %d words have labels that the model does not know, and count"
+                " as wrong: %s.",
+                split,
+                unknown.total(),
+                len(ids),
+                shown(tuple(unknown)),
+            )
+        return np.array(ids, np.int64)
+
+    def _records(self, folder: str) -> RecordSet:
+        """The windows to train on, made once."""
+        sentences = self.splits[TRAIN]
+        records = RecordSet.prepare(
+            os.path.join(folder, RECORDS_NAME),
+            tagging.schema(self._flags.max_seq_length),
+            {
+                **self._featurizer.settings,
+                "labels": self.labels.names,
+                "scheme": self.labels.scheme,
+                "sentences": digest(sentences),
+            },
+            tagging.blocks(
+                self._featurizer(sentences),
+                self._label_ids[TRAIN],
+                self._flags.max_seq_length,
+            ),
+            is_alone=num_workers(self.strategy) == 1,
+        )
+        logging.info(
+            "%d sentences, %d words, %d labels: %d windows.",
+            len(sentences),
+            len(self._label_ids[TRAIN]),
+            len(self.labels.names),
+            records.num_records,
+        )
+        return records

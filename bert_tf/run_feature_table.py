@@ -1,0 +1,118 @@
+r"""Compares the ways to use BERT for tagging, as the paper's Table 7.
+
+    python -m bert_tf.run_feature_table --do_lower_case=False \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --do_train --do_eval \
+        --train_file=$CONLL_DIR/eng.train --dev_file=$CONLL_DIR/eng.testa \
+        --output_dir=/tmp/feature_table
+
+fine-tunes the model, and trains a BiLSTM on each choice of its layers, by run_ner with
+its flags; prints the scores on the development set beside the paper's, and writes them
+to feature_table.md and, drawn, feature_table.png. Each way has a folder of its own, and
+the same command again goes on.
+"""
+
+import copy
+import os
+import sys
+
+from absl import flags, logging
+
+from bert_tf import cli, files, run_ner
+from bert_tf.tagging.feature_choices import FINE_TUNED, PAPER_DEV_F1
+
+_WAYS = tuple(PAPER_DEV_F1)
+_METRICS = ("f1", "accuracy")
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags: run_ner's, and its own."""
+    run_ner.define_flags(flag_values)
+    flags.DEFINE_list(
+        "ways",
+        list(_WAYS),
+        "What to compare.",
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "ways",
+        lambda ways: ways and set(ways) <= set(_WAYS),
+        message=f"must be of {', '.join(_WAYS)}",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_float(
+        "bilstm_learning_rate",
+        1e-3,
+        "Of the BiLSTM; --learning_rate is of fine-tuning.",
+        lower_bound=0.0,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_float(
+        "bilstm_epochs",
+        10.0,
+        "Of the BiLSTM; --num_train_epochs is of fine-tuning.",
+        lower_bound=0.0,
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "do_eval",
+        lambda is_given: is_given,
+        message="the table is of the development set: give --do_eval",
+        flag_values=flag_values,
+    )
+
+
+def flags_of(flag_values: flags.FlagValues, way: str) -> flags.FlagValues:
+    """run_ner's flags for one of the ways.
+
+    Args:
+        flag_values: the script's.
+        way: fine_tuned, or one of --features.
+    """
+    own = copy.deepcopy(flag_values)
+    changes = {"output_dir": os.path.join(flag_values.output_dir, way)}
+    if way != FINE_TUNED:
+        changes |= {
+            "features": way,
+            "feature_dir": flag_values.feature_dir
+            or os.path.join(flag_values.output_dir, "features"),
+            "learning_rate": flag_values.bilstm_learning_rate,
+            "num_train_epochs": flag_values.bilstm_epochs,
+        }
+    for name, value in changes.items():
+        own[name].value = value
+        own[name].present = 1
+    return own
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Goes through the ways, and shows what came out."""
+    cli.import_tensorflow()
+    from bert_tf.finetuning.feature_table import feature_picture, feature_table
+
+    scores: dict[str, float] = {}
+    metric = ""
+    for way in dict.fromkeys(flag_values.ways):
+        own = flags_of(flag_values, way)
+        logging.info("***** %s *****", way)
+        run_ner.run(own)
+        path = os.path.join(own.output_dir, "eval_results.txt")
+        results = dict(line.split(" = ") for line in files.read_text(path).splitlines())
+        metric = next(name for name in _METRICS if name in results)
+        scores[way] = float(results[metric])
+    text = feature_table(scores, metric)
+    for name, content in (
+        ("feature_table.md", text),
+        ("feature_table.png", feature_picture(scores, metric)),
+    ):
+        files.write_atomically(os.path.join(flag_values.output_dir, name), content)
+    print(text, end="")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+r"""Fine-tunes BERT on tagged words: named entities, parts of speech, other labels.
+
+    python -m bert_tf.run_ner --vocab_file=$BERT_BASE_DIR/vocab.txt \
+        --bert_config_file=$BERT_BASE_DIR/bert_config.json --do_lower_case=False \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --do_train --do_eval \
+        --do_predict --train_file=$CONLL_DIR/eng.train --dev_file=$CONLL_DIR/eng.testa \
+        --test_file=$CONLL_DIR/eng.testb --document_context --max_seq_length=512 \
+        --train_batch_size=16 --learning_rate=5e-5 --num_train_epochs=4 \
+        --output_dir=/tmp/ner_base/
+
+writes eval_results.txt, and to dev_predictions.txt and test_predictions.txt the columns
+that were read with the predicted label behind them, as the official scorer (conlleval)
+reads them.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from absl import flags, logging
+
+from bert_tf import (
+    cli,
+    files,
+    finetuning_flags,
+    tagging_feature_flags,
+    tagging_flags,
+)
+from bert_tf import flags as shared_flags
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.finetuning.tagging_session import TaggingSession
+    from bert_tf.tagging.sentences import Sentence
+
+SPLITS = ("train", "dev", "test")
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    shared_flags.define(
+        flag_values,
+        "do_lower_case",
+        "do_predict",
+        "num_train_epochs",
+        "warmup_proportion",
+        "vocab_file",
+        "bert_config_file",
+        "eval_steps",
+        predict_batch_size=32,
+        best_metric=None,
+        required=("output_dir",),
+    )
+    shared_flags.define_training(flag_values, eval_batch_size=32)
+    tagging_flags.define_sentences(flag_values)
+    tagging_flags.define_labels(flag_values)
+    tagging_flags.define_windows(flag_values)
+    tagging_feature_flags.define_features(flag_values)
+    finetuning_flags.define_padding(flag_values)
+    shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
+    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
+    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Reads the sentences, then trains, evaluates and predicts."""
+    cli.import_tensorflow()
+    from bert_tf.finetuning.feature_tagging_session import FeatureTaggingSession
+    from bert_tf.finetuning.tagging_session import TaggingSession
+    from bert_tf.training import run_folder
+    from bert_tf.training.strategy import check_batch_size, strategy_from_flags
+
+    strategy = strategy_from_flags(flag_values)
+    looks_at_dev = flag_values.do_eval or (
+        flag_values.do_train and flag_values.eval_steps
+    )
+    is_wanted = (flag_values.do_train, looks_at_dev, flag_values.do_predict)
+    # What would otherwise come out after training.
+    if looks_at_dev:
+        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
+    if flag_values.do_predict:
+        check_batch_size(
+            strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+        )
+    # Every input is read and checked before anything is written or trained.
+    session_class = FeatureTaggingSession if flag_values.features else TaggingSession
+    session = session_class(
+        flag_values,
+        strategy,
+        splits={
+            split: _read(flag_values, split)
+            for split, wanted in zip(SPLITS, is_wanted, strict=True)
+            if wanted
+        },
+        output_dir=flag_values.output_dir,
+    )
+    if flag_values.do_train:
+        model, step = session.fine_tune(flag_values.output_dir)
+    else:
+        model, step = session.restore(flag_values.output_dir)
+    results: dict[str, float] = {}
+    if flag_values.do_eval:
+        results |= _predict(session, model, flag_values, "dev")
+    if flag_values.do_predict:
+        scores = _predict(session, model, flag_values, "test")
+        results |= {f"test_{name}": score for name, score in scores.items()}
+    if results:
+        run_folder.report_evaluation(
+            flag_values.output_dir, step, results, is_chief=session.is_chief
+        )
+
+
+def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
+    """The sentences of a split."""
+    has_labels = flag_values.test_has_labels if split == "test" else True
+    names = tuple(flag_values.labels) if flag_values.labels else None
+    if flag_values.tfds_name:
+        from bert_tf.tasks.tagging_tfds import read_split
+
+        return read_split(
+            flag_values.tfds_name,
+            flag_values.tfds_splits[SPLITS.index(split)],
+            data_dir=flag_values.tfds_data_dir,
+            word_feature=flag_values.word_column,
+            label_feature=flag_values.label_column,
+            label_names=names,
+            has_labels=has_labels is not False,
+        )
+    from bert_tf.tagging.reader import Layout, read_sentences
+
+    flag = f"{split}_file"
+    sentences = read_sentences(
+        files.expand_globs(getattr(flag_values, flag), flag),
+        Layout(
+            format=flag_values.format,
+            word_column=flag_values.word_column,
+            label_column=flag_values.label_column,
+            document_column=flag_values.document_column,
+            separator=flag_values.tag_separator,
+            label_names=names,
+        ),
+        has_labels=has_labels,
+    )
+    logging.info(
+        "%s: %d sentences in %d documents.",
+        split,
+        len(sentences),
+        sentences[-1].document + 1,
+    )
+    return sentences
+
+
+def _predict(
+    session: "TaggingSession",
+    model: "keras.Model",
+    flag_values: flags.FlagValues,
+    split: str,
+) -> dict[str, float]:
+    """Predicts a split, and writes it down; the scores where its labels are known."""
+    from bert_tf.tagging.prediction_files import write_predictions
+
+    sentences = session.splits[split]
+    logging.info("***** Running prediction: %s *****", split)
+    logging.info("  Num sentences = %d", len(sentences))
+    found = session.predict(model, split)
+
+    def path(name: str) -> str:
+        return os.path.join(flag_values.output_dir, f"{split}_{name}.txt")
+
+    if session.is_chief:
+        write_predictions(
+            path("predictions"), sentences, session.predicted_labels(split, found)
+        )
+    if not session.has_labels(split):
+        return {}
+    report = session.report(split, found)
+    if report:
+        logging.info("%s", report)
+        if session.is_chief:
+            files.write_atomically(path("report"), report)
+    return session.scores(split, found)
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+r"""Scores sentences, and pairs of sentences, with a pre-trained model.
+
+    python -m bert_tf.score --checkpoint=/tmp/pretraining_output \
+        "The cat sat on the mat." "The cat sat on the ||| mat."
+
+prints the pseudo-perplexity of a sentence (Salazar et al. 2020: each token masked in
+turn), or, of two texts with " ||| " between, the probability that the second one
+follows the first one (the next sentence head). --input_file=FILE has one a line.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from bert_tf import cli, files
+from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from bert_tf.study.sentence_scores import SentenceScore
+
+SEPARATOR = " ||| "
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+
+    def string(name: str, default: str | None, help_text: str) -> None:
+        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
+
+    string(
+        "checkpoint",
+        None,
+        "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
+        " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
+    )
+    string("input_file", None, "Sentences or pairs, one a line; empty lines are none.")
+    shared_flags.define(flag_values, "bert_config_file", "vocab_file")
+    flags.DEFINE_bool(
+        "do_lower_case",
+        None,
+        "Whether to lower-case the text. Default: as the checkpoint's folder says, or"
+        " else true.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "batch_size",
+        32,
+        "Sequences that the model is given at once; a sentence is one for each token.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "tokens",
+        False,
+        "Print each token's log probability too.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "json", False, "Print one JSON object a line.", flag_values=flag_values
+    )
+    flags.mark_flag_as_required("checkpoint", flag_values)
+
+
+def _texts(flag_values: flags.FlagValues) -> list[str]:
+    """What to score: the arguments, then the file's lines."""
+    texts = list(flag_values.positional)
+    if flag_values.input_file:
+        content = files.read_text(flag_values.input_file, "file of sentences")
+        texts += [line for line in content.splitlines() if line.strip()]
+    if not texts:
+        raise InputError(
+            'Give a sentence, or --input_file: score --checkpoint=DIR "A sentence."'
+        )
+    return texts
+
+
+def show_sentence(text: str, score: "SentenceScore", *, tokens: bool) -> str:
+    """A sentence's score as a person reads it."""
+    lines = [f"{score.pseudo_perplexity:12.3f}  {text}"]
+    if tokens:
+        lines += [
+            f"{'':12}  {value:9.3f}  {token}"
+            for token, value in zip(score.tokens, score.log_probabilities, strict=True)
+        ]
+    return "\n".join(lines)
+
+
+def _lines(flag_values: flags.FlagValues, texts: list[str]) -> Iterator[str]:
+    from bert_tf.config import BertConfig
+    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.export import completed
+    from bert_tf.conversion.source import open_source
+    from bert_tf.study.sentence_scores import SentenceScorer, corpus_pseudo_perplexity
+    from bert_tf.text.vocabulary import Vocabulary
+
+    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
+    source = completed(
+        open_source(flag_values.checkpoint),
+        config=BertConfig.from_json_file(config) if config else None,
+        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
+        do_lower_case=flag_values.do_lower_case,
+    )
+    scorer = SentenceScorer(
+        load_pretrainer(source),
+        load_tokenizer(source),
+        batch_size=flag_values.batch_size,
+    )
+    pairs = (text.split(SEPARATOR, 1) for text in texts if SEPARATOR in text)
+    of_pairs = scorer.pairs((first, second) for first, second in pairs)
+    of_sentences = scorer.sentences(text for text in texts if SEPARATOR not in text)
+    scores = []
+    for text in texts:
+        if SEPARATOR in text:
+            probability = next(of_pairs)
+            values = {"text": text, "next_sentence_probability": probability}
+            shown = f"{probability:12.2%}  {text}"
+        else:
+            score = next(of_sentences)
+            scores.append(score)
+            values = {
+                "text": text,
+                "pseudo_perplexity": score.pseudo_perplexity,
+                "pseudo_log_likelihood": score.pseudo_log_likelihood,
+                "num_tokens": len(score.tokens),
+            }
+            if flag_values.tokens:
+                values["tokens"] = score.tokens
+                values["log_probabilities"] = score.log_probabilities
+            shown = show_sentence(text, score, tokens=flag_values.tokens)
+        yield json.dumps(values, ensure_ascii=False) if flag_values.json else shown
+    if len(scores) > 1:
+        together = corpus_pseudo_perplexity(scores)
+        if flag_values.json:
+            yield json.dumps(
+                {"num_sentences": len(scores), "pseudo_perplexity": together}
+            )
+        else:
+            yield f"{together:12.3f}  all {len(scores)} sentences together"
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Prints a line for each text, in their order."""
+    texts = _texts(flag_values)
+    cli.import_tensorflow()
+    for line in _lines(flag_values, texts):
+        print(line)
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run, arguments="texts")
+
+
+if __name__ == "__main__":
+    main()

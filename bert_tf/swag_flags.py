@@ -1,0 +1,120 @@
+"""The flags of multiple choice: which files, and what their columns are called.
+
+Flags that are not the original's are marked "Ours"; it has no multiple choice, so here
+all of them are.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from bert_tf import flags as shared_flags
+
+if TYPE_CHECKING:
+    from bert_tf.tasks.choices import ColumnNames
+
+# What a file is needed for.
+_FILE_OF = {"do_train": "train_file", "do_eval": "dev_file", "do_predict": "test_file"}
+
+
+def define_files(flag_values: flags.FlagValues) -> None:
+    """Defines the flags of the files."""
+
+    def string(name: str, help_text: str) -> None:
+        flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
+
+    kinds = "CSV, TSV or JSON lines, .gz, .bz2 and .xz too."
+    string(
+        "train_file", f"Ours. Examples to train on, such as SWAG's train.csv: {kinds}"
+    )
+    string("dev_file", "Ours. Examples to score the model on, such as SWAG's val.csv.")
+    string(
+        "test_file",
+        "Ours. Examples to predict, such as SWAG's test.csv; labels are not looked at.",
+    )
+    string(
+        "tfds_name",
+        "Ours. Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
+        " other with a premise and endings.",
+    )
+    string(
+        "tfds_data_dir",
+        "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+    )
+    flags.DEFINE_list(
+        "tfds_splits",
+        ["train", "validation", "test"],
+        "Ours, for --tfds_name. Splits, or slices such as train[:90%], to train on, to"
+        " score the model on and to predict.",
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "tfds_splits",
+        lambda splits: len(splits) == len(_FILE_OF),
+        message="must be three: to train on, to score the model on and to predict",
+        flag_values=flag_values,
+    )
+    for flag, file in {**_FILE_OF, "eval_steps": "dev_file"}.items():
+        _require_with(flag_values, flag, file)
+    for file in _FILE_OF.values():
+        shared_flags.refuse_together(flag_values, "tfds_name", file)
+
+
+def define_columns(flag_values: flags.FlagValues) -> None:
+    """Defines the flags of the columns, of JSON lines the fields."""
+
+    def string(name: str, help_text: str) -> None:
+        flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
+
+    def listed(name: str, help_text: str) -> None:
+        flags.DEFINE_list(name, None, help_text, flag_values=flag_values)
+
+    string(
+        "premise_column",
+        "Ours. The premise's. Default: sent1 (SWAG), ctx_a (HellaSwag), ctx or context,"
+        " whichever is there first.",
+    )
+    string(
+        "start_column",
+        "Ours. That of what every ending goes on from; empty for none. Default: sent2"
+        " (SWAG) or ctx_b (HellaSwag), where there is one.",
+    )
+    listed(
+        "ending_columns",
+        "Ours. Those of the endings, two or more, with commas between; or one field"
+        " that is a list of them. Default: endings, or ending0, ending1 and so on, as"
+        " many as there are.",
+    )
+    string("label_column", "Ours. The right ending's. Default: label.")
+    listed(
+        "labels",
+        "Ours. What the label's column says for each ending, such as A,B,C,D. Default:"
+        " 0,1,2 and so on.",
+    )
+
+
+def column_names(flag_values: flags.FlagValues) -> "ColumnNames":
+    """What the flags of `define_columns` say."""
+    from bert_tf.tasks.choices import ColumnNames
+
+    endings, labels = flag_values.ending_columns, flag_values.labels
+    return ColumnNames(
+        premise=flag_values.premise_column,
+        start=flag_values.start_column,
+        endings=tuple(endings) if endings else None,
+        label=flag_values.label_column,
+        labels=tuple(labels) if labels else None,
+    )
+
+
+def _require_with(flag_values: flags.FlagValues, flag: str, file: str) -> None:
+    """Makes it a usage error to give a flag without its file."""
+
+    def is_given(values: dict[str, Any]) -> bool:
+        if not values[flag] or values[file] or values["tfds_name"]:
+            return True
+        raise flags.ValidationError(f"--{flag} needs --{file}.")
+
+    flags.register_multi_flags_validator(
+        [flag, file, "tfds_name"], is_given, flag_values=flag_values
+    )

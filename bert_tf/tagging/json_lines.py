@@ -1,0 +1,106 @@
+"""One object of JSON lines: a sentence's words and their labels."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from bert_tf.errors import InputError
+
+
+def read_object(
+    line: str,
+    source: str,
+    *,
+    word_names: Sequence[str],
+    label_names: Sequence[str],
+    document_name: str,
+    has_labels: bool | None,
+    names_of_numbers: Sequence[str] | None,
+) -> tuple[list[str], list[str] | None, Any]:
+    """Reads a line.
+
+    Args:
+        line: it.
+        source: where it stands, for messages.
+        word_names: what the words' field may be called.
+        label_names: what the labels' may.
+        document_name: the field that sentences of a document share.
+        has_labels: whether labels must be there; None: whether or not they are.
+        names_of_numbers: what labels that are numbers stand for.
+
+    Returns:
+        The words, the labels (None without any), and the document's name or number
+        (None without one).
+
+    Raises:
+        InputError: the line is none such object.
+    """
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{source}: it must be one JSON object on one line."
+        ) from error
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{source}: it must be a JSON object. Found: {type(values).__name__}."
+        )
+    words = _field(values, word_names, "--word_column", source)
+    if not all(isinstance(word, str) for word in words):
+        raise InputError(f"{source}: words must be text; one is a number, or null.")
+    document = values.get(document_name)
+    is_labelled = has_labels
+    if has_labels is None:
+        is_labelled = any(values.get(name) is not None for name in label_names)
+    if not is_labelled:
+        return words, None, document
+    labels = _field(values, label_names, "--label_column", source)
+    if len(labels) != len(words):
+        raise InputError(f"{source}: {len(words)} words, but {len(labels)} labels.")
+    return (
+        words,
+        [label_name(label, names_of_numbers, source) for label in labels],
+        document,
+    )
+
+
+def label_name(label: object, names: Sequence[str] | None, source: str) -> str:
+    """A label as a word.
+
+    Args:
+        label: as it was read.
+        names: what numbers stand for.
+        source: where it stands, for messages.
+
+    Raises:
+        InputError: it is neither a word nor a number that has a name.
+    """
+    if isinstance(label, str) and label and not any(map(str.isspace, label)):
+        return label
+    if isinstance(label, int) and not isinstance(label, bool):
+        if names is None:
+            raise InputError(
+                f"{source}: the labels are numbers; --labels=O,B-PER,... says what 0, 1"
+                " and so on stand for."
+            )
+        if 0 <= label < len(names):
+            return names[label]
+        raise InputError(f"{source}: --labels has no name for the label {label}.")
+    raise InputError(
+        f"{source}: a label must be a word without blanks, or a number. Found:"
+        f" {label!r}."
+    )
+
+
+def _field(
+    values: dict[str, Any], names: Sequence[str], flag: str, source: str
+) -> list[Any]:
+    for name in names:
+        if name in values:
+            if isinstance(values[name], list):
+                return values[name]
+            raise InputError(f"{source}: {name!r} must be a list, an entry a word.")
+    raise InputError(
+        f"{source}: it has no {' or '.join(map(repr, names))}; {flag} names one of its"
+        f" own: {', '.join(values)}."
+    )

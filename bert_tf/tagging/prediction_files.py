@@ -1,0 +1,47 @@
+"""Predicted labels as a column file, which the official scorer (conlleval) reads.
+
+    EU NNP B-NP B-ORG B-ORG
+    rejects VBZ B-VP O O
+
+The columns of the file that was read, a blank between them, and the predicted label
+behind them; of other formats the word, its label where it is known, and the predicted
+one. There is a line for each of the input's, blank ones and -DOCSTART- with them, so
+that two files can be laid side by side. The scorer counts a -DOCSTART- as a word that
+is rightly O, which is in its accuracy and in no entity.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from bert_tf import files
+from bert_tf.metrics.entities import OUTSIDE
+from bert_tf.tagging.sentences import Sentence
+
+
+def write_predictions(
+    path: str, sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
+) -> None:
+    """Writes the file.
+
+    Args:
+        path: the file.
+        sentences: as they were read.
+        labels: what was predicted for each word of each.
+
+    Raises:
+        ValueError: a word has no label.
+    """
+    files.write_atomically(path, "".join(_lines(sentences, labels)))
+
+
+def _lines(
+    sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
+) -> Iterator[str]:
+    for sentence, predicted in zip(sentences, labels, strict=True):
+        width = sentence.rows[0].count(" ") + 1
+        for line in sentence.before:
+            # All lines have the same columns, or the scorer gives up.
+            missing = width - 1 - line.count(" ") if line else -1
+            yield line + f" {OUTSIDE}" * (missing + 1) + "\n"
+        for row, label in zip(sentence.rows, predicted, strict=True):
+            yield f"{row} {label}\n"
+    yield "\n"

@@ -1,0 +1,261 @@
+r"""Files of tagged words: columns, JSON lines, word/TAG.
+
+conll     A word a line, columns with blanks or tabs between, a blank line behind each
+          sentence; a line -DOCSTART- begins a document (CoNLL-2003).
+
+              EU NNP B-NP B-ORG
+              rejects VBZ B-VP O
+
+jsonl     A sentence a line; labels as words, or as numbers that --labels names
+          (Hugging Face's exports). Sentences of one document have the same value in
+          `document_id`, where there is one.
+
+              {"tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}
+
+slashes   A sentence a line, each word with its label behind the last slash (the Brown
+          corpus): EU/np rejects/vbz
+
+A file's end ends its last sentence and document. Names that end in .gz, .bz2 or .xz are
+unpacked. A line that is not as its format has it is an error: a prediction has a line
+for each of the file's.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+from absl import logging
+
+from bert_tf import files
+from bert_tf.errors import InputError
+from bert_tf.tagging.json_lines import read_object
+from bert_tf.tagging.sentences import Sentence
+from bert_tf.text import blocks
+
+FORMATS = ("auto", "conll", "jsonl", "slashes")
+DOCUMENT_START = "-DOCSTART-"
+
+_JSON_NAME = re.compile(r"\.jsonl?(\.(gz|bz2|xz))?$")
+# Not other white space, which may be a part of a word.
+_BETWEEN = re.compile(r"[ \t]+")
+
+Numbered = tuple[int, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How files are read.
+
+    Attributes:
+        format: of `FORMATS`; auto: JSON lines by the file's name, else columns.
+        word_column: the words' column: in columns its number from 0, negative ones
+            from the end; in JSON its name. None: 0; tokens, or words.
+        label_column: likewise. None: -1; ner_tags, labels, or tags.
+        document_column: in JSON, the name of what sentences of a document share.
+        separator: for slashes, what stands before a label.
+        label_names: what labels that are numbers stand for.
+    """
+
+    format: str = "auto"
+    word_column: str | None = None
+    label_column: str | None = None
+    document_column: str = "document_id"
+    separator: str = "/"
+    label_names: tuple[str, ...] | None = None
+
+
+def read_sentences(
+    paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
+) -> list[Sentence]:
+    """The sentences of some files, as if they were one.
+
+    Args:
+        paths: the files.
+        layout: how they are read.
+        has_labels: whether their words have labels; None: where there are any.
+
+    Raises:
+        InputError: no such file, a line is not as its format has it, or there is no
+            sentence.
+    """
+    found: list[Sentence] = []
+    for path in paths:
+        name = layout.format
+        if name == "auto":
+            name = "jsonl" if _JSON_NAME.search(path) else "conll"
+        read = {"conll": _columns, "jsonl": _json_lines, "slashes": _slashes}[name]
+        document = found[-1].document + 1 if found else 0
+        # One file's last sentence has no blank line of its own before the next file.
+        for one in read(path, layout, has_labels, document):
+            if found and not one.before:
+                one = dataclasses.replace(one, before=("",))
+            found.append(one)
+    if not found:
+        raise InputError(f"{', '.join(paths)}: no sentence in it.")
+    unlabelled = sum(one.labels is None for one in found)
+    if has_labels is None and 0 < unlabelled < len(found):
+        raise InputError(
+            f"{', '.join(paths)}: {unlabelled} of {len(found)} sentences have no"
+            " labels; either all have, or none."
+        )
+    return found
+
+
+def _lines(path: str) -> Iterator[Numbered]:
+    """The lines of a file, stripped, with their numbers from 1."""
+    if not files.exists(path):
+        raise InputError(f"No such file of tagged words: {path}")
+    if files.is_folder(path):
+        raise InputError(f"Give files of tagged words; this is a folder: {path}")
+    number = 0
+    for block in blocks.read_blocks(path):
+        for line in blocks.lines(block, path, keep_mark=False):
+            number += 1
+            yield number, line.strip(" \t")
+
+
+def _columns(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    word_column = _number(layout.word_column, 0, "word_column")
+    label_column = _number(layout.label_column, -1, "label_column")
+    width = 0
+    before: list[str] = []
+    rows: list[list[str]] = []
+    source = ""
+    seen_words = False
+
+    def sentence() -> Sentence:
+        words = tuple(cells[word_column] for cells in rows)
+        labels = tuple(cells[label_column] for cells in rows) if is_labelled else None
+        joined = tuple(" ".join(cells) for cells in rows)
+        return Sentence(
+            words=words,
+            labels=labels,
+            document=document,
+            source=source,
+            rows=joined,
+            before=tuple(before),
+        )
+
+    is_labelled = has_labels is not False
+    for number, line in _lines(path):
+        is_start = line.startswith(DOCUMENT_START)
+        if (not line or is_start) and rows:
+            yield sentence()
+            rows, before, seen_words = [], [], True
+        if is_start:
+            document += seen_words
+            seen_words = False
+        if not line or is_start:
+            before.append(" ".join(_BETWEEN.split(line)))
+            continue
+        cells = _BETWEEN.split(line)
+        if not width:
+            width = len(cells)
+            is_labelled = _check_width(path, number, width, layout, has_labels)
+        if len(cells) != width:
+            raise InputError(
+                f"{path}:{number}: {len(cells)} columns, but the first word's line has"
+                f" {width}."
+            )
+        if not rows:
+            source = f"{path}:{number}"
+        rows.append(cells)
+    if rows:
+        yield sentence()
+
+
+def _check_width(
+    path: str, number: int, width: int, layout: Layout, has_labels: bool | None
+) -> bool:
+    """Whether words of so many columns have a label; InputError if they must."""
+    word_column = _number(layout.word_column, 0, "word_column")
+    label_column = _number(layout.label_column, -1, "label_column")
+    if not -width <= word_column < width:
+        raise InputError(
+            f"{path}:{number}: --word_column={word_column}, but there are {width}"
+            " columns; the first one is 0."
+        )
+    if has_labels is False:
+        return False
+    is_there = -width <= label_column < width
+    if is_there and label_column % width != word_column % width:
+        return True
+    if has_labels is None:
+        return False
+    raise InputError(
+        f"{path}:{number}: {width} columns, with the words in column {word_column} and"
+        f" none for the labels in column {label_column}. See --word_column and"
+        " --label_column."
+    )
+
+
+def _number(value: str | None, default: int, flag: str) -> int:
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError as error:
+        raise InputError(
+            f"--{flag}={value}: the columns of a column file have numbers, from 0; -1"
+            " is the last one."
+        ) from error
+
+
+def _slashes(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    is_labelled = has_labels
+    for number, line in _lines(path):
+        if not line:
+            continue
+        cells = _BETWEEN.split(line)
+        if is_labelled is None:
+            is_labelled = all(layout.separator in cell for cell in cells)
+        words, labels = cells, None
+        if is_labelled:
+            parts = [cell.rpartition(layout.separator) for cell in cells]
+            words, labels = [part[0] for part in parts], [part[2] for part in parts]
+            for cell, word, label in zip(cells, words, labels, strict=True):
+                if not word or not label:
+                    raise InputError(
+                        f"{path}:{number}: {cell!r} must be a word, {layout.separator}"
+                        " and its label."
+                    )
+        yield Sentence.of_words(
+            words, labels, document=document, source=f"{path}:{number}"
+        )
+
+
+def _json_lines(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    num_empty = 0
+    before: object = None
+    for number, line in _lines(path):
+        if not line:
+            continue
+        source = f"{path}:{number}"
+        words, labels, name = read_object(
+            line,
+            source,
+            word_names=_names(layout.word_column, ("tokens", "words")),
+            label_names=_names(layout.label_column, ("ner_tags", "labels", "tags")),
+            document_name=layout.document_column,
+            has_labels=has_labels,
+            names_of_numbers=layout.label_names,
+        )
+        if not words:
+            num_empty += 1
+            continue
+        # None where no sentence says it: the file is one document.
+        document += before is not None and name != before
+        before = name
+        yield Sentence.of_words(words, labels, document=document, source=source)
+    if num_empty:
+        logging.warning("%s: passed over %d sentences without a word.", path, num_empty)
+
+
+def _names(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
+    return usual if given is None else (given,)

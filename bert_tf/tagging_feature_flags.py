@@ -1,0 +1,47 @@
+"""The flags of tagging with BERT's features (Devlin et al. 2018, Table 7)."""
+
+from absl import flags
+
+from bert_tf.tagging.feature_choices import FEATURE_CHOICES
+
+
+def define_features(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that leave BERT as it is, with a BiLSTM on its features."""
+    flags.DEFINE_enum(
+        "features",
+        None,
+        list(FEATURE_CHOICES),
+        "Do not fine-tune: take these layers' outputs of --init_checkpoint as they are,"
+        " and train a two-layer BiLSTM on them. Sums have learned weights. Default"
+        " --learning_rate is then 1e-3, and --num_train_epochs 10.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "feature_dir",
+        None,
+        "For --features. Where they are kept once they are computed; runs may share it."
+        " Default: OUTPUT_DIR/features.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "bilstm_size",
+        768,
+        "For --features. Numbers that a layer of the BiLSTM gives of a word, half of"
+        " them from either direction.",
+        lower_bound=2,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_float(
+        "bilstm_dropout",
+        0.1,
+        "For --features. Dropout rate of what goes into each layer of the BiLSTM.",
+        lower_bound=0.0,
+        upper_bound=0.99,
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "bilstm_size",
+        lambda size: size % 2 == 0,
+        message="must be even",
+        flag_values=flag_values,
+    )

@@ -1,0 +1,177 @@
+"""The flags of tagging, in groups; none of them is the original's.
+
+A script calls the groups it needs from its `define_flags(flag_values)`.
+"""
+
+from typing import Any
+
+from absl import flags
+
+from bert_tf import flags as shared_flags
+from bert_tf.metrics.entities import SCHEMES
+from bert_tf.tagging.reader import FORMATS
+from bert_tf.tagging.schemes import NO_SCHEME
+
+# What a split is needed for.
+_USES = (
+    ("do_train", "train_file"),
+    ("do_eval", "dev_file"),
+    ("eval_steps", "dev_file"),
+    ("do_predict", "test_file"),
+)
+
+
+def define_sentences(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that say which sentences, and how their files are read."""
+
+    def string(name: str, default: str | None, help_text: str) -> None:
+        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
+
+    string("train_file", None, "Sentences to train on; with commas or * for several.")
+    string("dev_file", None, "Sentences to evaluate on.")
+    string("test_file", None, "Sentences to predict; scored where they have labels.")
+    flags.DEFINE_enum(
+        "format",
+        FORMATS[0],
+        list(FORMATS),
+        "Of the files. conll: a word a line, in columns; jsonl: a sentence a line,"
+        " {'tokens': [...], 'ner_tags': [...]}; slashes: a sentence a line, word/TAG."
+        " auto: jsonl by the name, else conll.",
+        flag_values=flag_values,
+    )
+    string(
+        "word_column",
+        None,
+        "The words' column: in columns its number, from 0, or from -1 backwards; else"
+        " its name. Default: 0; tokens, or words.",
+    )
+    string(
+        "label_column",
+        None,
+        "The labels' column. Default: -1; ner_tags, labels, or tags; of TensorFlow"
+        " Datasets ner.",
+    )
+    string(
+        "document_column",
+        "document_id",
+        "For jsonl. The field that sentences of one document share, one after another.",
+    )
+    string("tag_separator", "/", "For slashes. What stands between word and label.")
+    flags.DEFINE_bool(
+        "test_has_labels",
+        None,
+        "Whether --test_file has labels. Default: as it looks; false for columns of"
+        " which the last one is no label.",
+        flag_values=flag_values,
+    )
+    string(
+        "tfds_name",
+        None,
+        "Read a set of TensorFlow Datasets instead of files, such as conll2003, whose"
+        " features --word_column and --label_column name.",
+    )
+    string(
+        "tfds_data_dir",
+        None,
+        "Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+    )
+    flags.DEFINE_list(
+        "tfds_splits",
+        ["train", "dev", "test"],
+        "For --tfds_name. Splits, or slices such as train[:90%], to train on, to"
+        " evaluate on and to predict.",
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "tfds_splits",
+        lambda splits: len(splits) == 3,
+        message="must be three: to train on, to evaluate on, to predict",
+        flag_values=flag_values,
+    )
+    for use, name in _USES:
+        _require_with(flag_values, use, name)
+        shared_flags.refuse_together(flag_values, "tfds_name", name)
+
+
+def define_labels(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that say what the labels are."""
+    flags.DEFINE_list(
+        "labels",
+        None,
+        "The labels, in the order of the model's outputs; where the files have numbers,"
+        " what these stand for. Default: what the training sentences have; a trained"
+        " checkpoint's own, where it knows them all.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_enum(
+        "tag_scheme",
+        "auto",
+        ["auto", *SCHEMES, NO_SCHEME],
+        "How the files' labels spell entities: iob1 (CoNLL-2003's own files), iob2,"
+        " iobes, bilou, or none, such as parts of speech. auto: as they look.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_enum(
+        "model_scheme",
+        "auto",
+        ["auto", *SCHEMES],
+        "How the model's labels do; predictions are written as the files have it. auto:"
+        " as the files, but iob2 for iob1.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "init_head",
+        True,
+        "Take the head of --init_checkpoint too; false: its encoder alone.",
+        flag_values=flag_values,
+    )
+
+
+def define_windows(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that say how sentences become records.
+
+    After `define_sentences`.
+    """
+    shared_flags.define(flag_values, "max_seq_length")
+    flags.DEFINE_bool(
+        "document_context",
+        False,
+        "Read a document's sentences together, as much of them as --max_seq_length"
+        " holds (Devlin et al. 2018, section 5.3), rather than each by itself.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "doc_stride",
+        None,
+        "What is too long is read in windows: tokens from one's beginning to the next"
+        " one's. A word counts in the one that has most context of it. Default: half of"
+        " what a window holds.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    shared_flags.require_at_least(flag_values, 3, "max_seq_length")
+
+    def has_documents(values: dict[str, Any]) -> bool:
+        if not values["document_context"] or not values["tfds_name"]:
+            return True
+        raise flags.ValidationError(
+            "--document_context has no use with --tfds_name: TensorFlow Datasets"
+            " shuffle a set's sentences. Give its files."
+        )
+
+    flags.register_multi_flags_validator(
+        ["document_context", "tfds_name"], has_documents, flag_values=flag_values
+    )
+
+
+def _require_with(flag_values: flags.FlagValues, use: str, name: str) -> None:
+    """Makes it a usage error to ask for a split that no flag names."""
+
+    def is_given(values: dict[str, Any]) -> bool:
+        if not values[use] or values[name] or values["tfds_name"]:
+            return True
+        raise flags.ValidationError(f"--{use} needs --{name} or --tfds_name.")
+
+    flags.register_multi_flags_validator(
+        [use, name, "tfds_name"], is_given, flag_values=flag_values
+    )

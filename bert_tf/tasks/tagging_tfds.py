@@ -1,0 +1,107 @@
+"""Tagged sentences from TensorFlow Datasets: conll2003, and sets with such features.
+
+An example is a sentence: a sequence of words, and one of labels. Classes have names.
+The library shuffles a set when it prepares it, so that there are no documents.
+`tensorflow_datasets`, and TensorFlow with it, is imported when a split is read.
+"""
+
+from typing import Any
+
+from bert_tf.errors import InputError
+from bert_tf.tagging.json_lines import label_name
+from bert_tf.tagging.sentences import Sentence
+from bert_tf.text.tfds import prepared_builder
+
+WORDS, LABELS = "tokens", "ner"
+
+_BATCH_SIZE = 256
+
+
+def read_split(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | None = None,
+    word_feature: str | None = None,
+    label_feature: str | None = None,
+    label_names: tuple[str, ...] | None = None,
+    has_labels: bool = True,
+) -> list[Sentence]:
+    """The sentences of a split, in its order.
+
+    A set that is not prepared yet is, which may download it.
+
+    Args:
+        name: such as "conll2003", with a version or without.
+        split: such as "train", or a slice: "dev[:50%]".
+        data_dir: where prepared sets lie; None for the library's own folder.
+        word_feature: the words'. None: tokens.
+        label_feature: the labels'. None: ner.
+        label_names: of labels that are numbers, where the set has no names for them.
+        has_labels: whether labels are read.
+
+    Raises:
+        InputError: there is no such set, split or feature, or it cannot be prepared.
+    """
+    builder = prepared_builder(name, data_dir)
+    features = builder.info.features
+    wanted = [word_feature or WORDS, *([label_feature or LABELS] if has_labels else [])]
+    for feature, flag in zip(wanted, ("word_column", "label_column"), strict=False):
+        if feature not in features:
+            raise InputError(
+                f"TensorFlow dataset {builder.info.full_name} has no feature"
+                f" {feature!r}; --{flag} names one of its own: {', '.join(features)}."
+            )
+    if has_labels:
+        inner = getattr(features[wanted[1]], "feature", None)
+        label_names = getattr(inner, "names", None) or label_names
+    path = f"tfds:{builder.info.full_name}:{split}"
+    found: list[Sentence] = []
+    for number, (words, labels) in enumerate(_rows(builder, split, wanted)):
+        source = f"{path}:{number}"
+        if labels is not None:
+            labels = [label_name(label, label_names, source) for label in labels]
+            if len(labels) != len(words):
+                raise InputError(
+                    f"{source}: {len(words)} words, but {len(labels)} labels."
+                )
+        if words:
+            found.append(
+                Sentence.of_words(words, labels, document=number, source=source)
+            )
+    if not found:
+        raise InputError(f"{path}: no sentences in this split.")
+    return found
+
+
+def _rows(builder: Any, split: str, wanted: list[str]) -> Any:
+    """Yields (words, labels) of each example; labels are None where none are wanted."""
+    import tensorflow_datasets as tfds
+
+    try:
+        dataset = builder.as_dataset(
+            split=split,
+            shuffle_files=False,
+            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+            decoders=tfds.decode.PartialDecoding(dict.fromkeys(wanted, True)),
+        )
+    # An AssertionError is how the library says that a slice is none.
+    except (ValueError, AssertionError) as error:
+        there = ", ".join(builder.info.splits or {})
+        raise InputError(
+            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it"
+            f" has: {there}."
+        ) from error
+    # What the library makes up in place of a set has all features.
+    dataset = dataset.map(lambda row: {name: row[name] for name in wanted})
+    for batch in dataset.ragged_batch(_BATCH_SIZE):
+        columns = [
+            [[_text(value) for value in row] for row in batch[name].to_list()]
+            for name in wanted
+        ]
+        labels = columns[1] if len(columns) > 1 else [None] * len(columns[0])
+        yield from zip(columns[0], labels, strict=True)
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

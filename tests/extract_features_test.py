@@ -1,0 +1,187 @@
+import json
+import os
+import tempfile
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import cli, extract_features
+from bert_tf.errors import InputError
+from bert_tf.features import extraction, formats
+from bert_tf.features.cache import FeatureArrays
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.text.vocabulary import Vocabulary
+from tests.modeling import numpy_bert
+from tests.modeling.examples import randomize
+from tests.training import toy
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##x", "é", "ü"]
+TEXT = "a b ||| c\n\n  axx é\r\nb\nc d e f\na ||| b ||| c\nf\n"
+# By hand, in the order of TOKENS; [UNK] is "|".
+IDS = [
+    [2, 5, 6, 3, 7, 3],
+    [2, 3],
+    [2, 5, 11, 11, 9, 3],
+    [2, 6, 3],
+    [2, 7, 8, 9, 10, 3],
+    [2, 5, 1, 1, 1, 6, 3, 7, 3],
+    [2, 10, 3],
+]
+SEGMENTS = [[0, 0, 0, 0, 1, 1], [], [], [], [], [0, 0, 0, 0, 0, 0, 0, 1, 1], []]
+
+
+class ExtractFeaturesTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.checkpoint = tempfile.mkdtemp()
+        toy.write_config(cls.checkpoint)
+        Vocabulary(TOKENS).save(os.path.join(cls.checkpoint, "vocab.txt"))
+        model = BertEncoder(toy.CONFIG)
+        cls.weights = randomize(model)
+        toy.save_checkpoint(cls.checkpoint, model, 1, 1)
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        tf.io.gfile.rmtree(cls.checkpoint)
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        with open(self.path("in.txt"), "w", newline="", encoding="utf-8") as file:
+            file.write(TEXT)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def run_script(self, *arguments, output="out", **options):
+        options = {
+            "input_file": self.path("in.txt"),
+            "output_file": self.path(output),
+            "init_checkpoint": self.checkpoint,
+            "max_seq_length": 12,
+            "batch_size": 2,
+            "layers": "-1,embeddings",
+            **options,
+        }
+        arguments = [*arguments, *(f"--{k}={v}" for k, v in options.items())]
+        extract_features.run(cli.parse(extract_features.define_flags, arguments))
+        return self.path(output)
+
+    def expected(self, number):
+        """The last layer's output and the embeddings, [S, 2, H], from numpy."""
+        ids = IDS[number]
+        record = {
+            "input_ids": ids,
+            "input_mask": [1] * len(ids),
+            "segment_ids": SEGMENTS[number] or [0] * len(ids),
+        }
+        states, _ = numpy_bert.sequence_outputs(self.weights, toy.CONFIG, record)
+        return np.stack([states[1], states[0]], axis=1)
+
+    def test_the_originals_lines(self):
+        for pad in ("length", "max"):
+            path = self.run_script("--use_one_hot_embeddings=True", pad=pad)
+            with open(path) as file:
+                lines = [json.loads(line) for line in file]
+            self.assertEqual([line["linex_index"] for line in lines], list(range(7)))
+            for number, line in enumerate(lines):
+                self.assertEqual(list(line), ["linex_index", "features"])
+                tokens = [TOKENS[token_id] for token_id in IDS[number]]
+                self.assertEqual([f["token"] for f in line["features"]], tokens)
+                layers = [f["layers"] for f in line["features"]]
+                for of_token in layers:
+                    indices = [layer["index"] for layer in of_token]
+                    self.assertEqual(indices, [-1, "embeddings"])
+                values = [[layer["values"] for layer in each] for each in layers]
+                self.assertAllClose(values, self.expected(number), atol=1e-5)
+
+    def test_words_and_sentences_combined(self):
+        found = FeatureArrays(
+            self.run_script(
+                words="mean", combine="sum", sentence_vectors="mean", format="npy"
+            )
+        )
+        self.assertEqual(found.layers, ["sum(-1,embeddings)"])
+        sums = [self.expected(number).sum(axis=1) for number in range(7)]
+        self.assertEqual(found.array("names").tolist()[:5], ["a", "b", "c", "axx", "é"])
+        self.assertAllClose(found[0][:, 0], sums[0][[1, 2, 4]], atol=1e-5)
+        self.assertEqual(found[1].shape, (0, 1, 8))
+        means = [sums[2][1:4].mean(axis=0), sums[2][4]]
+        self.assertAllClose(found[2][:, 0], means, atol=1e-5)
+        self.assertAllClose(
+            found.array("mean")[:, 0], [s.mean(axis=0) for s in sums], atol=1e-5
+        )
+
+    def test_a_killed_run_goes_on_to_the_same_bytes(self):
+        # A group is closed by the line that reaches 12 tokens of 16 values: lines 0 to
+        # 2, 3 to 5, and 6.
+        with mock.patch.object(extraction, "VALUES_AT_ONCE", 12 * 16):
+            path = self.run_script()
+            with open(path, "rb") as file:
+                whole = file.read()
+            os.remove(path)
+            written = []
+            write_part = formats.JsonLines.write_part
+
+            def killed(self, file, first, group):
+                if first == 3:
+                    raise KeyboardInterrupt
+                written.append(first)
+                write_part(self, file, first, group)
+
+            with (
+                mock.patch.object(formats.JsonLines, "write_part", killed),
+                self.assertRaises(KeyboardInterrupt),
+            ):
+                self.run_script()
+            self.assertFalse(os.path.exists(path))
+            with mock.patch.object(
+                formats.JsonLines,
+                "write_part",
+                autospec=True,
+                side_effect=lambda self, file, first, group: (
+                    written.append(first),
+                    write_part(self, file, first, group),
+                ),
+            ):
+                self.run_script()
+            self.assertEqual(written, [0, 3, 6])  # and none twice
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), whole)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["in.txt", "out"])
+
+    def test_lines_that_are_cut_are_counted(self):
+        with self.assertLogs(level="WARNING") as logs:
+            self.run_script(max_seq_length=5)
+        self.assertIn("4 of 7 lines were longer than", logs.output[-1])
+
+    def test_what_is_wrong_is_said_before_anything_is_written(self):
+        for options, message in (
+            ({"layers": "1"}, "--layers: the model has 1 layers, -1 to 0"),
+            (
+                {"layers": "-1", "sentence_vectors": "pooled", "max_seq_length": 99},
+                "16",
+            ),
+            ({"format": "npz", "output": ""}, "output file is a folder"),
+            ({"input_file": "nowhere"}, "No such input file: nowhere"),
+            ({"init_checkpoint": self.folder}, "no checkpoint in this folder"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(**options)
+        for options, message in (
+            ({"notoken_vectors": ""}, "--notoken_vectors needs --sentence_vectors"),
+            ({"sentence_vectors": "max"}, "must be of pooled, cls, mean"),
+            ({"vector_type": "float16"}, "is for --format=npz and npy"),
+        ):
+            arguments = [f"--{k}={v}".rstrip("=") for k, v in options.items()]
+            with self.assertRaisesRegex(flags.Error, message):
+                self.run_script(*arguments)
+        self.assertEqual(os.listdir(self.folder), ["in.txt"])
+
+
+if __name__ == "__main__":
+    tf.test.main()

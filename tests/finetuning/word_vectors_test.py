@@ -1,0 +1,71 @@
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.word_vectors import (
+    VectorBatches,
+    VectorRecordSet,
+    words_of_windows,
+)
+from bert_tf.tagging.features import Features
+from bert_tf.tasks import tagging
+from bert_tf.training.finetuning import RecordSet
+
+# Two windows of 2 and 1 words; the words' labels, and their vectors [T, 1, 2].
+WINDOWS = [
+    Features([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+    Features([2, 9, 11, 3], np.array([2]), np.array([2])),
+]
+LABELS = np.array([4, 0, 5])
+VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
+
+
+class WordVectorsTest(tf.test.TestCase):
+    def records(self):
+        return RecordSet.prepare(
+            os.path.join(self.get_temp_dir(), "train.tf_record"),
+            tagging.schema(8),
+            {},
+            tagging.blocks(words_of_windows(WINDOWS), LABELS, 8),
+        )
+
+    def check(self, batch):
+        """A batch of the second window, the first one, and padding."""
+        zero = [[0, 0]]
+        self.assertAllEqual(
+            batch["features"],
+            [[[[5, 6]], zero, zero], [[[1, 2]], [[3, 4]], zero], [zero, zero, zero]],
+        )
+        self.assertEqual(np.asarray(batch["features"]).dtype, np.float32)
+        self.assertAllEqual(batch["label_ids"], [[5, 0, 0], [4, 0, 0], [0, 0, 0]])
+        weights = [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+        self.assertAllEqual(batch["label_weights"], weights)
+        self.assertAllEqual(batch["input_mask"], weights)
+
+    def test_batches_to_train_on(self):
+        records = VectorRecordSet.of(self.records(), VECTORS)
+        dataset = records.table.batches(np.array([[1, 0, -1]]), 3)
+        self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
+        (batch,) = dataset
+        self.check(batch)
+
+    def test_batches_to_predict(self):
+        plain = self.records().batches(3, max_lengths=1)
+        batches = VectorBatches(plain, VECTORS)
+        self.assertLen(batches, 1)
+        (batch,) = batches
+        self.assertAllEqual(batch["rows"], [1, 0, -1])
+        spec = batches.element_spec["features"]
+        self.assertTrue(spec.is_compatible_with(batch["features"]))
+        batch = {name: np.asarray(value) for name, value in batch.items()}
+        padding = np.zeros([3, 1, 1, 2])
+        batch["features"] = np.concatenate([batch["features"], padding], axis=1)
+        for name in ("label_ids", "label_weights", "input_mask"):
+            batch[name] = np.pad(batch[name], [(0, 0), (0, 1)])
+        batch["features"] = np.float32(batch["features"])
+        self.check(batch)
+
+
+if __name__ == "__main__":
+    tf.test.main()

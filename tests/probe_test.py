@@ -1,0 +1,131 @@
+import json
+import os
+import tempfile
+from unittest import mock
+
+import tensorflow as tf
+
+from bert_tf import cli, probe
+from bert_tf.errors import InputError
+from bert_tf.features.cache import FeatureArrays
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.study import probing
+from bert_tf.tagging.sentences import Sentence
+from bert_tf.text.vocabulary import Vocabulary
+from tests.modeling.examples import randomize
+from tests.training import toy
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "run", "##s", "."]
+TAGGED = "A/DT dog/NN runs/VBZ ./.\na/DT run/NN ./.\n"
+
+
+class ProbeTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), "run")
+        os.makedirs(self.folder)
+        encoder = BertEncoder(toy.CONFIG)
+        self.weights = randomize(encoder)
+        toy.save_checkpoint(self.folder, encoder, 1, 1)
+        toy.write_config(self.folder)
+        Vocabulary(TOKENS).save(os.path.join(self.folder, "vocab.txt"))
+        self.out = os.path.join(os.path.dirname(self.folder), "out")
+        self.tagged = os.path.join(os.path.dirname(self.folder), "tagged.txt")
+        with open(self.tagged, "w") as file:
+            file.write(TAGGED * 5)
+
+    def probe(self, *arguments):
+        probe.run(
+            cli.parse(
+                probe.define_flags,
+                [
+                    f"--init_checkpoint={self.folder}",
+                    f"--train_file={self.tagged}",
+                    "--format=slashes",
+                    "--max_seq_length=16",
+                    f"--output_dir={self.out}",
+                    *arguments,
+                ],
+            )
+        )
+
+    def read(self, name):
+        with open(os.path.join(self.out, name)) as file:
+            return file.read()
+
+    def test_a_table_of_layers_which_a_second_run_takes_as_it_is(self):
+        with mock.patch("builtins.print") as printed:
+            self.probe()
+        (table,) = printed.call_args.args
+        self.assertEqual(table, self.read("probing.md"))
+        first_cells = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+        expected = ["| layer     ", "| ----------", "| word types", "| embeddings"]
+        self.assertEqual(first_cells, [*expected, "| 0         "])
+        self.assertRegex(table, "^4 labels; 2[789] words to train on, [678] to score")
+        # `run` is once a noun, and `runs` another word: types tell all.
+        self.assertIn("| word types |   100.00 |", table)
+        layers = json.loads(self.read("probing.json"))["layers"]
+        self.assertEqual(list(layers), ["embeddings", "0"])
+        # What the position adds does not hide which of five words it is.
+        self.assertEqual(layers["embeddings"]["accuracy"], 1.0)
+        self.assertGreater(os.path.getsize(os.path.join(self.out, "probing.png")), 5000)
+
+        with mock.patch.object(probing, "probe", side_effect=AssertionError):
+            self.probe()
+            self.assertEqual(table, self.read("probing.md"))
+            with self.assertRaises(AssertionError):
+                self.probe("--l2=2")
+
+    def test_a_word_has_its_first_pieces_vector(self):
+        seen = []
+        with (
+            mock.patch.object(
+                probing, "baseline", side_effect=lambda *a, **_: seen.extend(a) or 1 / 0
+            ),
+            self.assertRaises(ZeroDivisionError),
+        ):
+            self.probe("--test_file=" + self.tagged, "--max_words=8")
+        train, test = seen
+        # Whole sentences, of 4 and 3 words.
+        self.assertIn(len(train.words), (7, 8))
+        self.assertIn(len(test.words), (6, 7, 8))
+        self.assertContainsSubset(train.words, {"a", "dog", "run", "runs", "."})
+        self.assertEqual(train.vectors.shape, (len(train.words), 2, 8))
+        by_word = dict(zip(train.words, train.labels, strict=True))
+        self.assertEqual((by_word["a"], by_word["."]), ("DT", "."))
+        vectors = FeatureArrays(os.path.join(self.out, "train_vectors")).vectors
+        self.assertAllEqual(train.vectors, vectors)
+        # The embeddings of `a`, which is always at position 1, by hand.
+        x = (
+            self.weights["bert/embeddings/word_embeddings"][5]
+            + self.weights["bert/embeddings/token_type_embeddings"][0]
+            + self.weights["bert/embeddings/position_embeddings"][1]
+        )
+        x = (x - x.mean()) / x.std()
+        x = x * self.weights["bert/embeddings/LayerNorm/gamma"]
+        x = x + self.weights["bert/embeddings/LayerNorm/beta"]
+        place = train.words.index("a")
+        self.assertAllClose(train.vectors[place, 0], x, atol=1e-4)
+
+    def test_bad_input(self):
+        path = os.path.join(self.out + ".txt")
+        for content, message in (
+            ("a/X dog/X\na/X\n", "two labels at least. Found: X"),
+            ("a/X dog/Y\n", "has one sentence"),
+        ):
+            with open(path, "w") as file:
+                file.write(content)
+            with self.assertRaisesRegex(InputError, message):
+                self.probe(f"--train_file={path}")
+
+    def test_first_words(self):
+        some = [
+            Sentence.of_words(["w"] * count, None, document=0, source="")
+            for count in (3, 2, 1)
+        ]
+        for most, expected in ((1, 1), (4, 1), (5, 2), (100, 3)):
+            self.assertLen(probe.first_words(some, most), expected)
+
+
+if __name__ == "__main__":
+    tf.test.main()

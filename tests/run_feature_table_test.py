@@ -1,0 +1,70 @@
+import os
+import tempfile
+from unittest import mock
+
+import tensorflow as tf
+
+from bert_tf import cli, run_feature_table, run_ner
+
+
+class RunFeatureTableTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = tempfile.mkdtemp(dir=self.get_temp_dir())
+
+    def flags(self, *arguments):
+        return cli.parse(
+            run_feature_table.define_flags,
+            [
+                f"--output_dir={self.root}",
+                "--do_train",
+                "--do_eval",
+                "--train_file=a",
+                "--dev_file=b",
+                "--init_checkpoint=c",
+                *arguments,
+            ],
+        )
+
+    def test_each_way_is_a_run_of_its_own(self):
+        seen = []
+
+        def ran(own):
+            seen.append(own)
+            os.makedirs(own.output_dir)
+            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
+                file.write(f"accuracy = 0.1\nf1 = 0.{len(seen)}\n")
+
+        flag_values = self.flags("--ways=fine_tuned,last", "--learning_rate=4e-5")
+        with (
+            mock.patch.object(run_ner, "run", ran),
+            mock.patch("builtins.print") as printed,
+        ):
+            run_feature_table.run(flag_values)
+        fine_tuned, last = seen
+        for own in seen:
+            self.assertTrue(own.do_train and own.do_eval)
+        self.assertEqual(
+            [(own.features, own.learning_rate, own.num_train_epochs) for own in seen],
+            [(None, 4e-5, 3.0), ("last", 1e-3, 10.0)],
+        )
+        self.assertTrue(last["learning_rate"].present)
+        self.assertEqual(fine_tuned.output_dir, os.path.join(self.root, "fine_tuned"))
+        self.assertEqual(last.feature_dir, os.path.join(self.root, "features"))
+        (table,) = printed.call_args.args
+        self.assertRegex(table, r"\| fine_tuned \| +10.00 \| +96.4 \|")
+        self.assertRegex(table, r"\| last +\| +20.00 \| +94.9 \|")
+        names = os.listdir(self.root)
+        self.assertContainsSubset({"feature_table.md", "feature_table.png"}, names)
+        # The script's own are as they were.
+        self.assertIsNone(flag_values.features)
+
+    def test_usage_errors(self):
+        with self.assertRaisesRegex(Exception, "must be of fine_tuned, embeddings"):
+            self.flags("--ways=first")
+        with self.assertRaisesRegex(Exception, "give --do_eval"):
+            self.flags("--nodo_eval")
+
+
+if __name__ == "__main__":
+    tf.test.main()

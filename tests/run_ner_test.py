@@ -1,0 +1,222 @@
+import json
+import os
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import cli, run_ner
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+from tests.training import toy
+
+# A name is "mr" and a name; a place stands behind "in".
+NAMES, PLACES, OTHERS = ([f"{kind}{n}" for n in range(4)] for kind in "npo")
+WORDS = ["mr", "in", ".", *NAMES, *PLACES, *OTHERS]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def sentences(count, seed):
+    """(words, IOB1 labels) of made-up sentences."""
+    rng = np.random.default_rng(seed)
+
+    for _ in range(count):
+        words, labels = [], []
+        for _ in range(rng.integers(1, 4)):
+            kind = rng.integers(3)
+            if kind == 0:
+                words += [str(rng.choice(OTHERS))]
+                labels += ["O"]
+            elif kind == 1:
+                words += ["mr", str(rng.choice(NAMES))]
+                # B alone tells an entity from one of its type right before it.
+                is_second = bool(labels) and labels[-1] == "I-PER"
+                labels += ["B-PER" if is_second else "I-PER", "I-PER"]
+            else:
+                words += ["in", str(rng.choice(PLACES))]
+                labels += ["O", "I-LOC"]
+        yield [*words, "."], [*labels, "O"]
+
+
+def columns(rows):
+    """A CoNLL file with a document every five sentences."""
+    lines = []
+    for number, (words, labels) in enumerate(rows):
+        if number % 5 == 0:
+            lines += ["-DOCSTART- -X- O", ""]
+        pairs = zip(words, labels, strict=True)
+        lines += [*(f"{word} X {label}" for word, label in pairs), ""]
+    return "\n".join(lines) + "\n"
+
+
+class RunNerTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = toy.write_config(self.get_temp_dir())
+        self.vocab = self.path("v.txt")
+        Vocabulary(TOKENS).save(self.vocab)
+
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def read(self, *names):
+        with open(self.path(*names)) as file:
+            return file.read()
+
+    def results(self):
+        lines = self.read("run", "eval_results.txt").splitlines()
+        pairs = (line.split(" = ") for line in lines)
+        return {name: float(value) for name, value in pairs}
+
+    def run_script(self, *arguments, **options):
+        options = {
+            "vocab_file": self.vocab,
+            "bert_config_file": self.config,
+            "output_dir": self.path("run"),
+            "max_seq_length": 16,
+            "train_batch_size": 16,
+            "learning_rate": 3e-2,
+            **options,
+        }
+        run_ner.run(
+            cli.parse(
+                run_ner.define_flags,
+                [
+                    *arguments,
+                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
+                ],
+            )
+        )
+
+    def test_learns_entities_and_writes_what_the_scorer_reads(self):
+        dev = columns(sentences(20, 2))
+        options = {
+            "train_file": self.write("train.txt", columns(sentences(160, 1))),
+            "dev_file": self.write("dev.txt", dev),
+            "num_train_epochs": 8,
+        }
+        self.run_script("--do_train", "--do_eval", **options)
+        results = self.results()
+        self.assertGreater(results["f1"], 0.9)
+        self.assertGreater(results["accuracy"], 0.9)
+        self.assertLess(results["loss"], 0.5)
+        self.assertIn("strict_recall", results)
+        # The model predicts IOB2; the file keeps its columns, lines and spelling.
+        self.assertEqual(
+            self.read("run", "labels.txt").split(),
+            ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"],
+        )
+        predicted = self.read("run", "dev_predictions.txt").split("\n")
+        right = words = 0
+        for line, before in zip(predicted, dev.split("\n"), strict=False):
+            if not before:
+                self.assertEqual(line, "")
+                continue
+            kept, _, label = line.rpartition(" ")
+            self.assertEqual(kept, before)
+            self.assertIn(label, ("O", "I-PER", "I-LOC", "B-PER", "B-LOC"))
+            if not line.startswith("-DOCSTART-"):
+                words += 1
+                right += before.endswith(" " + label)
+        self.assertGreater(right / words, 0.9)
+        report = self.read("run", "dev_report.txt")
+        self.assertIn(f"processed {words} tokens with", report)
+        self.assertIn(f"FB1: {100 * results['f1']:6.2f}\n", report)
+        # The same command again: nothing is trained, the same is written.
+        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+            self.run_script("--do_train", "--do_eval", **options)
+        self.assertEqual(self.read("run", "dev_predictions.txt").split("\n"), predicted)
+        # Without labels, from the run's own files, as JSON lines.
+        rows = [words for words, _ in sentences(3, 3)]
+        test = "".join(json.dumps({"tokens": words}) + "\n" for words in rows)
+        self.run_script(
+            "--do_predict",
+            test_file=self.write("test.jsonl", test),
+            vocab_file=None,
+            bert_config_file=None,
+        )
+        lines = self.read("run", "test_predictions.txt").split("\n")
+        self.assertEqual(
+            [line.split(" ")[0] for line in lines[:-1]],
+            [word for words in rows for word in [*words, ""]],
+        )
+        self.assertFalse(os.path.exists(self.path("run", "test_report.txt")))
+
+    def test_documents_longer_than_the_model_and_evaluation_on_the_way(self):
+        text = columns(sentences(40, 1))
+        self.run_script(
+            "--do_train",
+            "--do_predict",
+            "--document_context",
+            train_file=self.write("train.txt", text),
+            dev_file=self.write("dev.txt", columns(sentences(5, 2))),
+            test_file=self.write("test.txt", text),
+            eval_steps=2,
+            num_train_epochs=2,
+            model_scheme="iobes",
+        )
+        results = self.results()
+        self.assertIn("test_strict_f1", results)
+        predicted = self.read("run", "test_predictions.txt").split("\n")
+        self.assertLen(predicted, len(text.split("\n")))
+        best = json.loads(self.read("run", "best", "best.json"))
+        self.assertEqual(best["metric"], "f1")
+        self.assertIn("S-LOC", self.read("run", "labels.txt").split())
+
+    def test_parts_of_speech_have_an_accuracy(self):
+        def tagged(seed):
+            return "".join(
+                " ".join(f"{word}/{'pp' if word == '.' else 'nn'}" for word in words)
+                + "\n"
+                for words, _ in sentences(24, seed)
+            )
+
+        self.run_script(
+            "--do_train",
+            "--do_eval",
+            "--format=slashes",
+            train_file=self.write("train", tagged(1)),
+            dev_file=self.write("dev", tagged(2) + "new/xx\n"),
+            num_train_epochs=6,
+        )
+        results = self.results()
+        self.assertEqual({*results}, {"loss", "accuracy", "global_step"})
+        self.assertBetween(results["accuracy"], 0.9, 0.999)  # xx was never trained
+
+    def test_what_a_user_got_wrong_is_said_before_training(self):
+        train = self.write("train.txt", columns(sentences(8, 1)))
+        torn = self.write("torn.txt", "a X O\nb O\n")
+        for options, message in (
+            ({"train_file": torn}, r"torn.txt:2: 2 columns.*has 3"),
+            ({"train_file": train, "labels": "O,B-PER"}, "train.txt.*is none of"),
+            ({"train_file": train, "best_metric": "em"}, "none of the evaluation's"),
+            ({"train_file": self.path("no.txt")}, "--train_file: no file matches"),
+            ({"train_file": train, "max_seq_length": 512}, "max_position_embedd"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script("--do_train", **options)
+        with self.assertRaisesRegex(InputError, "give --labels"):
+            self.run_script("--do_predict", test_file=train)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_usage_errors(self):
+        for arguments, message in (
+            (["--do_train"], "--do_train needs --train_file"),
+            (["--do_predict"], "--do_predict needs --test_file"),
+            (["--do_eval", "--tfds_name=x", "--dev_file=y"], "say the same"),
+            (["--do_eval", "--tfds_name=x", "--tfds_splits=a,b"], "must be three"),
+            (["--do_eval", "--tfds_name=x", "--document_context"], "has no use"),
+            ([], "Nothing to do"),
+        ):
+            with self.assertRaisesRegex(Exception, message):
+                cli.parse(run_ner.define_flags, ["--output_dir=x", *arguments])
+
+
+if __name__ == "__main__":
+    tf.test.main()

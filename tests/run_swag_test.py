@@ -1,0 +1,217 @@
+import csv
+import gzip
+import json
+import os
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import cli, run_swag
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+from tests.training import toy
+
+# The right ending is the one with this word.
+RIGHT = "good"
+WORDS = [RIGHT, *(f"w{number}" for number in range(20))]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def rows(count, seed, num_endings=3):
+    """Rows of SWAG, with endings of one to five words."""
+    rng = np.random.default_rng(seed)
+
+    def text(least):
+        return " ".join(rng.choice(WORDS[1:], rng.integers(least, 5)))
+
+    for _ in range(count):
+        endings = [text(1) for _ in range(num_endings)]
+        label = int(rng.integers(num_endings))
+        endings[label] = f"{text(0)} {RIGHT}".strip()
+        cells = {f"ending{number}": ending for number, ending in enumerate(endings)}
+        yield {"sent1": text(1), "sent2": text(0), **cells, "label": label}
+
+
+class RunSwagTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = toy.write_config(self.get_temp_dir())
+        self.vocab = self.path("v.txt")
+        Vocabulary(TOKENS).save(self.vocab)
+
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), *names)
+
+    def write_csv(self, name, examples, opener=open):
+        examples = list(examples)
+        with opener(self.path(name), "wt", newline="") as file:
+            writer = csv.DictWriter(file, [*examples[0]])
+            writer.writeheader()
+            writer.writerows(examples)
+        return self.path(name)
+
+    def write_json(self, name, examples):
+        with open(self.path(name), "w") as file:
+            file.writelines(json.dumps(example) + "\n" for example in examples)
+        return self.path(name)
+
+    def run_script(self, *arguments, **options):
+        options = {
+            "vocab_file": self.vocab,
+            "bert_config_file": self.config,
+            "output_dir": self.path("run"),
+            "max_seq_length": 14,
+            "length_buckets": 1,
+            "learning_rate": 3e-2,
+            **options,
+        }
+        given = [f"--{name}={value}" for name, value in options.items()]
+        run_swag.run(cli.parse(run_swag.define_flags, [*arguments, *given]))
+
+    def results(self, name="run"):
+        with open(self.path(name, "eval_results.txt")) as file:
+            pairs = (line.split(" = ") for line in file.read().splitlines())
+            return {name: float(value) for name, value in pairs}
+
+    def weights(self, name):
+        checkpoint = tf.train.latest_checkpoint(self.path(name))
+        return {
+            key: tf.train.load_variable(checkpoint, key)
+            for key, shape in tf.train.list_variables(checkpoint)
+            if shape and "_CHECKPOINTABLE" not in key
+        }
+
+    def test_learns_to_choose(self):
+        options = {
+            "train_file": self.write_csv("train.csv", rows(128, 1)),
+            # Another number of endings than that of training.
+            "dev_file": self.write_json("dev.jsonl", rows(30, 2, num_endings=4)),
+            "num_train_epochs": 4,
+        }
+        test = [{**row, "label": ""} for row in rows(5, 3)]
+        self.run_script(
+            "--do_train",
+            "--do_eval",
+            "--do_predict",
+            test_file=self.write_csv("test.csv.gz", test, gzip.open),
+            **options,
+        )
+        results = self.results()
+        self.assertGreater(results["eval_accuracy"], 0.8)
+        self.assertEqual(results["global_step"], 32)
+        self.check_predictions(test)
+        self.check_evaluation(results, options["dev_file"])
+
+    def check_predictions(self, test):
+        with open(self.path("run", "swag_predictions.csv"), newline="") as file:
+            predictions = list(csv.DictReader(file))
+        with open(self.path("run", "test_results.tsv")) as file:
+            probabilities = [
+                [float(cell) for cell in line.split("\t")] for line in file
+            ]
+        self.assertLen(predictions, 5)
+        self.assertAllClose(np.sum(probabilities, axis=1), [1.0] * 5)
+        for row, predicted, p in zip(test, predictions, probabilities, strict=True):
+            self.assertEqual(predicted["prediction"], str(np.argmax(p)))
+            self.assertAllClose(float(predicted["p_1"]), p[1], atol=1e-6)
+            self.assertEqual(predicted["ending_2"], row["ending2"])
+            self.assertEqual(predicted["label"], "")
+
+    def check_evaluation(self, results, dev_file):
+        """Neither batches nor padding change what comes out."""
+        self.run_script("--do_eval", "--pad=max", eval_batch_size=7, dev_file=dev_file)
+        again = self.results()
+        self.assertEqual(again["eval_accuracy"], results["eval_accuracy"])
+        self.assertAllClose(again["eval_loss"], results["eval_loss"], rtol=1e-4)
+        with open(self.path("run", "dev_predictions.csv"), newline="") as file:
+            rows = list(csv.DictReader(file))
+        right = [int(row["correct"]) for row in rows]
+        self.assertAllClose(np.mean(right), results["eval_accuracy"])
+        likelihoods = [float(row[f"p_{row['label']}"]) for row in rows]
+        self.assertAllClose(
+            -np.mean(np.log(likelihoods)), again["eval_loss"], atol=1e-3
+        )
+
+    def test_whole_batches_of_one_length_in_two_parts(self):
+        """As the original counts: int(40 / 16 * 2) steps."""
+        examples = {"train_file": self.write_csv("train.csv", rows(40, 1))}
+        self.run_script(
+            "--do_train",
+            "--pad=max",
+            gradient_accumulation_steps=2,
+            num_train_epochs=2,
+            **examples,
+        )
+        self.assertTrue(os.path.exists(self.path("run", "model.ckpt-5.index")))
+
+    @pytest.mark.slow
+    def test_a_run_that_is_killed_ends_with_the_same_weights(self):
+        options = {
+            "train_file": self.write_csv("train.csv", rows(128, 1)),
+            "dev_file": self.write_json("dev.jsonl", rows(30, 2)),
+            "num_train_epochs": 4,
+            "length_buckets": 2,
+        }
+        self.run_script("--do_train", "--eval_steps=24", **options)
+        with open(self.path("run", "best", "best.json")) as file:
+            self.assertEqual(json.load(file)["metric"], "accuracy")
+        call, left = loop._call, iter(range(3))
+
+        def call_or_die(run_steps, iterator, steps):
+            if next(left, None) is None:
+                raise SystemExit("killed")
+            return call(run_steps, iterator, steps)
+
+        options["output_dir"] = self.path("killed")
+        with (
+            mock.patch.object(loop, "_call", call_or_die),
+            self.assertRaisesRegex(SystemExit, "killed"),
+        ):
+            self.run_script("--do_train", save_checkpoints_steps=2, **options)
+        self.run_script("--do_train", **options)
+        whole, parts = self.weights("run"), self.weights("killed")
+        self.assertGreater(len(whole), 20)
+        for name, weight in whole.items():
+            self.assertAllEqual(weight, parts[name], name)
+
+    def test_what_a_user_got_wrong_is_said_before_training(self):
+        train = self.write_csv("train.csv", rows(8, 1))
+        unlabelled = self.write_csv(
+            "t.csv", [{**row, "label": ""} for row in rows(8, 1)]
+        )
+        for options, message in (
+            ({"train_file": train, "dev_file": unlabelled}, r"t.csv:2: .*no label"),
+            ({"train_file": train, "dev_file": "/none.csv"}, "No such data file"),
+            ({"train_file": train, "dev_file": train, "best_metric": "f1"}, "accuracy"),
+            (
+                {"train_file": train, "dev_file": train, "premise_column": "p"},
+                "--premise_column names one",
+            ),
+            (
+                {"train_file": train, "dev_file": train, "max_seq_length": 512},
+                "max_position_embeddings .16.",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script("--do_train", "--do_eval", **options)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_usage_errors(self):
+        for arguments, message in (
+            (["--do_train"], "--do_train needs --train_file"),
+            (["--do_eval"], "--do_eval needs --dev_file"),
+            (["--do_predict"], "--do_predict needs --test_file"),
+            (["--do_train", "--train_file=x", "--eval_steps=5"], "--eval_steps needs"),
+            (["--do_eval", "--dev_file=x", "--tfds_name=y"], "say the same"),
+            (["--do_eval", "--tfds_name=y", "--tfds_splits=a,b"], "must be three"),
+            ([], "do_train"),
+        ):
+            with self.assertRaisesRegex(Exception, message):
+                cli.parse(run_swag.define_flags, ["--output_dir=x", *arguments])
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,67 @@
+import contextlib
+import io
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf import cli, score
+from bert_tf.errors import InputError
+from bert_tf.text.vocabulary import Vocabulary
+from tests.fill_mask_test import TOKENS, biased_model
+from tests.training import toy
+
+
+class ScoreTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        # It finds "cat" three times as likely as "sat", whatever stands round them.
+        folder = os.path.join(self.get_temp_dir(), "run")
+        os.makedirs(folder)
+        toy.save_checkpoint(folder, biased_model(), 1, 1)
+        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
+        toy.write_config(folder)
+        self.folder = folder
+
+    def printed(self, *arguments):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            score.run(
+                cli.parse(
+                    score.define_flags, [f"--checkpoint={self.folder}", *arguments]
+                )
+            )
+        return out.getvalue().splitlines()
+
+    def test_lines(self):
+        # 4/3; its square root times that of 4: 2 * sqrt(4/3); of all three 16 ** (1/3)
+        # times 3 ** (-2/3).
+        lines = self.printed("Cat", "cat sat", "--tokens")
+        self.assertEqual(
+            [line.split() for line in lines],
+            [
+                ["1.333", "Cat"],
+                ["-0.288", "cat"],
+                ["2.309", "cat", "sat"],
+                ["-0.288", "cat"],
+                ["-1.386", "sat"],
+                ["1.923", "all", "2", "sentences", "together"],
+            ],
+        )
+
+    def test_file_and_json(self):
+        path = os.path.join(self.get_temp_dir(), "lines")
+        with open(path, "w") as file:
+            file.write("sat\n\ncat ||| sat\n")
+        sentence, pair = map(json.loads, self.printed("--json", f"--input_file={path}"))
+        self.assertEqual(sentence["text"], "sat")
+        self.assertAllClose(sentence["pseudo_perplexity"], 4.0)
+        self.assertEqual(sentence["num_tokens"], 1)
+        self.assertBetween(pair["next_sentence_probability"], 0.0, 1.0)
+
+    def test_nothing_to_score(self):
+        with self.assertRaisesRegex(InputError, "Give a sentence"):
+            self.printed()
+
+
+if __name__ == "__main__":
+    tf.test.main()

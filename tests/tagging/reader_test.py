@@ -1,0 +1,152 @@
+import bz2
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.tagging.reader import Layout, read_sentences
+
+# As CoNLL-2003's files are: a document's line has as many columns as a word's.
+CONLL = """\
+-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+# NN I-NP O
+
+-DOCSTART- -X- O O
+
+東\xa0京 NNP I-NP I-LOC
+"""
+
+
+class ReaderTest(tf.test.TestCase):
+    def write(self, text, name="file.txt"):
+        path = os.path.join(self.get_temp_dir(), name)
+        with open(path, "wb") as file:
+            file.write(text.encode("utf-8") if isinstance(text, str) else text)
+        return path
+
+    def read(self, text, *, name="file.txt", has_labels=True, **layout):
+        return read_sentences(
+            [self.write(text, name)], Layout(**layout), has_labels=has_labels
+        )
+
+    def test_columns(self):
+        found = self.read("\ufeff" + CONLL.replace("\n", "\r\n"))
+        self.assertEqual(
+            [(one.words, one.labels, one.document) for one in found],
+            [
+                (("EU", "rejects"), ("I-ORG", "O"), 0),
+                (("#",), ("O",), 0),
+                (("東\xa0京",), ("I-LOC",), 1),
+            ],
+        )
+        self.assertEndsWith(found[1].source, "file.txt:6")
+        self.assertEqual(found[0].rows, ("EU NNP I-NP I-ORG", "rejects VBZ I-VP O"))
+        self.assertEqual(found[2].before, ("", "-DOCSTART- -X- O O", ""))
+
+    def test_other_columns_and_files(self):
+        text = "1\tEr \tPPER\tO\n2\tlebt\tVV\tO\n\n\n\n1\tJa\tADV\tO\n"
+        found = self.read(
+            bz2.compress(text.encode()),
+            name="x.bz2",
+            word_column="1",
+            label_column="2",
+        )
+        self.assertEqual([one.words for one in found], [("Er", "lebt"), ("Ja",)])
+        self.assertEqual(found[0].labels, ("PPER", "VV"))
+        # Of several files each is a document, and a sentence does not reach over.
+        paths = [self.write("a O", "1"), self.write("b O\n", "2")]
+        found = read_sentences(paths, Layout())
+        self.assertEqual([one.document for one in found], [0, 1])
+        self.assertEqual(found[1].before, ("",))
+
+    def test_columns_without_labels(self):
+        self.assertIsNone(self.read("a\nb\n\nc\n", has_labels=None)[0].labels)
+        (found,) = self.read("a DT\nb NN\n", has_labels=False)
+        self.assertIsNone(found.labels)
+        self.assertEqual(found.rows, ("a DT", "b NN"))
+        self.assertEqual(self.read("a DT\n", has_labels=None)[0].labels, ("DT",))
+
+    def test_slashes(self):
+        found = self.read(
+            "\n\tThe/at Fulton/np-tl ''/'' ///nn\n\n1/2/cd\n", format="slashes"
+        )
+        self.assertEqual(found[0].words, ("The", "Fulton", "''", "//"))
+        self.assertEqual(found[0].labels, ("at", "np-tl", "''", "nn"))
+        self.assertEqual((found[1].words, found[1].labels), (("1/2",), ("cd",)))
+        (found,) = self.read("a_x b_y", format="slashes", separator="_")
+        self.assertEqual(found.labels, ("x", "y"))
+        (found,) = self.read("and/or b", format="slashes", has_labels=None)
+        self.assertEqual((found.words, found.labels), (("and/or", "b"), None))
+
+    def test_json_lines(self):
+        rows = [
+            {"tokens": ["a b", ""], "ner_tags": ["O", "B-X"], "document_id": 7},
+            {"tokens": ["c"], "ner_tags": ["O"], "document_id": 7},
+            {"tokens": [], "ner_tags": [], "document_id": 8},
+            {"tokens": ["d"], "ner_tags": ["O"], "document_id": 9},
+        ]
+        text = "\n".join(map(json.dumps, rows))
+        found = self.read(text, name="x.jsonl")
+        self.assertEqual([one.document for one in found], [0, 0, 1])
+        self.assertEqual(found[0].words, ("a b", ""))
+        # In columns no white space and nothing empty.
+        self.assertEqual(found[0].rows, ("a_b O", "_ B-X"))
+        numbers = json.dumps({"text": ["a", "b"], "pos": [1, 0]})
+        (found,) = self.read(
+            numbers,
+            format="jsonl",
+            word_column="text",
+            label_column="pos",
+            label_names=("nn", "vb"),
+        )
+        self.assertEqual(found.labels, ("vb", "nn"))
+        (found,) = self.read('{"words": ["a"]}', name="x.json", has_labels=None)
+        self.assertIsNone(found.labels)
+
+    def test_what_is_wrong_is_named_with_its_line(self):
+        for text, layout, message in (
+            ("a O\nb\n", {}, ":2: 1 columns, but the first word's line has 2"),
+            ("a\n", {}, ":1: 1 columns.*--label_column"),
+            ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
+            ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),
+            ("\n\n", {}, "no sentence"),
+            ("a/x b\n", {"format": "slashes"}, ":1: 'b' must be a word, /"),
+            ("\na/\n", {"format": "slashes"}, ":2: 'a/' must be"),
+            ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
+            ("3", {"format": "jsonl"}, ":1: it must be a JSON object. Found: int"),
+            ('{"x": 1}', {"format": "jsonl"}, "no 'tokens' or 'words'.*own: x"),
+            ('{"tokens": "a"}', {"format": "jsonl"}, "must be a list"),
+            ('{"tokens": [1]}', {"format": "jsonl"}, "words must be text"),
+            (
+                '{"tokens": ["a"], "ner_tags": []}',
+                {"format": "jsonl"},
+                "1 words, but 0 labels",
+            ),
+            (
+                '{"tokens": ["a"], "ner_tags": [2]}',
+                {"format": "jsonl"},
+                "labels are numbers; --labels",
+            ),
+            (
+                '{"tokens": ["a"], "ner_tags": [2]}',
+                {"format": "jsonl", "label_names": ("O",)},
+                "no name for the label 2",
+            ),
+            (b"\xff O\n", {}, ":1: not UTF-8"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.read(text, **layout)
+        with self.assertRaisesRegex(InputError, "No such file of tagged words"):
+            read_sentences(["nowhere"], Layout())
+        paths = [self.write("a O\n", "1"), self.write("b\n", "2")]
+        with self.assertRaisesRegex(InputError, "1 of 2 sentences have no labels"):
+            read_sentences(paths, Layout(), has_labels=None)
+
+
+if __name__ == "__main__":
+    tf.test.main()
