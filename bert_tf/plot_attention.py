@@ -51,12 +51,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def _numbers(flag_values: flags.FlagValues, name: str) -> list[int]:
+    given = getattr(flag_values, name)
     try:
-        return [int(part) for part in flag_values[name].value]
+        return [int(part) for part in given]
     except ValueError as error:
-        given = ",".join(flag_values[name].value)
         raise InputError(
-            f"--{name}={given}: give whole numbers, such as 0,5,-1."
+            f"--{name}={','.join(given)}: give whole numbers, such as 0,5,-1."
         ) from error
 
 

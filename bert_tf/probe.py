@@ -157,7 +157,9 @@ def _splits(flag_values: flags.FlagValues) -> "dict[str, list[Sentence]]":
     )
 
     def read(flag: str) -> "list[Sentence]":
-        return read_sentences(files.expand_globs(str(flag_values[flag].value), flag), layout)
+        return read_sentences(
+            files.expand_globs(str(flag_values[flag].value), flag), layout
+        )
 
     shuffle = random.Random(flag_values.random_seed).shuffle
     train = read("train_file")

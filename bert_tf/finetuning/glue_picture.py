@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bert_tf.finetuning.glue_results import TaskResult
-from bert_tf.pictures import drawing, png
 from bert_tf.metrics.glue import MISMATCHED
+from bert_tf.pictures import drawing, png
 from bert_tf.tasks.glue_paper import PAPER
 
 # Model -> task -> metric -> score on the test set, in per cent.

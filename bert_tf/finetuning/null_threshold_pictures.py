@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.pictures import drawing, png
 from bert_tf.metrics.null_odds import Curve
+from bert_tf.pictures import drawing, png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

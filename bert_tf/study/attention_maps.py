@@ -126,9 +126,8 @@ def attention_picture(maps: AttentionMaps, title: str) -> bytes:
             layout="constrained",
         )
         figure.suptitle(title, parse_math=False)
-        axes = figure.subplots(rows, columns, squeeze=False)
         for row, column in np.ndindex(rows, columns):
-            axis = axes[row, column]
+            axis = figure.add_subplot(rows, columns, row * columns + column + 1)
             axis.imshow(
                 maps.probabilities[row, column], cmap="Blues", vmin=0.0, vmax=1.0
             )
