@@ -89,7 +89,7 @@ def run_flags(module):
         "bert_tf.run_swag": ["--ending_columns"],
         "bert_tf.run_ner": ["--[no]document_context"],
         "bert_tf.run_feature_table": ["--output_dir"],
-        "bert_tf.probe": ["--checkpoint"],
+        "bert_tf.probe": ["--init_checkpoint"],
         "bert_tf.extract_features": ["--layers"],
         "bert_tf.score": ["--checkpoint"],
         "bert_tf.plot_attention": ["--heads"],
