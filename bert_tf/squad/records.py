@@ -22,9 +22,9 @@ FIRST_UNIQUE_ID = 1_000_000_000
 # A block has not many more records, but where one question alone has.
 _RECORDS_AT_ONCE = 2048
 
-# Groups that are made before other processes start: those of some 10,000 questions take
-# about as long as their start.
-_GROUPS_ALONE = 32
+# Groups that are made before other processes start: those of some 50,000 questions take
+# as long as a few processes do until they have started and learnt the usual words.
+_GROUPS_ALONE = 160
 
 
 class Rows(NamedTuple):
