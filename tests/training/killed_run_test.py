@@ -99,9 +99,8 @@ class KilledRunTest(tf.test.TestCase):
 
     def test_killed_while_it_writes_a_checkpoint(self):
         whole = start(self.whole, self.records)
-        for kind, number in (("write", 2), ("replace", 5)):
-            child = start(self.killed, self.records, kind, number)
-            self.assertTrue(was_killed(child), kind)
+        child = start(self.killed, self.records, "write", 2)
+        self.assertTrue(was_killed(child))
         self.assertFalse(was_killed(start(self.killed, self.records)))
         self.assertFalse(was_killed(whole))
         self.check_same_run()
@@ -115,6 +114,9 @@ class KilledRunTest(tf.test.TestCase):
         self.assertGreater(num_moments, 50)
         numbers = random.Random(8)
         kills = 0
+        for kind, number in (("write", 2), ("replace", 5)):
+            child = start(self.killed, self.records, kind, number)
+            self.assertTrue(was_killed(child), kind)
         # From near the beginning of a life to near the end of the whole run.
         for _ in range(12):
             number = numbers.randrange(1, num_moments // 4)

@@ -208,7 +208,15 @@ CASES = {
     ),
 }
 # Heads and records so like another case's that the slow tests are early enough.
-VARIANTS = ("masked_lm", "regression", "multi_label", "lora", "adapters")
+VARIANTS = (
+    "masked_lm",
+    "packed",
+    "regression",
+    "multi_label",
+    "lora",
+    "adapters",
+    "multiple_choice",
+)
 # How the steps of pre-training may be made on a TPU.
 OPTIONS = {
     "dropout": {"dropout": 0.1},
