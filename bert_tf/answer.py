@@ -236,20 +236,11 @@ def run(flag_values: flags.FlagValues) -> None:
             raise InputError("A question is empty.")
     context = read_context(flag_values.context_file)
     cli.import_tensorflow()
-    from bert_tf.config import BertConfig
     from bert_tf.conversion.checkpoint import load_span_predictor, load_tokenizer
-    from bert_tf.conversion.export import completed
-    from bert_tf.conversion.source import open_source
+    from bert_tf.conversion.export import source_from_flags
     from bert_tf.finetuning.answering import Answerer
-    from bert_tf.text.vocabulary import Vocabulary
 
-    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
-    source = completed(
-        open_source(flag_values.checkpoint),
-        config=BertConfig.from_json_file(config) if config else None,
-        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=flag_values.do_lower_case,
-    )
+    source = source_from_flags(flag_values)
     answerer = Answerer(
         load_span_predictor(source),
         load_tokenizer(source),

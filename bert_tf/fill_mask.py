@@ -136,19 +136,10 @@ def run(flag_values: flags.FlagValues) -> None:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow()
-    from bert_tf.config import BertConfig
     from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
-    from bert_tf.conversion.export import completed
-    from bert_tf.conversion.source import open_source
-    from bert_tf.text.vocabulary import Vocabulary
+    from bert_tf.conversion.export import source_from_flags
 
-    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
-    source = completed(
-        open_source(flag_values.checkpoint),
-        config=BertConfig.from_json_file(config) if config else None,
-        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=flag_values.do_lower_case,
-    )
+    source = source_from_flags(flag_values)
     tokenizer = load_tokenizer(source, recognize_special_tokens=True)
     model = load_pretrainer(source)
     for text in texts:

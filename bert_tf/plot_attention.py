@@ -69,21 +69,12 @@ def run(flag_values: flags.FlagValues) -> None:
     (text,) = flag_values.positional
     layers, heads = _numbers(flag_values, "layers"), _numbers(flag_values, "heads")
     cli.import_tensorflow()
-    from bert_tf.config import BertConfig
     from bert_tf.conversion.checkpoint import load_encoder, load_tokenizer
-    from bert_tf.conversion.export import completed
-    from bert_tf.conversion.source import open_source
+    from bert_tf.conversion.export import source_from_flags
     from bert_tf.study.attention_maps import attention_maps, attention_picture
     from bert_tf.study.attention_page import attention_page
-    from bert_tf.text.vocabulary import Vocabulary
 
-    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
-    source = completed(
-        open_source(flag_values.checkpoint),
-        config=BertConfig.from_json_file(config) if config else None,
-        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=flag_values.do_lower_case,
-    )
+    source = source_from_flags(flag_values)
     maps = attention_maps(
         load_encoder(source, output_attentions=True),
         load_tokenizer(source),

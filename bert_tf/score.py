@@ -90,20 +90,11 @@ def show_sentence(text: str, score: "SentenceScore", *, tokens: bool) -> str:
 
 
 def _lines(flag_values: flags.FlagValues, texts: list[str]) -> Iterator[str]:
-    from bert_tf.config import BertConfig
     from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
-    from bert_tf.conversion.export import completed
-    from bert_tf.conversion.source import open_source
+    from bert_tf.conversion.export import source_from_flags
     from bert_tf.study.sentence_scores import SentenceScorer, corpus_pseudo_perplexity
-    from bert_tf.text.vocabulary import Vocabulary
 
-    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
-    source = completed(
-        open_source(flag_values.checkpoint),
-        config=BertConfig.from_json_file(config) if config else None,
-        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=flag_values.do_lower_case,
-    )
+    source = source_from_flags(flag_values)
     scorer = SentenceScorer(
         load_pretrainer(source),
         load_tokenizer(source),

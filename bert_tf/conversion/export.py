@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from absl import logging
+from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
@@ -20,7 +20,7 @@ from bert_tf.conversion import (
 from bert_tf.conversion.checkpoint import refuse_other_function
 from bert_tf.conversion.label_files import write_labels
 from bert_tf.conversion.model_files import checked_casing
-from bert_tf.conversion.source import CONFIG_NAME, Source
+from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
 from bert_tf.conversion.weights import (
     added_options,
@@ -84,6 +84,25 @@ def completed(
         config=config,
         weights=weights,
         tokenizer=TokenizerFiles(vocabulary, path, do_lower_case),
+    )
+
+
+def source_from_flags(flag_values: flags.FlagValues) -> Source:
+    """What --checkpoint names, with what the user says beside it.
+
+    Args:
+        flag_values: those of a script that asks a model: checkpoint, bert_config_file,
+            vocab_file, do_lower_case.
+
+    Raises:
+        InputError: as `completed`, or there is no checkpoint.
+    """
+    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
+    return completed(
+        open_source(flag_values.checkpoint),
+        config=BertConfig.from_json_file(config) if config else None,
+        vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
+        do_lower_case=flag_values.do_lower_case,
     )
 
 
