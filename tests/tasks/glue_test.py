@@ -1,10 +1,13 @@
 import os
+from unittest import mock
 
 import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.metrics.glue import METRICS_OF
-from bert_tf.tasks.glue import GLUE_TASKS, TASKS, find, xnli
+from bert_tf.tasks.data_set import DataSet
+from bert_tf.tasks.examples import TableSplit
+from bert_tf.tasks.glue import GLUE_TASKS, TASKS, add_task, find, xnli
 
 # The columns of GLUE's own files, and for each labelled split its label in a row.
 NLI = "index promptID pairID genre b1 b2 p1 p2 sentence1 sentence2 label1"
@@ -192,6 +195,46 @@ class TableOfTasksTest(tf.test.TestCase):
             TASKS["CoLA"].read(None, "train")
         with self.assertRaisesRegex(InputError, "AX has no train set. It has: dev, te"):
             TASKS["AX"].read(self.get_temp_dir(), "train")
+
+
+class AddTaskTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(mock.patch.dict(TASKS))
+
+    def data_set(self, **values):
+        table = TableSplit(text_a="text", label="label")
+        names = ("train", "dev", "test")
+        whole = {
+            "name": "Poly-Emo",
+            "labels": ("no", "yes"),
+            "metrics": ("accuracy",),
+            "files": {name: f"{name}.txt" for name in names},
+            "splits": dict.fromkeys(names, table),
+        }
+        return DataSet(**{**whole, **values})
+
+    def test_it_is_found_and_gives_way_to_a_later_one(self):
+        add_task(self.data_set())
+        later = self.data_set(name="polyemo", metrics=("f1",))
+        add_task(later)
+        self.assertIs(find("Poly_Emo"), later)
+        self.assertEqual([*TASKS][-2:], ["XNLI", "polyemo"])
+        with self.assertRaisesRegex(InputError, "Did you mean polyemo"):
+            find("poliemo")
+
+    def test_what_does_not_fit_together(self):
+        for message, values in (
+            ("a task sst2", {"name": "sst2"}),
+            ("a task TSV", {"name": "TSV"}),
+            ("Received: train and train, dev", {"files": {"train": "train.tsv"}}),
+            ("among train, dev, test. Received: val", {"dev_splits": ("val",)}),
+            ("a label is there twice", {"labels": ("yes", "yes")}),
+            ("not for Poly-Emo", {"metrics": ("pearson",)}),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                add_task(self.data_set(**values))
+        self.assertEqual([*TASKS][-1], "XNLI")
 
 
 if __name__ == "__main__":
