@@ -55,7 +55,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "format",
         FORMATS[0],
         list(FORMATS),
-        "Of the files, as run_ner's: columns, JSON lines, or word/TAG.",
+        "Of the files, as run_ner's: columns, CoNLL-U, JSON lines, or word/TAG.",
         flag_values=flag_values,
     )
     string("word_column", None, "The words' column, as run_ner's.")

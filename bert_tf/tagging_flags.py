@@ -34,22 +34,23 @@ def define_sentences(flag_values: flags.FlagValues) -> None:
         "format",
         FORMATS[0],
         list(FORMATS),
-        "Of the files. conll: a word a line, in columns; jsonl: a sentence a line,"
-        " {'tokens': [...], 'ner_tags': [...]}; slashes: a sentence a line, word/TAG."
-        " auto: jsonl by the name, else conll.",
+        "Of the files. conll: a word a line, in columns; conllu: Universal"
+        " Dependencies' files; jsonl: a sentence a line, {'tokens': [...], 'ner_tags':"
+        " [...]}; slashes: a sentence a line, word/TAG. auto: conllu and jsonl by the"
+        " name, else conll.",
         flag_values=flag_values,
     )
     string(
         "word_column",
         None,
         "The words' column: in columns its number, from 0, or from -1 backwards; else"
-        " its name. Default: 0; tokens, or words.",
+        " its name. Default: 0; of conllu FORM; tokens, or words.",
     )
     string(
         "label_column",
         None,
-        "The labels' column. Default: -1; ner_tags, labels, or tags; of TensorFlow"
-        " Datasets ner.",
+        "The labels' column. Default: -1; of conllu UPOS; ner_tags, labels, or tags; of"
+        " TensorFlow Datasets ner.",
     )
     string(
         "document_column",

@@ -6,6 +6,9 @@ conll     A word a line, columns with blanks or tabs between, a blank line behin
               EU NNP B-NP B-ORG
               rejects VBZ B-VP O
 
+conllu    Universal Dependencies' ten columns; the word is FORM, the label UPOS; see
+          `bert_tf.tagging.conllu`. Predictions have no line for what is no word.
+
 jsonl     A sentence a line; labels as words, or as numbers that --labels names
           (Hugging Face's exports). Sentences of one document have the same value in
           `document_id`, where there is one.
@@ -16,8 +19,8 @@ slashes   A sentence a line, each word with its label behind the last slash (the
           corpus): EU/np rejects/vbz
 
 A file's end ends its last sentence and document. Names that end in .gz, .bz2 or .xz are
-unpacked. A line that is not as its format has it is an error: a prediction has a line
-for each of the file's.
+unpacked. A line that is not as its format has it is an error: a prediction of columns
+has a line for each of the file's.
 """
 
 import dataclasses
@@ -28,14 +31,20 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.tagging import conllu
 from bert_tf.tagging.json_lines import read_object
 from bert_tf.tagging.sentences import Sentence
 from bert_tf.text import blocks
 
-FORMATS = ("auto", "conll", "jsonl", "slashes")
+FORMATS = ("auto", "conll", "conllu", "jsonl", "slashes")
 DOCUMENT_START = "-DOCSTART-"
 
-_JSON_NAME = re.compile(r"\.jsonl?(\.(gz|bz2|xz))?$")
+_PACKED = r"(\.(gz|bz2|xz))?$"
+# Tells a format by a file's name.
+_NAMES = {
+    "jsonl": re.compile(r"\.jsonl?" + _PACKED),
+    "conllu": re.compile(r"\.conllu" + _PACKED),
+}
 # Not other white space, which may be a part of a word.
 _BETWEEN = re.compile(r"[ \t]+")
 
@@ -47,10 +56,12 @@ class Layout:
     """How files are read.
 
     Attributes:
-        format: of `FORMATS`; auto: JSON lines by the file's name, else columns.
+        format: of `FORMATS`; auto: JSON lines and CoNLL-U by the file's name, else
+            columns.
         word_column: the words' column: in columns its number from 0, negative ones
-            from the end; in JSON its name. None: 0; tokens, or words.
-        label_column: likewise. None: -1; ner_tags, labels, or tags.
+            from the end; in JSON its name; in CoNLL-U either. None: 0; FORM; tokens, or
+            words.
+        label_column: likewise. None: -1; UPOS; ner_tags, labels, or tags.
         document_column: in JSON, the name of what sentences of a document share.
         separator: for slashes, what stands before a label.
         label_names: what labels that are numbers stand for.
@@ -82,8 +93,9 @@ def read_sentences(
     for path in paths:
         name = layout.format
         if name == "auto":
-            name = "jsonl" if _JSON_NAME.search(path) else "conll"
-        read = {"conll": _columns, "jsonl": _json_lines, "slashes": _slashes}[name]
+            found_by_name = (one for one in _NAMES if _NAMES[one].search(path))
+            name = next(found_by_name, "conll")
+        read = _READERS[name]
         document = found[-1].document + 1 if found else 0
         # One file's last sentence has no blank line of its own before the next file.
         for one in read(path, layout, has_labels, document):
@@ -203,6 +215,24 @@ def _number(value: str | None, default: int, flag: str) -> int:
         ) from error
 
 
+def _conllu(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    def column(value: str | None, default: int, flag: str) -> int:
+        if value in conllu.COLUMNS:
+            return conllu.COLUMNS.index(value)
+        return _number(value, default, flag)
+
+    yield from conllu.read_conllu(
+        _lines(path),
+        path,
+        word_column=column(layout.word_column, conllu.WORD_COLUMN, "word_column"),
+        label_column=column(layout.label_column, conllu.LABEL_COLUMN, "label_column"),
+        has_labels=has_labels,
+        document=document,
+    )
+
+
 def _slashes(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
@@ -259,3 +289,11 @@ def _json_lines(
 
 def _names(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
     return usual if given is None else (given,)
+
+
+_READERS = {
+    "conll": _columns,
+    "conllu": _conllu,
+    "jsonl": _json_lines,
+    "slashes": _slashes,
+}
