@@ -41,14 +41,18 @@ def best_windows(places: np.ndarray, found: list[Window]) -> np.ndarray:
 
     What counts is the side on which there is less. That a window which reaches the
     text's own end lacks nothing there would change no choice: the other windows have
-    less on their other side.
+    less on their other side. Of windows of one length it is the one whose middle is
+    nearest, which needs no table of tokens by windows: a document may have millions.
 
     Args:
         places: [N], the tokens' places in the text.
-        found: its windows, in their order.
+        found: its windows, as `windows` has them: in their order, of one length.
 
     Returns:
         [N], the numbers of the windows.
     """
-    starts, ends = np.array(found).T[:, :, None]
-    return np.minimum(places - starts, ends - 1 - places).argmax(axis=0)
+    # Start and last token together are twice the middle.
+    twice_middles = np.array([start + end - 1 for start, end in found])
+    # Between two neighbours' middles; a token right on it is the first one's.
+    borders = (twice_middles[:-1] + twice_middles[1:]) / 4
+    return np.searchsorted(borders, places, side="left")

@@ -23,10 +23,10 @@ class PredictionFilesTest(tf.test.TestCase):
     def path(self, name):
         return os.path.join(self.get_temp_dir(), name)
 
-    def read(self, text):
+    def read(self, text, **layout):
         with open(self.path("file.txt"), "w", encoding="utf-8") as file:
             file.write(text)
-        return read_sentences([file.name], Layout(), has_labels=None)
+        return read_sentences([file.name], Layout(**layout), has_labels=None)
 
     def written(self, sentences, labels):
         path = self.path("predictions.txt")
@@ -60,6 +60,25 @@ rejects VBZ I-VP O O
         )
         sentences = self.read("a\nb\n")
         self.assertEqual(self.written(sentences, [["O", "X"]]), "a O\nb X\n\n")
+
+    def test_labels_that_are_not_the_last_column_stand_before_the_predicted_ones(self):
+        sentences = self.read(CONLL, label_column="1")
+        self.assertEqual(
+            self.written(sentences, [["NNP", "VB"], ["NN"], ["NN"]]),
+            """\
+-DOCSTART- -X- O O O O
+
+EU NNP I-NP I-ORG NNP NNP
+rejects VBZ I-VP O VBZ VB
+
+# NN I-NP O NN NN
+
+-DOCSTART- -X- O O O O
+
+東\xa0京 NNP I-NP I-LOC NNP NN
+
+""",
+        )
 
     def test_a_word_without_a_label(self):
         sentences = self.read("a O\nb O\n")

@@ -46,6 +46,14 @@ class WindowsTest(tf.test.TestCase):
                 contexts = [context(window, place, total) for window in found]
                 self.assertEqual(contexts.index(max(contexts)), number)
 
+    def test_a_document_of_millions_of_tokens_takes_no_table_of_windows(self):
+        """Tokens by windows are 30 billion numbers here."""
+        places = np.arange(2_000_000)
+        best = best_windows(places, windows(len(places), 128))
+        self.assertEqual(
+            best[[0, 95, 96, 1_000_000, -1]].tolist(), [0, 0, 1, 15624, 31248]
+        )
+
 
 if __name__ == "__main__":
     tf.test.main()
