@@ -1,8 +1,10 @@
 import json
 import os
+import re
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf import cli, run_ner
@@ -168,6 +170,50 @@ class RunNerTest(tf.test.TestCase):
         best = json.loads(self.read("run", "best", "best.json"))
         self.assertEqual(best["metric"], "f1")
         self.assertIn("S-LOC", self.read("run", "labels.txt").split())
+
+    @pytest.mark.slow
+    def test_a_run_that_is_killed_ends_with_the_same_predictions(self):
+        options = {
+            "train_file": self.write("train.txt", columns(sentences(96, 1))),
+            "dev_file": self.write("dev.txt", columns(sentences(20, 2))),
+            "test_file": self.write("test.txt", columns(sentences(12, 3))),
+            "num_train_epochs": 8,
+            "eval_steps": 8,
+            "length_buckets": 1,
+        }
+        arguments = ["--do_train", "--do_eval", "--do_predict", "--document_context"]
+        self.run_script(*arguments, **options)
+        names = [
+            "dev_predictions.txt",
+            "test_predictions.txt",
+            "dev_report.txt",
+            "eval_results.txt",
+            "best/best.json",
+        ]
+        whole = {name: self.read("run", name) for name in names}
+        options |= {"output_dir": self.path("killed"), "save_checkpoints_steps": 2}
+        call, made = loop._call, []
+
+        def call_or_die(run_steps, iterator, steps):
+            if len(made) == 3:
+                raise SystemExit("killed")
+            made.append(steps)
+            return call(run_steps, iterator, steps)
+
+        with (
+            mock.patch.object(loop, "_call", call_or_die),
+            self.assertRaisesRegex(SystemExit, "killed"),
+        ):
+            self.run_script(*arguments, **options)
+        self.assertFalse(os.path.exists(self.path("killed", names[0])))
+        with mock.patch.object(loop, "_call", wraps=call) as rest:
+            self.run_script(*arguments, **options)
+        # It went on where it was, and did not begin anew.
+        num_steps = int(re.search(r"global_step = (\d+)", whole["eval_results.txt"])[1])
+        made_then = sum(int(each.args[2]) for each in rest.call_args_list)
+        self.assertEqual(made_then, num_steps - sum(map(int, made)))
+        for name, text in whole.items():
+            self.assertEqual(self.read("killed", name), text, name)
 
     def test_parts_of_speech_have_an_accuracy(self):
         def tagged(seed):
