@@ -1,0 +1,267 @@
+"""What a Markdown file says of this project, held against the project: no run needed.
+
+Each check gives a line for each thing that is not so: where, what, and what to do.
+"""
+
+import importlib
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+
+from absl import flags
+
+from tests.readme import markdown
+from tests.readme.commands import (
+    Script,
+    commands,
+    error_of,
+    script_of_file,
+    script_of_module,
+)
+
+# A block's language: commands, Python, or what is neither run nor checked.
+LANGUAGES = ("sh", "python", "text", "json")
+# What a table's column is headed with that names another project's flags and files.
+THEIR_COLUMNS = re.compile(
+    r"(the original|theirs|peer|google-research|tf-models|Model Garden|Hugging Face"
+    r"|transformers|KerasHub|`?run_)",
+    re.IGNORECASE,
+)
+# Commands of others, whose flags are theirs.
+OTHERS_COMMANDS = (
+    *("cd", "curl", "export", "gcloud", "git", "mkdir", "pip", "python3", "source"),
+    *("tar", "tensorboard", "unzip", "wget", "gsutil"),
+)
+# Flags of absl that every script has.
+ABSL_FLAGS = ("help", "helpfull", "flagfile")
+# Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".
+_PLACEHOLDER = re.compile(r"[A-Z_,:]+|.*(\$|\.\.\.|…).*")
+
+_FLAG = re.compile(r"(?<![\w-])--(\w[\w-]*)(?:=([^\s`;)]*))?")
+_FOLDERS = "bert_tf|tfrecords|benchmarks|tests|colab|docs"
+_PATH = re.compile(rf"^(?:{_FOLDERS})/[\w./*-]*$")
+_TOP_LEVEL = re.compile(
+    r"^([A-Z]+\.md|LICENSE|Makefile|setup\.cfg|pyproject\.toml|mkdocs\.yml"
+    r"|(constraints|requirements)[\w.-]*\.txt)$"
+)
+_DOTTED = re.compile(r"(?<![\w./-])((?:bert_tf|tfrecords)(?:\.[A-Za-z_]\w*)+)(?![\w*])")
+_SHELL = re.compile(r"^(    |\t)(\$ )?(python|make|pip) ")
+
+
+class Project:
+    """A checkout: its scripts, its make targets, its files."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        self.scripts = {name: script_of_module(name) for name in self._modules()}
+        self.flags: dict[str, list[flags.Flag]] = {}
+        for script in self.scripts.values():
+            values = script.flags()
+            for name in values:
+                self.flags.setdefault(name, []).append(values[name])
+
+    def _modules(self) -> Iterator[str]:
+        for path in sorted(
+            [*self.root.glob("bert_tf/**/*.py"), *self.root.glob("tfrecords/*.py")]
+        ):
+            if re.search(
+                r"^def define_flags\(.*\n(.*\n)*def main\(",
+                path.read_text("utf-8"),
+                re.M,
+            ):
+                parts = path.relative_to(self.root).with_suffix("").parts
+                yield ".".join(parts).removesuffix(".__main__")
+
+    def has_flag(self, name: str) -> bool:
+        """Whether a script has it, or its `no`."""
+        return self._found(name) != [] or name in ABSL_FLAGS
+
+    def _found(self, name: str) -> list[flags.Flag]:
+        positive = [f for f in self.flags.get(name.removeprefix("no"), []) if f.boolean]
+        return self.flags.get(name) or (positive if name.startswith("no") else [])
+
+    def takes(self, name: str, value: str) -> bool:
+        """Whether a flag takes a value, in one script at least."""
+        for flag in self._found(name):
+            try:
+                flag.parser.parse(value)
+            except (ValueError, TypeError):
+                continue
+            return True
+        return False
+
+    def benchmark_flags(self, path: str) -> set[str]:
+        """The flags of a benchmark and of the modules beside it, by their text."""
+        texts = [self.root / path, *self.root.glob("benchmarks/parts/*.py")]
+        pattern = re.compile(r'(?:DEFINE_\w+\(|add_argument\()\s*"(?:--)?(\w+)"')
+        return {
+            name for each in texts for name in pattern.findall(each.read_text("utf-8"))
+        }
+
+    def makefile(self) -> str:
+        """The Makefile."""
+        return (self.root / "Makefile").read_text("utf-8")
+
+
+def block_problems(text: str) -> Iterator[str]:
+    """Blocks of no known kind, and commands that stand in none."""
+    for block in markdown.blocks(text):
+        if block.language not in LANGUAGES:
+            yield (
+                f"line {block.line - 1}: a block is ```{block.language}. Commands that"
+                f" are run are ```sh; other blocks are of {', '.join(LANGUAGES[1:])}."
+            )
+        elif block.language == "python":
+            try:
+                compile(block.text, "block", "exec")
+            except SyntaxError as error:
+                yield f"line {block.line + (error.lineno or 1) - 1}: {error.msg}"
+        elif block.language == "text":
+            for number, line in enumerate(block.text.splitlines(), block.line):
+                if re.match(r"\s*(\$ )?python3? (-m )?[\w.]+", line):
+                    yield f"line {number}: a command stands in a ```text block: {line}"
+    for number, line in enumerate(markdown.prose(text), start=1):
+        if _SHELL.match(line):
+            yield f"line {number}: a command stands in no ```sh block: {line.strip()}"
+
+
+def command_problems(text: str, project: Project, folder: str) -> Iterator[str]:
+    """Commands that cannot be parsed: no such script, flag, value or make target.
+
+    Args:
+        text: the Markdown.
+        project: what it is about.
+        folder: an empty folder, for the scripts that the text itself holds.
+    """
+    own: dict[str, Script] = {}
+    for block in markdown.blocks(text):
+        if block.language == "python" and block.title:
+            path = pathlib.Path(folder, block.title)
+            path.write_text(block.text, "utf-8")
+            own[block.title] = script_of_file(str(path))
+    for command in commands(text):
+        for words in command.parts():
+            problem = _problem(words, project, own)
+            if problem:
+                yield f"line {command.line}: {command.text}\n    {problem}"
+
+
+def _problem(
+    words: list[str], project: Project, own: Mapping[str, Script]
+) -> str | None:
+    """What is wrong with one command."""
+    name, *arguments = words
+    if name == "python" and arguments[:1] == ["-m"]:
+        module, *arguments = arguments[1:]
+        if module not in project.scripts:
+            return f"no such script. There are {', '.join(project.scripts)}."
+        return error_of(project.scripts[module], arguments)
+    if name == "python" and arguments and arguments[0] in own:
+        return error_of(own[arguments[0]], arguments[1:])
+    if name == "python" and arguments and arguments[0].startswith("benchmarks/"):
+        return _benchmark_problem(" ".join(arguments), project)
+    if name == "make":
+        return _make_problem(arguments, project.makefile())
+    if name == "pip":
+        missing = [
+            word
+            for word in arguments
+            if re.search(r"\.(txt|cfg)$", word) and not (project.root / word).exists()
+        ]
+        return f"no such file: {missing[0]}" if missing else None
+    if name in OTHERS_COMMANDS:
+        return None
+    return f"no test knows what {name!r} starts: tests/readme/checks.py has the list."
+
+
+def _make_problem(arguments: list[str], makefile: str) -> str | None:
+    for word in arguments:
+        pattern = rf"^{word.split('=')[0]} *\?=" if "=" in word else rf"^{word}:"
+        if not re.search(pattern, makefile, re.MULTILINE):
+            return f"the Makefile has no {word}"
+    return None
+
+
+def _benchmark_problem(text: str, project: Project) -> str | None:
+    path = text.split()[0]
+    if not (project.root / path).is_file():
+        return f"no such benchmark: {path}"
+    unknown = [
+        name
+        for name, _ in _FLAG.findall(text)
+        if name not in project.benchmark_flags(path)
+    ]
+    return f"{path} has no --{unknown[0]}" if unknown else None
+
+
+def flag_problems(text: str, project: Project) -> Iterator[str]:
+    """Flags between the blocks that no script has, and values that none takes."""
+    lines = markdown.without_columns(markdown.prose(text), THEIR_COLUMNS)
+    for span in markdown.code_spans(lines):
+        words = span.text.split()
+        if words[0] in OTHERS_COMMANDS:
+            continue
+        if path := re.search(r"benchmarks/\w+\.py", span.text):
+            problem = _benchmark_problem(span.text[path.start() :], project)
+            if problem:
+                yield f"line {span.line}: `{span.text}`: {problem}"
+            continue
+        for name, value in _FLAG.findall(span.text):
+            if not project.has_flag(name):
+                yield f"line {span.line}: no script has --{name}: `{span.text}`"
+                continue
+            for each in value.rstrip(",.").split("|") if value else ():
+                each = each.strip("'\"")
+                if not _PLACEHOLDER.fullmatch(each) and not project.takes(name, each):
+                    yield f"line {span.line}: no script takes --{name}={each}"
+    # Flags belong between backticks; elsewhere nobody would look for them.
+    for paragraph in markdown.paragraphs(lines):
+        bare = re.sub(r"`[^`]*`|\]\([^)]*\)", " ", paragraph.text)
+        for name, _ in _FLAG.findall(bare):
+            yield f"line {paragraph.line}: --{name} stands outside of backticks"
+
+
+def name_problems(text: str, project: Project) -> Iterator[str]:
+    """Files, modules, functions and links that are not there."""
+    lines = markdown.without_columns(markdown.prose(text), THEIR_COLUMNS)
+    for span in markdown.code_spans(lines):
+        for word in span.text.split():
+            is_path = _PATH.match(word) or _TOP_LEVEL.match(word)
+            if is_path and not any(project.root.glob(word.rstrip("/"))):
+                yield f"line {span.line}: there is no {word}"
+        for name in _DOTTED.findall(span.text):
+            if not name.rpartition(".")[2].isupper() and not _exists(name):
+                yield f"line {span.line}: there is no {name}"
+    anchors = markdown.anchors(markdown.prose(text))
+    for link in markdown.links(markdown.prose(text)):
+        if link.text.startswith("#"):
+            if link.text[1:] not in anchors:
+                yield f"line {link.line}: no heading is {link.text}"
+        elif "://" not in link.text and not any(
+            project.root.glob(link.text.split("#")[0])
+        ):
+            yield f"line {link.line}: there is no {link.text}"
+
+
+def _exists(name: str) -> bool:
+    """Whether a dotted name is a module of the package, or something in one."""
+    try:
+        importlib.import_module(name)
+        return True
+    except ModuleNotFoundError as error:
+        # Another one is missing: then the name itself is there.
+        if error.name is None or not name.startswith(error.name):
+            return True
+    parent, _, last = name.rpartition(".")
+    return "." in parent + "." and _has(parent, last)
+
+
+def _has(parent: str, name: str) -> bool:
+    try:
+        return hasattr(importlib.import_module(parent), name)
+    except ModuleNotFoundError:
+        outer, _, inner = parent.rpartition(".")
+        if not outer:
+            return False
+        found = getattr(importlib.import_module(outer), inner, None)
+        return hasattr(found, name)

@@ -1,0 +1,144 @@
+"""README.md says what is so: see `tests.readme`."""
+
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from tests.readme import checks
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+
+pytestmark = pytest.mark.skipif(
+    not README.exists(), reason="README.md lies in a checkout alone"
+)
+
+WRONG = """\
+# Wrong `setup.cfg` --bare
+
+    python -m indented
+
+```bash
+ls
+```
+
+```sh
+python -m bert_tf.run_squat --do_train
+python -m bert_tf.fill_mask --checkpoint=a --topk=3 "[MASK]"
+python -m bert_tf.export_model --checkpoint=a --output_dir=b --format=onx && make tests
+python -m bert_tf.quickstart --output_dir=b yes
+VARIABLE=1 python mine.py --task_name=CoLA --data_dir=$A --do_train --no_such=1 \\
+  --output_dir=c  # the task of another file
+python benchmarks/tokenization.py --data_dri=a | pip install -r nothing.txt
+rm -r everything
+python -m bert_tf.fill_mask --checkpoint=a --top_k=3 "right"  # --topk
+```
+
+```python title="mine.py"
+from bert_tf import run_classifier
+if __name__ == "__main__":
+    run_classifier.main()
+```
+
+```text
+python -m bert_tf.answer
+```
+
+```python
+1 +
+```
+
+`--eval_step=3`, `--precision=float32|float8`, `--top_k=N`, `pip install --no-deps`,
+`benchmarks/squad.py --onyl`, `--nodo_train`, `--nooptimizer`, `--init_head=no`,
+`--bert_size
+small`
+
+| flag | google-research/bert |
+|---|---|
+| `--do_trian` | `--other` |
+
+`bert_tf/run_nar.py`, `bert_tf/run_*.py`, [a](tfrecords/README.md) [c](#nowhere)
+[b](#wrong-setupcfg---bare) [d](nowhere.md) `bert_tf.modeling.heads.BertTogger`
+`bert_tf.config.BertConfig`, `python -m bert_tf.run_nor`, `constraints-none.txt`
+"""
+WRONG_SAYS = (
+    ["line 5: a block is ```bash", "28: a command st", "32: invalid", "3: a command"],
+    [
+        "10: .*\n.*no such script",
+        "11: .*\n.*top_k",
+        "12: .*\n.*onx",
+        "12: .*\n.*no tests$",
+        "13: .*\n.*unexpected argument 'yes'",
+        "14: .*\n.*no_such",
+        "16: .*\n.*no --data_dri",
+        "16: .*\n.*no such file: nothing",
+        "17: .*\n.*what 'rm' starts",
+    ],
+    [
+        "35: no script has --eval_step:",
+        "35: no script takes --precision=float8",
+        "36: .*squad.py has no --onyl",
+        "36: no script has --nooptimizer",
+        "36: no script takes --init_head=no",
+        "42: no script has --do_trian",
+        "1: --bare stands outside",
+    ],
+    [
+        "44: there is no bert_tf/run_nar.py",
+        "45: there is no bert_tf.modeling.heads.BertTogger",
+        "46: there is no bert_tf.run_nor",
+        "46: there is no constraints-none",
+        "44: no heading is #nowhere",
+        "45: there is no nowhere.md",
+    ],
+)
+
+
+def read():
+    return README.read_text("utf-8")
+
+
+class ReadmeTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.project = checks.Project(ROOT)
+
+    def assert_none(self, problems):
+        found = list(problems)
+        if found:
+            self.fail("README.md\n" + "\n".join(found))
+
+    def test_commands_stand_in_blocks_that_are_run(self):
+        self.assert_none(checks.block_problems(read()))
+
+    def test_commands_are_of_flags_and_values_that_there_are(self):
+        self.assert_none(
+            checks.command_problems(read(), self.project, self.get_temp_dir())
+        )
+
+    def test_flags_in_the_text_are_there(self):
+        self.assert_none(checks.flag_problems(read(), self.project))
+
+    def test_files_modules_functions_and_links_are_there(self):
+        self.assert_none(checks.name_problems(read(), self.project))
+
+    def test_what_is_not_so_is_found(self):
+        found = {
+            check: list(check(WRONG, self.project, *more))
+            for check, more in (
+                (lambda text, _: checks.block_problems(text), ()),
+                (checks.command_problems, (self.get_temp_dir(),)),
+                (checks.flag_problems, ()),
+                (checks.name_problems, ()),
+            )
+        }
+        for messages, expected in zip(found.values(), WRONG_SAYS, strict=True):
+            self.assertLen(messages, len(expected), messages)
+            for message, pattern in zip(messages, expected, strict=True):
+                self.assertRegex(message, pattern)
+
+
+if __name__ == "__main__":
+    tf.test.main()
