@@ -18,7 +18,12 @@ import sys
 from absl import flags, logging
 
 from bert_tf import cli, files, run_ner
-from bert_tf.tagging.feature_choices import FINE_TUNED, PAPER_DEV_F1
+from bert_tf.tagging.feature_choices import (
+    BILSTM_EPOCHS,
+    BILSTM_LEARNING_RATE,
+    FINE_TUNED,
+    PAPER_DEV_F1,
+)
 
 _WAYS = tuple(PAPER_DEV_F1)
 _METRICS = ("f1", "accuracy")
@@ -41,16 +46,22 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
     flags.DEFINE_float(
         "bilstm_learning_rate",
-        1e-3,
+        BILSTM_LEARNING_RATE,
         "Of the BiLSTM; --learning_rate is of fine-tuning.",
         lower_bound=0.0,
         flag_values=flag_values,
     )
     flags.DEFINE_float(
         "bilstm_epochs",
-        10.0,
+        BILSTM_EPOCHS,
         "Of the BiLSTM; --num_train_epochs is of fine-tuning.",
         lower_bound=0.0,
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "features",
+        lambda way: way is None,
+        message="--ways says which are compared: leave this one out",
         flag_values=flag_values,
     )
     flags.register_validator(

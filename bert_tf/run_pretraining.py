@@ -185,6 +185,7 @@ def _define_masking(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
+    from bert_tf.conversion import names
     from bert_tf.conversion.checkpoint import refuse_other_function
     from bert_tf.conversion.model_files import checked_casing
     from bert_tf.conversion.source import open_source
@@ -259,7 +260,12 @@ def run(flag_values: flags.FlagValues) -> None:
             source, vocabulary, do_lower_case, "The vocabulary of the records"
         )
     run_folder.prepare(
-        flag_values.output_dir, config, vocabulary, do_lower_case, flag_values
+        flag_values.output_dir,
+        config,
+        vocabulary,
+        do_lower_case,
+        flag_values,
+        head=names.MASKED_LM,
     )
     task = pretraining_task(
         config,

@@ -2,7 +2,11 @@
 
 from absl import flags
 
-from bert_tf.tagging.feature_choices import FEATURE_CHOICES
+from bert_tf.tagging.feature_choices import (
+    BILSTM_EPOCHS,
+    BILSTM_LEARNING_RATE,
+    FEATURE_CHOICES,
+)
 
 
 def define_features(flag_values: flags.FlagValues) -> None:
@@ -13,7 +17,8 @@ def define_features(flag_values: flags.FlagValues) -> None:
         list(FEATURE_CHOICES),
         "Do not fine-tune: take these layers' outputs of --init_checkpoint as they are,"
         " and train a two-layer BiLSTM on them. Sums have learned weights. Default"
-        " --learning_rate is then 1e-3, and --num_train_epochs 10.",
+        f" --learning_rate is then {BILSTM_LEARNING_RATE}, and --num_train_epochs"
+        f" {BILSTM_EPOCHS}.",
         flag_values=flag_values,
     )
     flags.DEFINE_string(

@@ -62,6 +62,8 @@ class RunFeatureTableTest(tf.test.TestCase):
     def test_usage_errors(self):
         with self.assertRaisesRegex(Exception, "must be of fine_tuned, embeddings"):
             self.flags("--ways=first")
+        with self.assertRaisesRegex(Exception, "--ways says which"):
+            self.flags("--features=last")
         with self.assertRaisesRegex(Exception, "give --do_eval"):
             self.flags("--nodo_eval")
 

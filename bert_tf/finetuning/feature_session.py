@@ -24,6 +24,12 @@ from bert_tf.training.evaluation import Predictor
 from bert_tf.training.precision import computing_in
 from bert_tf.training.strategy import Agreement, is_chief, num_workers
 
+_OF_TRAINING_ALONE = {
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+}
+
 
 class FeatureSession:
     """Extracts features with one model.
@@ -94,7 +100,12 @@ class FeatureSession:
             "word_vectors": word_vectors,
         }
         # All that an input's features hang on, and how a killed run is cut into parts.
+        described = config.to_dict()
         self.settings: dict[str, Any] = {
+            "config": {
+                name: described[name]
+                for name in sorted(described.keys() - _OF_TRAINING_ALONE)
+            },
             "inputs_at_once": extraction.INPUTS_AT_ONCE,
             "values_at_once": extraction.VALUES_AT_ONCE,
             "weights": weights_digest(self.model),

@@ -22,7 +22,11 @@ from bert_tf.features.layers import LayerSelection
 from bert_tf.features.tagged_words import inputs_of_windows
 from bert_tf.finetuning.feature_session import FeatureSession
 from bert_tf.finetuning.tagging_prediction import WordPredictions
-from bert_tf.finetuning.tagging_session import TRAIN, TaggingSession
+from bert_tf.finetuning.tagging_session import (
+    FEATURES_NAME,
+    TRAIN,
+    TaggingSession,
+)
 from bert_tf.finetuning.word_vectors import (
     VectorBatches,
     VectorRecordSet,
@@ -31,18 +35,15 @@ from bert_tf.finetuning.word_vectors import (
 from bert_tf.modeling.bilstm_tagger import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.example_table import EvaluationBatches
-from bert_tf.tagging.feature_choices import FEATURE_CHOICES
+from bert_tf.tagging.feature_choices import (
+    BILSTM_EPOCHS,
+    BILSTM_LEARNING_RATE,
+    FEATURE_CHOICES,
+)
 from bert_tf.tagging.sentences import Sentence
 from bert_tf.task import Task
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.loop import restore_or_initialize
-
-# Of a BiLSTM, which is not fine-tuned but begins anew; where no flag says otherwise.
-LEARNING_RATE = 1e-3
-NUM_TRAIN_EPOCHS = 10.0
-
-# In a run's folder: whose features it was trained on.
-FEATURES_NAME = "features.json"
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -69,6 +70,7 @@ class FeatureTaggingSession(TaggingSession):
         splits: Mapping[str, Sequence[Sentence]],
         output_dir: str,
     ) -> None:
+        flag_values = _with_own_defaults(flag_values)
         super().__init__(flag_values, strategy, splits=splits, output_dir=output_dir)
         name = flag_values.features
         if self.source is None:
@@ -136,12 +138,7 @@ class FeatureTaggingSession(TaggingSession):
         """
         self.prepare(folder)
         own = copy.deepcopy(self._flags)
-        # The BiLSTM begins anew, with a rate and as many epochs as that takes.
-        own["init_checkpoint"].value = None
-        if shared_flags.given(own, "learning_rate") is None:
-            own["learning_rate"].value = LEARNING_RATE
-        if shared_flags.given(own, "num_train_epochs") is None:
-            own["num_train_epochs"].value = NUM_TRAIN_EPOCHS
+        own["init_checkpoint"].value = None  # its features are there; no weights are
         return finetune(
             self.task,
             VectorRecordSet.of(self._records(folder), self.vectors(TRAIN)),
@@ -158,24 +155,29 @@ class FeatureTaggingSession(TaggingSession):
         """Makes a run's folder, and records whose features it is trained on.
 
         Raises:
-            InputError: it holds a run on others.
+            InputError: it holds a run of another kind, or with other labels.
         """
-        path = os.path.join(folder, FEATURES_NAME)
-        has_run = files.exists(os.path.join(folder, "checkpoint"))
-        there = files.read_json(path) if files.exists(path) else None
-        if has_run and there != self._settings:
-            found = (
-                "fine-tuned BERT"
-                if there is None
-                else f"--features={there['features']}"
-            )
-            raise InputError(
-                f"--output_dir={folder} holds a run with {found}, or of other weights;"
-                f" this one has --features={self._settings['features']}. Give another"
-                " folder."
-            )
         super().prepare(folder)
-        files.write_atomically(path, json.dumps(self._settings, indent=1) + "\n")
+        files.write_atomically(
+            os.path.join(folder, FEATURES_NAME),
+            json.dumps(self._settings, indent=1) + "\n",
+        )
+
+    def _refuse_other_features(self, folder: str) -> None:
+        """Raises InputError if a folder's run is not on the same features."""
+        path = os.path.join(folder, FEATURES_NAME)
+        there = files.read_json(path) if files.exists(path) else None
+        if there == self._settings:
+            return
+        said = "a fine-tuned BERT"
+        if there is not None:
+            said = f"a run with --features={there['features']}"
+            if there["features"] == self._settings["features"]:
+                said += ", of other weights or in another --precision"
+        raise InputError(
+            f"--output_dir={folder} holds {said}; this one has"
+            f" --features={self._settings['features']}. Give another folder."
+        )
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
         """The model of a folder's last checkpoint.
@@ -236,3 +238,15 @@ class FeatureTaggingSession(TaggingSession):
                 vectors = vectors.reshape(len(vectors), 1, -1)
             self._vectors[split] = vectors
         return self._vectors[split]
+
+
+def _with_own_defaults(flag_values: flags.FlagValues) -> flags.FlagValues:
+    """The flags with the defaults of a BiLSTM, which begins anew, for BERT's."""
+    own = copy.deepcopy(flag_values)
+    for name, value in (
+        ("learning_rate", BILSTM_LEARNING_RATE),
+        ("num_train_epochs", BILSTM_EPOCHS),
+    ):
+        if shared_flags.given(own, name) is None:
+            own[name].value = value
+    return own

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_tf.conversion import names
 from bert_tf.errors import InputError
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
@@ -42,6 +43,8 @@ class MultipleChoiceSession(TaskSession):
         InputError: a file is missing, contradicts another one, or a flag names no
             metric.
     """
+
+    head = names.MULTIPLE_CHOICE
 
     def __init__(
         self,

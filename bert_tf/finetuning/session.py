@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles, write_adapter
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
@@ -59,6 +60,8 @@ class Session(TaskSession):
     Raises:
         InputError: an input is missing or does not fit.
     """
+
+    head = names.CLASSIFIER
 
     def __init__(
         self,
@@ -223,8 +226,10 @@ class Session(TaskSession):
 
     def prepare(self, folder: str) -> None:
         """Makes a run's folder, and records its labels there."""
+        described = self.target.labels, self.target.kind
+        run_folder.refuse_other_labels(folder, *described)
         super().prepare(folder)
-        run_folder.check_labels(folder, self.target.labels, self.target.kind)
+        run_folder.check_labels(folder, *described)
 
     def _target(self, output_dir: str, trained: Source | AdapterFiles | None) -> Target:
         """What the model predicts.
@@ -250,11 +255,11 @@ class Session(TaskSession):
             return
         target = self.target
         # Labels without names are of the same number, or their weights will not fit.
-        names = target.labels if trained.labels is None else trained.labels
-        if (kind, names) == (target.kind, target.labels):
+        labels = target.labels if trained.labels is None else trained.labels
+        if (kind, labels) == (target.kind, target.labels):
             return
         raise InputError(
-            f"{trained.path} has a head that predicts {_described(kind, names)}; this"
+            f"{trained.path} has a head that predicts {_described(kind, labels)}; this"
             f" task's predicts {_described(target.kind, target.labels)}."
             " --init_head=false begins with a new head."
         )

@@ -10,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
+from bert_tf import files
 from bert_tf.config import SINGLE_LABEL
+from bert_tf.conversion import names
 from bert_tf.errors import InputError
 from bert_tf.finetuning.tagging_evaluation import metric_names, report, scores
 from bert_tf.finetuning.tagging_labels import (
@@ -26,10 +28,13 @@ from bert_tf.tagging.schemes import NO_SCHEME
 from bert_tf.tagging.sentences import Sentence, digest
 from bert_tf.tasks import tagging
 from bert_tf.training import run_folder
+from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.finetuning import RecordSet, finetune
 from bert_tf.training.strategy import num_workers
 
 RECORDS_NAME = "train.tf_record"
+# In the folder of a run on features: whose they are.
+FEATURES_NAME = "features.json"
 TRAIN = "train"
 
 
@@ -50,6 +55,8 @@ class TaggingSession(TaskSession):
         InputError: a file is missing, contradicts another one, or a label is none of
             the model's.
     """
+
+    head = names.TAGGING
 
     def __init__(
         self,
@@ -115,9 +122,20 @@ class TaggingSession(TaskSession):
         )
 
     def prepare(self, folder: str) -> None:
-        """Makes a run's folder, and records its labels there."""
+        """Makes a run's folder, and records its labels there.
+
+        Raises:
+            InputError: it holds a run of another kind, or with other labels.
+        """
+        path = os.path.join(folder, FEATURES_NAME)
+        if files.exists(os.path.join(folder, STATE_NAME)):
+            self._refuse_other_features(folder)
+        elif files.exists(path):
+            files.remove(path)  # of a start that failed before its first checkpoint
+        described = self.labels.names, SINGLE_LABEL
+        run_folder.refuse_other_labels(folder, *described)
         super().prepare(folder)
-        run_folder.check_labels(folder, self.labels.names, SINGLE_LABEL)
+        run_folder.check_labels(folder, *described)
 
     def has_labels(self, split: str) -> bool:
         """Whether the words of a split have labels."""
@@ -197,6 +215,16 @@ class TaggingSession(TaskSession):
     def _metrics(self) -> list[str]:
         return metric_names(self.labels.scheme)
 
+    def _refuse_other_features(self, folder: str) -> None:
+        """Raises InputError if a folder's run is not on the same features, or none."""
+        path = os.path.join(folder, FEATURES_NAME)
+        if files.exists(path):
+            raise InputError(
+                f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
+                f" --features={files.read_json(path)['features']} too, or another"
+                " folder."
+            )
+
     def _check_best_metric(self) -> None:
         """Raises InputError now for what would come out at the first evaluation."""
         name = self._flags.best_metric
@@ -254,6 +282,7 @@ class TaggingSession(TaskSession):
                 **self._featurizer.settings,
                 "labels": self.labels.names,
                 "scheme": self.labels.scheme,
+                "file_scheme": self._file_schemes[TRAIN],
                 "sentences": digest(sentences),
             },
             tagging.blocks(

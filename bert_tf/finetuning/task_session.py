@@ -39,12 +39,14 @@ class TaskSession:
         tokenizer: of its vocabulary and casing.
         source: the opened --init_checkpoint, where there is one.
         task: what to train; set by the task's own session.
+        head: its model's head, of `bert_tf.conversion.names.HEADS`; likewise.
 
     Raises:
         InputError: a file is missing, or contradicts another one.
     """
 
     task: Task
+    head: str
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class TaskSession:
             self.tokenizer.vocabulary,
             self.tokenizer.do_lower_case,
             self._flags,
+            head=self.head,
         )
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:

@@ -34,3 +34,7 @@ PAPER_DEV_F1 = {
     FINE_TUNED: 96.4,
     **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
 }
+
+# How a BiLSTM on features is trained, where no flag says otherwise.
+BILSTM_LEARNING_RATE = 1e-3
+BILSTM_EPOCHS = 10.0

@@ -6,9 +6,10 @@
 The columns of the file that was read, a blank between them, and the predicted label
 behind them; of other formats the word, its label where it is known, and the predicted
 one. The scorer compares the last two columns: where the labels are not the last one
-that was read, they stand once more before the predicted ones. There is a line for each of the input's, blank ones and -DOCSTART- with them, so
-that two files can be laid side by side. The scorer counts a -DOCSTART- as a word that
-is rightly O, which is in its accuracy and in no entity.
+that was read, they stand once more before the predicted ones. There is a line for each
+of the input's, blank ones and -DOCSTART- with them, so that two files can be laid side
+by side. The scorer counts a -DOCSTART- as a word that is rightly O, which is in its
+accuracy and in no entity.
 """
 
 from collections.abc import Iterator, Sequence

@@ -10,7 +10,8 @@
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
-A folder belongs to one model and one vocabulary; another one is refused.
+A folder belongs to one model, one vocabulary and one task; another one is refused
+before anything in it is written over.
 """
 
 import json
@@ -23,6 +24,7 @@ from absl import flags
 from bert_tf import files
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.label_files import read_labels, write_labels
+from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
@@ -31,6 +33,12 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training.checkpoint_files import candidates
+from bert_tf.training.checkpoint_reader import (
+    CheckpointReader,
+    DamagedCheckpointError,
+    shown_key,
+)
 from bert_tf.training.reporting import EVALUATION, Reporter
 
 FLAGS_NAME = "flags.json"
@@ -43,6 +51,8 @@ def prepare(
     vocabulary: Vocabulary | None,
     do_lower_case: bool,
     flag_values: flags.FlagValues,
+    *,
+    head: str,
 ) -> None:
     """Creates the folder, or checks that it belongs to this model and vocabulary.
 
@@ -53,11 +63,13 @@ def prepare(
             manifest).
         do_lower_case: its casing.
         flag_values: the resolved flags, for flags.json.
+        head: the head that is trained, of `bert_tf.conversion.names.HEADS`.
 
     Raises:
-        InputError: the folder holds another model's or vocabulary's run.
+        InputError: the folder holds another model's, vocabulary's or task's run.
     """
     files.make_folder(folder)
+    _refuse_other_head(folder, head)
     config_path = os.path.join(folder, CONFIG_NAME)
     flags_path = os.path.join(folder, FLAGS_NAME)
     # A start that failed before its first checkpoint leaves nothing to protect; a
@@ -110,6 +122,18 @@ def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
     Raises:
         InputError: the folder holds a run with other labels, or of another problem.
     """
+    refuse_other_labels(folder, labels, problem_type)
+    write_labels(folder, labels, problem_type)
+
+
+def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
+    """Raises InputError if the folder says that a classifier predicts something else.
+
+    Args:
+        folder: the run's output_dir.
+        labels: the labels in the order of its outputs; () for one number.
+        problem_type: of `bert_tf.config`.
+    """
     there, problem_there = read_labels(folder)
     if there is not None:
         problem_there = problem_there or (SINGLE_LABEL if there else REGRESSION)
@@ -119,7 +143,6 @@ def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
                 f"--output_dir={folder} holds a run with {old}; this one has {new}."
                 " Give another folder."
             )
-    write_labels(folder, labels, problem_type)
 
 
 def recorded_labels(folder: str) -> list[str] | None:
@@ -150,6 +173,23 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
                 f"--output_dir={folder} holds a run of another model:"
                 f" {key} is {old[key]} there, {new[key]} here. Give another folder."
             )
+
+
+def _refuse_other_head(folder: str, head: str) -> None:
+    """Raises InputError if a folder's checkpoints are of a model with another head."""
+    for prefix in candidates(folder):
+        try:
+            keys = CheckpointReader(prefix).shapes
+        except DamagedCheckpointError:
+            continue  # said where the run goes on, from an older one
+        there = heads_of(shown_key(key).removeprefix("weights/") for key in keys)
+        if there and head not in there:
+            raise InputError(
+                f"--output_dir={folder} holds a run of another task: its model's head"
+                f" is for {' and '.join(there)}, this one's for {head}. Give another"
+                " folder."
+            )
+        return
 
 
 def report_evaluation(

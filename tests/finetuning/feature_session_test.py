@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import tempfile
 from unittest import mock
@@ -66,6 +67,18 @@ class FeatureSessionTest(tf.test.TestCase):
                 session.cached(INPUTS[:2], folder)
             with self.assertRaises(AssertionError):
                 session.cached(INPUTS, folder, vector_type="float16")
+
+    def test_what_the_features_hang_on(self):
+        source = self.checkpoint()
+        made = self.session(source).settings
+        for change, is_same in (
+            ({"hidden_act": "relu"}, False),
+            ({"layer_norm_eps": 1e-6}, False),
+            ({"hidden_dropout_prob": 0.3}, True),
+        ):
+            config = dataclasses.replace(toy.CONFIG, **change)
+            found = self.session(dataclasses.replace(source, config=config)).settings
+            self.assertEqual(found == made, is_same, change)
 
     def test_without_a_pooler(self):
         source = self.checkpoint(use_pooler=False)

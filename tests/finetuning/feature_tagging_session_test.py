@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import tempfile
 from unittest import mock
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
-from bert_tf.finetuning import feature_tagging_session
+from bert_tf.finetuning import feature_tagging_session, tagging_session
 from bert_tf.finetuning.feature_session import FeatureSession
 from bert_tf.modeling.bilstm_tagger import BiLstmTagger
 from bert_tf.modeling.encoder import BertEncoder
@@ -86,6 +87,8 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         for change, message in (
             ({"features": "last"}, "a run with --features=embeddings"),
             ({"init_checkpoint": None}, "--features=embeddings needs --init_checkp"),
+            ({"features": None}, "holds a BiLSTM .* --features=embeddings too"),
+            ({"precision": "bfloat16"}, "embeddings, of other weights or in another"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **(options | change))
@@ -130,6 +133,32 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
             self.run_script("--do_train", "--do_eval", **options)
         found = self.run_script("--do_train", "--do_eval", **options)
         self.assertEqual(found, whole)
+
+    def test_the_folders_flags_say_what_it_was_trained_with(self):
+        options = {"learning_rate": None, "num_train_epochs": None}
+        with (
+            mock.patch.object(
+                feature_tagging_session, "finetune", side_effect=SystemExit
+            ) as finetune,
+            self.assertRaises(SystemExit),
+        ):
+            self.run_script("--do_train", **options)
+        own = finetune.call_args.args[2]
+        self.assertEqual((own.learning_rate, own.num_train_epochs), (1e-3, 10.0))
+        self.assertIsNone(own.init_checkpoint)
+        with open(self.path("run", "flags.json")) as file:
+            written = json.load(file)
+        self.assertEqual(
+            (written["learning_rate"], written["num_train_epochs"]), (1e-3, 10.0)
+        )
+        self.assertEqual(written["init_checkpoint"], self.model)
+        # It has no checkpoint, so BERT itself may be fine-tuned there.
+        with (
+            mock.patch.object(tagging_session, "finetune", side_effect=SystemExit),
+            self.assertRaises(SystemExit),
+        ):
+            self.run_script("--do_train", features=None)
+        self.assertNotIn("features.json", os.listdir(self.path("run")))
 
     def test_what_a_user_got_wrong(self):
         with self.assertRaisesRegex(InputError, "has no BiLSTM. Train first"):

@@ -6,7 +6,9 @@ import tensorflow as tf
 from absl import flags
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.conversion import names
 from bert_tf.errors import InputError
+from bert_tf.modeling.token_heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from tests.training import toy
@@ -15,12 +17,20 @@ VOCABULARY = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
 
 
 class PrepareTest(tf.test.TestCase):
-    def prepare(self, config=toy.CONFIG, vocabulary=VOCABULARY, do_lower_case=True):
+    def prepare(
+        self,
+        config=toy.CONFIG,
+        vocabulary=VOCABULARY,
+        do_lower_case=True,
+        head=names.CLASSIFIER,
+    ):
         values = flags.FlagValues()
         flags.DEFINE_integer("train_batch_size", 32, "", flag_values=values)
         values(["test"])
         self.folder = os.path.join(self.get_temp_dir(), "run")
-        run_folder.prepare(self.folder, config, vocabulary, do_lower_case, values)
+        run_folder.prepare(
+            self.folder, config, vocabulary, do_lower_case, values, head=head
+        )
 
     def read(self, name):
         with open(os.path.join(self.folder, name)) as file:
@@ -110,6 +120,22 @@ class PrepareTest(tf.test.TestCase):
                 self.prepare(**options)
         after = {name: self.read(name) for name in os.listdir(self.folder)}
         self.assertEqual(after, before)
+
+    def test_a_run_of_another_task_is_refused_and_nothing_changes(self):
+        self.prepare(head=names.TAGGING)
+        model = BertTagger(toy.CONFIG, 3)
+        toy.save_checkpoint(self.folder, model, 1, 1)
+        toy.save_checkpoint(self.folder, model, 2, 1)
+        # The newest one is damaged: the one before it tells.
+        with open(os.path.join(self.folder, "model.ckpt-2.index"), "w"):
+            pass
+        before = self.read("flags.json")
+        os.remove(os.path.join(self.folder, "flags.json"))
+        with self.assertRaisesRegex(InputError, "is for tagging, this one's for span"):
+            self.prepare(head=names.SPAN)
+        self.assertNotIn("flags.json", os.listdir(self.folder))
+        self.prepare(head=names.TAGGING)
+        self.assertEqual(self.read("flags.json"), before)
 
     def test_a_file_in_the_way(self):
         with open(os.path.join(self.get_temp_dir(), "run"), "w"):
