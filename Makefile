@@ -16,7 +16,7 @@ ORIGINAL_DIR ?=
 PYTEST_ARGS ?=
 
 .PHONY: venv quickstart test test-slow test-beam test-tpu-build $(TPU_TESTS)
-.PHONY: check format benchmark clean
+.PHONY: check format benchmark wheel test-wheel docs clean
 
 venv: $(VENV)/.installed
 
@@ -83,6 +83,22 @@ check: venv
 format: venv
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# From the source distribution, so that what is missing there is missed here.
+wheel: venv
+	rm -rf dist
+	$(BIN)/python -m build
+
+# In a temporary folder; PYTHON says with which Python.
+test-wheel: wheel
+	.ci/test_wheel $(PYTHON) dist/*.whl $(PYTEST_ARGS)
+
+docs: $(VENV)/.docs-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+$(VENV)/.docs-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
 
 benchmark: venv
 	for script in benchmarks/*.py; do \

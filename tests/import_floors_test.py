@@ -3,8 +3,10 @@
 import ast
 import pathlib
 
+import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.checkout
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 SCRIPTS = 6

@@ -3,6 +3,9 @@ import pathlib
 import re
 import unittest
 
+import pytest
+
+pytestmark = pytest.mark.checkout
 ROOT = pathlib.Path(__file__).parent.parent
 # These ask for the ordinary tensorflow package, or are it.
 INSTALLED_APART = {"tensorflow", "tensorflow-text", "keras-nlp"}

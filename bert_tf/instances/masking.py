@@ -53,7 +53,13 @@ def num_predictions(num_tokens, masked_lm_prob, max_predictions_per_seq):
 
 
 @compiled
-def mask(sequence, masking, stream, positions, labels):
+def mask(
+    sequence: np.ndarray,
+    masking: Masking,
+    stream: np.ndarray,
+    positions: np.ndarray,
+    labels: np.ndarray,
+) -> int:
     """Masks one sequence in place.
 
     Args:

@@ -12,7 +12,10 @@ their place in `order`, the shuffled pool.
 
 from typing import NamedTuple
 
+import numpy as np
+
 from bert_tf.instances.compiled import compiled
+from bert_tf.instances.documents import Documents
 from bert_tf.instances.random_stream import random, random_below, random_between
 
 IS_RANDOM_RATE = 0.5
@@ -52,7 +55,14 @@ def target_length(max_num_tokens, short_seq_prob, stream):
 
 
 @compiled
-def next_sentence_pair(documents, order, document, sentence, target, stream):
+def next_sentence_pair(
+    documents: Documents,
+    order: np.ndarray,
+    document: int,
+    sentence: int,
+    target: int,
+    stream: np.ndarray,
+) -> Pair:
     """The original's pair: gathered sentences, split, the second part maybe random.
 
     Sentences are gathered until they reach the target or the document ends. Of n of
@@ -93,7 +103,14 @@ def next_sentence_pair(documents, order, document, sentence, target, stream):
 
 
 @compiled
-def exact_next_sentence_pair(documents, order, document, sentence, target, stream):
+def exact_next_sentence_pair(
+    documents: Documents,
+    order: np.ndarray,
+    document: int,
+    sentence: int,
+    target: int,
+    stream: np.ndarray,
+) -> Pair:
     """A pair whose label says what is so, and nothing but the text tells the label.
 
     Two things differ from the original's pair. A random B never comes from the same

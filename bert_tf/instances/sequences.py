@@ -7,6 +7,7 @@ stop, for want of room, and go on.
 import numpy as np
 
 from bert_tf.instances.compiled import compiled
+from bert_tf.instances.documents import Documents
 from bert_tf.instances.pairs import (
     exact_next_sentence_pair,
     next_sentence_pair,
@@ -33,7 +34,16 @@ def new_cursor() -> np.ndarray:
 
 
 @compiled
-def pair_sequence(documents, order, kind, specials, short_seq_prob, cursor, stream, to):
+def pair_sequence(
+    documents: Documents,
+    order: np.ndarray,
+    kind: int,
+    specials: tuple[int, int],
+    short_seq_prob: float,
+    cursor: np.ndarray,
+    stream: np.ndarray,
+    to: np.ndarray,
+) -> tuple[int, int, int]:
     """Puts the next [CLS] A [SEP] B [SEP] together.
 
     Args:
@@ -94,7 +104,15 @@ def pair_sequence(documents, order, kind, specials, short_seq_prob, cursor, stre
 
 
 @compiled
-def packed_sequence(documents, order, specials, short_seq_prob, cursor, stream, to):
+def packed_sequence(
+    documents: Documents,
+    order: np.ndarray,
+    specials: tuple[int, int],
+    short_seq_prob: float,
+    cursor: np.ndarray,
+    stream: np.ndarray,
+    to: np.ndarray,
+) -> tuple[int, int, int]:
     """Packs the next whole sentences into [CLS] sentences [SEP].
 
     Liu et al. 2019, section 4.2, "FULL-SENTENCES": they may come from several

@@ -1,0 +1,239 @@
+"""The pages of the site: a hook of MkDocs, which `make docs` runs.
+
+No page is kept by hand, and no list of them:
+
+    README.md, and what it links to    as they are, under their own names
+    commands/NAME.md                   a command of setup.cfg: docstring and flags
+    api/NAME.md                        a package: the docstrings of its modules
+
+A Markdown file has the address that it has in the repository, so that the links between
+them work in both places; other files that they link to are copied.
+"""
+
+import ast
+import configparser
+import importlib
+import pathlib
+import re
+import sys
+
+from absl import flags
+from docstrings import as_markdown
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "bert_tf"
+_LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Sets the navigation."""
+    sys.path.insert(0, str(ROOT))  # this checkout's bert_tf, whatever is installed
+    guides = [path for path in documents() if path.endswith(".md")]
+    config.nav = [
+        {"Guide": [{_title(path): path} for path in guides if path.count("/") == 0]},
+        {"Commands": ["commands/index.md", *map(_command_page, commands())]},
+        {"Python API": ["api/index.md", *map(_api_page, packages())]},
+    ]
+    for path in guides:
+        if "/" in path:
+            config.nav[0]["Guide"].append({_title(path): path})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages."""
+    for path in documents():
+        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
+    texts = {"commands/index.md": _commands_text(), "api/index.md": _api_text()}
+    for name, module in commands().items():
+        texts[_command_page(name)] = _command_text(name, module)
+    for package in packages():
+        texts[_api_page(package)] = _package_text(package)
+    for path, text in texts.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def documents() -> list[str]:
+    """README.md and the like, and every file of the repository that they link to.
+
+    Returns:
+        Paths relative to the repository.
+    """
+    found = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+    for path in found:  # grows while it is read
+        if not path.endswith(".md"):
+            continue
+        folder = (ROOT / path).parent
+        for link in _LINK.findall((ROOT / path).read_text("utf-8")):
+            target = (folder / link).resolve()
+            if target.is_file() and target.is_relative_to(ROOT):
+                name = target.relative_to(ROOT).as_posix()
+                if name not in found:
+                    found.append(name)
+    return found
+
+
+def commands() -> dict[str, str]:
+    """The installed commands: name -> module, as setup.cfg has them."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = setup["options.entry_points"]["console_scripts"].strip().splitlines()
+    pairs = (re.split(r"\s*=\s*|:", line) for line in lines)
+    return {name: module for name, module, _ in pairs}
+
+
+def packages() -> list[str]:
+    """Every package under bert_tf/, bert_tf itself first."""
+    folders = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
+    return ["bert_tf", *(f"bert_tf.{folder.name}" for folder in folders)]
+
+
+def _modules(package: str) -> list[str]:
+    """The modules of a package that are no commands."""
+    folder = ROOT / package.replace(".", "/")
+    scripts = set(commands().values())
+    names = [f"{package}.{path.stem}" for path in sorted(folder.glob("*.py"))]
+    return [
+        name
+        for name in names
+        if not name.rpartition(".")[2].startswith("__") and name not in scripts
+    ]
+
+
+def _command_page(name: str) -> str:
+    return f"commands/{name.removeprefix('bert-tf-').replace('-', '_')}.md"
+
+
+def _api_page(package: str) -> str:
+    return f"api/{package.removeprefix('bert_tf.')}.md"
+
+
+def _title(path: str) -> str:
+    if path == "README.md":
+        return "bert_tf"
+    heading = re.search(r"^# (.+)$", (ROOT / path).read_text("utf-8"), re.MULTILINE)
+    return heading[1] if heading else path
+
+
+def _docstring(path: pathlib.Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+
+
+def _first_line(path: pathlib.Path) -> str:
+    return _docstring(path).split("\n\n")[0].replace("\n", " ")
+
+
+def _script(module: str) -> pathlib.Path:
+    """The file of a command; bert_tf.tfrecords is the folder tfrecords here."""
+    name = module.removeprefix("bert_tf.") if ".tfrecords." in module else module
+    return ROOT / (name.replace(".", "/") + ".py")
+
+
+def _run_as(module: str) -> str:
+    """What follows `python -m`, in a checkout."""
+    parts = _script(module).relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__main__")
+
+
+def _commands_text() -> str:
+    lines = [
+        "# Commands",
+        "",
+        "| in a checkout | installed | what it does |",
+        "|---|---|---|",
+    ]
+    for name, module in commands().items():
+        page = _command_page(name).removeprefix("commands/")
+        lines.append(
+            f"| [`python -m {_run_as(module)}`]({page}) | `{name}` |"
+            f" {_cell(_first_line(_script(module)))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _command_text(name: str, module: str) -> str:
+    values = flags.FlagValues()
+    script = importlib.import_module(_run_as(module) + _main_of(module))
+    script.define_flags(values)
+    lines = [
+        f"# {_run_as(module).rpartition('.')[2]}",
+        "",
+        as_markdown(_docstring(_script(module))),
+        "",
+        f"Installed, the command is `{name}`.",
+        "",
+        "## Flags",
+        "",
+        "| flag | default | what it is |",
+        "|---|---|---|",
+    ]
+    for flag_name in values:
+        flag = values[flag_name]
+        if flag.name == flag_name:  # no short name
+            lines.append(f"| {_usage(flag)} | {_default(flag)} | {_cell(flag.help)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _main_of(module: str) -> str:
+    return ".__main__" if module.endswith(".__main__") else ""
+
+
+def _usage(flag: flags.Flag) -> str:
+    if flag.boolean:
+        return f"`--[no]{flag.name}`"
+    values = getattr(flag.parser, "enum_values", None) or ()
+    return f"`--{flag.name}`" + "".join(f"<br>`{value}`" for value in values)
+
+
+def _default(flag: flags.Flag) -> str:
+    if flag.default is None:
+        return ""
+    text = flag.serializer.serialize(flag.default) if flag.serializer else flag.default
+    return f"`{text}`" if text != "" else ""
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a table; what stands between backticks is code already."""
+    parts = " ".join(text.split()).replace("|", "\\|").split("`")
+    parts[::2] = [re.sub(r"([\[\]<*_])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _api_text() -> str:
+    homes = importlib.import_module("bert_tf")._HOMES
+    lines = ["# Python API", "", "::: bert_tf", "    options:", "      members: []"]
+    lines += ["      show_root_heading: false", "", "| name | |", "|---|---|"]
+    for name in sorted(homes):
+        link = f"[`bert_tf.{name}`][{homes[name]}.{name}]"
+        lines.append(f"| {link} | {_cell(_summary(homes[name], name))} |")
+    lines += ["", "| package | |", "|---|---|"]
+    for package in packages():
+        path = ROOT / package.replace(".", "/") / "__init__.py"
+        page = _api_page(package).removeprefix("api/")
+        lines.append(f"| [`{package}`]({page}) | {_cell(_first_line(path))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _summary(module: str, name: str) -> str:
+    """The first paragraph of a function's or a class's docstring."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return (ast.get_docstring(node) or "").split("\n\n")[0]
+        names = [a.name for a in node.names] if isinstance(node, ast.ImportFrom) else []
+        if name in names:
+            return _summary(node.module, name)
+    return ""
+
+
+def _package_text(package: str) -> str:
+    lines = [f"# {package}", ""]
+    if package != "bert_tf":
+        lines += [f"::: {package}", "    options:", "      members: []"]
+        lines += ["      show_root_heading: false", ""]
+    for module in _modules(package):
+        lines += [f"::: {module}", ""]
+    return "\n".join(lines) + "\n"
