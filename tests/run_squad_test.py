@@ -5,10 +5,11 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import cli, run_squad
 from bert_tf.errors import InputError
-from bert_tf.finetuning import squad_prediction
+from bert_tf.finetuning import squad_prediction, squad_session
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from tests.training import toy
@@ -251,6 +252,29 @@ class RunSquadTest(tf.test.TestCase):
                 "--do_train", train_file=train, predict_file=test, eval_steps=5
             )
         self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_what_is_cut_or_has_no_token_is_said(self):
+        for _ in range(2):  # made, and found again
+            with (
+                mock.patch.object(squad_session, "finetune", side_effect=SystemExit),
+                self.assertRaises(SystemExit),
+                self.assertLogs(logging.get_absl_logger(), "INFO") as logs,
+            ):
+                self.run_script(
+                    "--do_train",
+                    train_file=self.write("train.json", article(8, 1)),
+                    max_query_length=1,
+                )
+            self.assertIn("8 of 8 questions were longer", "".join(logs.output))
+        empty = article(2, 1, negative=1)
+        for paragraph in empty["paragraphs"]:
+            paragraph["context"] = "\x01"
+        with self.assertRaisesRegex(InputError, "empty.json: no paragraph has a token"):
+            self.run_script(
+                "--do_train",
+                "--version_2_with_negative",
+                train_file=self.write("empty.json", empty),
+            )
 
     def test_usage_errors(self):
         for arguments, message in (

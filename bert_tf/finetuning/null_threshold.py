@@ -27,6 +27,7 @@ from bert_tf.metrics.squad import (
     evaluate_v2,
     precision_recall_curves,
 )
+from bert_tf.training import best_checkpoint
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
@@ -208,14 +209,18 @@ def read(folder: str, checkpoint: str = "") -> float | None:
     Args:
         folder: the model's.
         checkpoint: the model's path. What was found for another one, or before the
-            model was trained on, is said and left aside.
+            model was trained on, is said and left aside. For a run's best checkpoint,
+            in best/, what the run's folder says of the same step counts too.
 
     Raises:
         InputError: the file holds none.
     """
     path = path_in(folder)
     if not files.exists(path):
-        return None
+        run, name = os.path.split(files.absolute(folder).rstrip("/"))
+        if name != best_checkpoint.FOLDER_NAME or not checkpoint:
+            return None
+        return read(run, os.path.join(run, os.path.basename(checkpoint)))
     content: Any = files.read_json(path)
     value = content.get(_KEY) if isinstance(content, dict) else None
     if not isinstance(value, int | float) or not math.isfinite(value):

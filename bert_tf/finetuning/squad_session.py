@@ -10,6 +10,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import flags as shared_flags
+from bert_tf.conversion import names
+from bert_tf.errors import InputError
 from bert_tf.finetuning import null_threshold
 from bert_tf.finetuning.squad_evaluation import Answers, best_metric
 from bert_tf.finetuning.squad_prediction import question_logits
@@ -41,6 +43,8 @@ class SquadSession(TaskSession):
         InputError: a file is missing, contradicts another one, or a length does not
             leave room.
     """
+
+    head = names.SPAN
 
     def __init__(
         self,
@@ -182,6 +186,7 @@ class SquadSession(TaskSession):
         logging.info("***** Running predictions *****")
         logging.info("  Num questions = %d", questions.num_questions)
         answers = Answers(version_2_with_negative=self._version_2)
+        num_cut = 0
         # Of several workers each goes through all questions, and one writes.
         writes = self.is_chief
         with (
@@ -189,11 +194,13 @@ class SquadSession(TaskSession):
         ):
             for features, decoded in self.answers(model, questions):
                 answers.add(features.question, decoded)
+                num_cut += features.is_query_cut
                 if to is not None:
                     to.add(features.question.question_id, decoded)
             threshold = self._threshold(answers, step) if self._version_2 else 0.0
             if to is not None:
                 to.finish(threshold)
+        self._log_cut(num_cut, questions)
         if questions.have_answers:
             run_folder.report_evaluation(
                 folder, step, answers.scores(threshold), is_chief=writes
@@ -241,6 +248,7 @@ class SquadSession(TaskSession):
         featurizer = self._featurizer(for_training=True)
         length = self._flags.max_seq_length
         is_alone = num_workers(self.strategy) == 1
+        cut = squad.CutQuestions()
         records = RecordSet.prepare(
             os.path.join(folder, RECORDS_NAME),
             squad.schema(length, for_training=True),
@@ -249,10 +257,12 @@ class SquadSession(TaskSession):
                 source,
                 featurizer,
                 num_workers=self._flags.num_workers or available_cores(),
+                cut=cut,
             ),
             lambda: {
                 "num_questions": source.num_questions,
                 "skipped": dict(source.report.skipped),
+                "num_cut": cut.number,
             },
             is_alone=is_alone,
         )
@@ -261,4 +271,21 @@ class SquadSession(TaskSession):
             records.notes["num_questions"],
             records.num_records,
         )
+        if not records.num_records:
+            raise InputError(
+                f"{source.report.source}: no paragraph has a token, so that there is"
+                " nothing to train on."
+            )
+        # Records that lie there may be of a version that did not count.
+        self._log_cut(records.notes.get("num_cut", 0), source)
         return records
+
+    def _log_cut(self, number: int, source: CheckedQuestions) -> None:
+        """Says how many questions were cut."""
+        if number:
+            logging.info(
+                "%d of %d questions were longer than --max_query_length=%d and cut.",
+                number,
+                source.num_questions,
+                self._flags.max_query_length,
+            )

@@ -48,6 +48,7 @@ class QuestionFeatures:
         answer: the answer's first and last token in the paragraph; None without one,
             and where nothing is trained. The last one stands before the first one where
             the answer has no token.
+        is_query_cut: whether the question had more tokens.
     """
 
     question: Question
@@ -55,6 +56,7 @@ class QuestionFeatures:
     paragraph: TokenizedParagraph
     windows: list[Window]
     answer: tuple[int, int] | None = None
+    is_query_cut: bool = False
 
     @property
     def offset(self) -> int:
@@ -147,7 +149,8 @@ class Featurizer:
             ValueError: a question to be trained on has no answer and is not impossible.
         """
         for question in questions:
-            query_ids = self.tokenizer.encode(question.text)[: self.max_query_length]
+            all_ids = self.tokenizer.encode(question.text)
+            query_ids = all_ids[: self.max_query_length]
             paragraph = self._paragraphs(question.paragraph)
             room = self.max_seq_length - len(query_ids) - _SPECIAL_TOKENS
             yield QuestionFeatures(
@@ -156,6 +159,7 @@ class Featurizer:
                 paragraph=paragraph,
                 windows=_windows(len(paragraph.ids), room, self.doc_stride),
                 answer=self._answer(question, paragraph),
+                is_query_cut=len(query_ids) < len(all_ids),
             )
 
     def _answer(

@@ -36,11 +36,24 @@ class Rows(NamedTuple):
             length, and where in the record it begins.
         answers: int32 [R, 3], the answer's first and last token in the paragraph (both
             -1 without one), and whether the question is impossible.
+        num_cut: how many of the questions were cut.
     """
 
     input_ids: np.ndarray
     windows: np.ndarray
     answers: np.ndarray
+    num_cut: int
+
+
+class CutQuestions:
+    """Counts questions whose tokens beyond max_query_length were cut off.
+
+    Attributes:
+        number: how many there were so far.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
 
 
 def blocks(
@@ -72,6 +85,7 @@ def parallel_blocks(
     *,
     num_workers: int,
     first_unique_id: int = FIRST_UNIQUE_ID,
+    cut: CutQuestions | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The same records from questions, by several processes.
 
@@ -83,6 +97,7 @@ def parallel_blocks(
         featurizer: what makes their windows.
         num_workers: how many processes; with 1 it is this one.
         first_unique_id: as for `blocks`.
+        cut: what counts the questions that were cut, as the records are made.
     """
 
     def most_windows(question: Question) -> int:
@@ -103,7 +118,15 @@ def parallel_blocks(
                 initial_arguments=(make,),
             ),
         )
+    if cut is not None:
+        rows = _counted(rows, cut)
     yield from _blocks(rows, featurizer.for_training, first_unique_id)
+
+
+def _counted(all_rows: Iterable[Rows], cut: CutQuestions) -> Iterator[Rows]:
+    for rows in all_rows:
+        cut.number += rows.num_cut
+        yield rows
 
 
 class _Maker:
@@ -178,7 +201,8 @@ def _rows(features: Sequence[QuestionFeatures], max_seq_length: int) -> Rows:
         input_ids[:, 0] = vocabulary.cls_id
         input_ids[every, windows[:, 2] - 1] = vocabulary.sep_id
         input_ids[every, windows[:, 2] + windows[:, 1]] = vocabulary.sep_id
-    return Rows(input_ids, windows, answers)
+    num_cut = sum(one.is_query_cut for one in features)
+    return Rows(input_ids, windows, answers, num_cut)
 
 
 def _columns(

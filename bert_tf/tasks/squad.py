@@ -13,10 +13,10 @@ from bert_tf.modeling.flops import span_flops
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.modeling.token_heads import BertSpanPredictor
 from bert_tf.records.schema import RecordSchema, squad_schema
-from bert_tf.squad.records import blocks, parallel_blocks
+from bert_tf.squad.records import CutQuestions, blocks, parallel_blocks
 from bert_tf.task import Task
 
-__all__ = ["blocks", "parallel_blocks", "schema", "task"]
+__all__ = ["CutQuestions", "blocks", "parallel_blocks", "schema", "task"]
 
 
 def task(

@@ -121,6 +121,11 @@ class NullThresholdTest(tf.test.TestCase):
         os.rename(null_threshold.path_in(folder), null_threshold.path_in(moved))
         folder = moved
         self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 0.5)
+        # The run's best checkpoint, in best/, is the one of the same step.
+        run, folder = folder, os.path.join(folder, "best")
+        self.assertEqual(threshold(os.path.join(folder, "model.ckpt-12")), 0.5)
+        self.assertEqual(threshold(os.path.join(folder, "model.ckpt-8")), 7.0)
+        folder = run
         find(other)
         self.assertEqual(threshold(other), 0.5)
         self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 7.0)

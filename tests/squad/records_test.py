@@ -169,13 +169,20 @@ class RecordsTest(tf.test.TestCase):
         self.assertGreater(len(found["unique_ids"]), 100)
 
     def test_the_same_whatever_the_number_of_processes(self):
-        make = featurizer()
+        # One in three questions has a token too many.
+        make = featurizer(query=1)
         questions = [one for _ in range(4) for one in many_questions()]
+        cut = [records.CutQuestions(), records.CutQuestions()]
         with mock.patch.object(records, "_GROUPS_ALONE", 1):
             one, two = (
-                list(records.parallel_blocks(questions, make, num_workers=number))
+                list(
+                    records.parallel_blocks(
+                        questions, make, num_workers=number, cut=cut[number - 1]
+                    )
+                )
                 for number in (1, 2)
             )
+        self.assertEqual([counted.number for counted in cut], [80, 80])
         self.assertEqual(len(one), len(two))
         self.assertGreater(len(one), 2)
         for here, there in zip(one, two, strict=True):
