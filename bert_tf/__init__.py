@@ -33,7 +33,7 @@ _HOMES = {
     "Vocabulary": "bert_tf.text.vocabulary",
     "WarmupSchedule": "bert_tf.optimization.schedules",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
-    "add_task": "bert_tf.tasks.glue",
+    "add_task": "bert_tf.tasks.named",
     "create_optimizer": "bert_tf.optimization.recipe",
     "load_adapted_classifier": "bert_tf.conversion.adapted",
     "load_classifier": "bert_tf.conversion.checkpoint",

@@ -21,7 +21,8 @@ from bert_tf.finetuning.session import Session
 from bert_tf.finetuning.submission import write_task_file
 from bert_tf.metrics.glue import MISMATCHED
 from bert_tf.tasks.data_set import DataSet
-from bert_tf.tasks.glue import GLUE_TASKS, find
+from bert_tf.tasks.glue import GLUE_TASKS
+from bert_tf.tasks.named import find
 from bert_tf.training import best_checkpoint
 from bert_tf.training.strategy import is_chief
 
