@@ -6,6 +6,8 @@ import pytest
 import tensorflow as tf
 
 from tests.readme import checks
+from tests.readme.running import Runner
+from tests.readme.small_files import SmallFiles
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -138,6 +140,24 @@ class ReadmeTest(tf.test.TestCase):
             self.assertLen(messages, len(expected), messages)
             for message, pattern in zip(messages, expected, strict=True):
                 self.assertRegex(message, pattern)
+
+
+class RunTest(tf.test.TestCase):
+    @pytest.mark.slow
+    def test_every_command_and_every_python_block_runs(self):
+        folder = pathlib.Path(self.get_temp_dir())
+        work = folder / "work"
+        work.mkdir()
+        files = SmallFiles(work, folder)
+        runner = Runner(ROOT, folder, work, files.variables)
+        failures, count = [], 0
+        for text, seconds, failure in runner.run(read()):
+            print(f"{seconds:6.1f} s  {'FAILED ' if failure else ''}{text}", flush=True)
+            failures += [str(failure)] if failure else []
+            count += 1
+        self.assertGreater(count, 20)
+        if failures:
+            self.fail("\n\n".join(failures))
 
 
 if __name__ == "__main__":

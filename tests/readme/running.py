@@ -1,0 +1,170 @@
+"""README.md's commands and Python blocks, run one after the other on small files.
+
+A command runs as it stands, in a shell, but for what `REPLACED` and `NOT_RUN` say;
+paths under /tmp/ and the variables (GLUE_DIR, ...) are folders of the test.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.readme.commands import commands
+from tests.readme.markdown import blocks
+
+# (what, its place taken by, why): in commands and in Python.
+REPLACED = (
+    (r"--bert_size=(base|large)", "--bert_size=tiny", "a step takes seconds"),
+    (
+        r"--phases=128:900000:256,512:100000:256",
+        "--phases=128:3:8,512:2:4",
+        "four days on 16 TPUs",
+    ),
+    (r"--num_train_steps=\d{4,}", "--num_train_steps=3", "the same"),
+    (r"--num_warmup_steps=\d{4,}", "--num_warmup_steps=1", "the same"),
+    (r"--train_batch_size=256", "--train_batch_size=8", "the same"),
+    (r"vocab_size=8000", "vocab_size=2000", "the text is small"),
+    (r"steps_per_epoch=1000", "steps_per_epoch=2", "the same"),
+    (
+        r"--output_file=vocab\.txt",
+        "--output_file=vocab_of_text.txt",
+        "a vocabulary is not written over: the commands before it need theirs",
+    ),
+    (
+        r"/tmp/squad_other",
+        "/tmp/squad_base",
+        "another run of the same command as /tmp/squad_base",
+    ),
+)
+# (which, why). What they say is held against the project by `tests.readme.checks`.
+NOT_RUN = (
+    (r"make ", "sets up an environment; what it runs is tested by itself"),
+    (r"pip ", "changes the environment; make test-tpu-build and test-wheel do that"),
+    (r".*gs://", "no cloud"),
+    (r".*--distribution=tpu|.*--use_tpu", "no TPU"),
+    (
+        r".*--distribution=multi_worker|export TF_CONFIG",
+        "several machines: tests/training/strategy_test.py has two processes",
+    ),
+    (r"git |cd |source |tensorboard ", "not this package"),
+    (r"export [A-Z_]+_DIR=", "the test has such folders"),
+    (r".*--tfds_name=|.*kaggle://|.*hf://", "downloads"),
+    (r"python benchmarks/", "hours, and data sets"),
+)
+_TIME_LIMIT = 900
+
+
+class Failure(NamedTuple):
+    """A command that did not end well.
+
+    Attributes:
+        line: of the Markdown.
+        text: the command, or the first line of a Python block.
+        output: the end of what it printed.
+    """
+
+    line: int
+    text: str
+    output: str
+
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            f"README.md, line {self.line}: {self.text}\n"
+            "failed. (It ran on what tests/readme/small_files.py writes;"
+            " tests/readme/running.py has what is replaced, and what is not run.)\n"
+            f"{self.output}"
+        )
+
+
+class Runner:
+    """A place to run commands in."""
+
+    def __init__(
+        self,
+        root: pathlib.Path,
+        folder: pathlib.Path,
+        work: pathlib.Path,
+        variables: dict[str, str],
+    ) -> None:
+        """Makes the place.
+
+        Args:
+            root: the checkout, whose package is run.
+            folder: for what is needed beside it, /tmp/ included.
+            work: where to run.
+            variables: of the shell.
+        """
+        self._tmp = folder / "tmp"
+        self._tmp.mkdir()
+        self._work = work
+        # `python` is the one that runs the tests. A link to it would be outside of its
+        # virtual environment.
+        programs = folder / "bin"
+        programs.mkdir()
+        python = programs / "python"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        python.chmod(0o755)
+        paths = (str(programs), os.environ.get("PATH", os.defpath))
+        self._environment = {
+            **os.environ,
+            **variables,
+            "PATH": os.pathsep.join(paths),
+            "PYTHONPATH": str(root),
+        }
+        # Where it is set, our commands let TensorFlow speak at its import.
+        self._environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+
+    def run(self, markdown: str) -> Iterator[tuple[str, float, Failure | None]]:
+        """Runs everything in the order of the file.
+
+        Yields:
+            What was run (a title or "" for what is not), its seconds, its failure.
+        """
+        pieces: list[tuple[int, str, str | None]] = [
+            (command.line, command.text, None) for command in commands(markdown)
+        ]
+        for block in blocks(markdown):
+            if block.language == "python" and block.title:
+                (self._work / block.title).write_text(block.text, "utf-8")
+            elif block.language == "python":
+                name = f"the Python block {block.text.splitlines()[0]}"
+                pieces.append((block.line, name, block.text))
+        for line, text, python in sorted(pieces, key=lambda piece: piece[0]):
+            if python is None and any(re.match(rule, text) for rule, _ in NOT_RUN):
+                continue
+            began = time.monotonic()
+            failure = self._failure(line, text, python)
+            yield text, time.monotonic() - began, failure
+
+    def _failure(self, line: int, text: str, python: str | None) -> Failure | None:
+        """Runs a command, or Python code as a notebook would."""
+        code = self._rewritten(text if python is None else python)
+        try:
+            result = subprocess.run(
+                ["bash", "-c", code] if python is None else [sys.executable, "-"],
+                input="" if python is None else code,
+                cwd=self._work,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=_TIME_LIMIT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Failure(line, text, f"It took more than {_TIME_LIMIT} seconds.")
+        if result.returncode == 0:
+            return None
+        return Failure(
+            line, text, f"exit code {result.returncode}\n{result.stdout[-2000:]}"
+        )
+
+    def _rewritten(self, code: str) -> str:
+        for what, new, _ in REPLACED:
+            code = re.sub(what, new, code)
+        return re.sub(r"(?<![\w.])/tmp/", f"{self._tmp}/", code)

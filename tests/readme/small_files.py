@@ -1,0 +1,259 @@
+"""What README.md takes for granted, small: text, a released model, the tasks' files.
+
+The files are in the formats of their sources, with a few rows each of made-up content;
+the text is the prose that Python ships.
+"""
+
+import csv
+import itertools
+import json
+import os
+import pathlib
+import random
+
+from bert_tf import cli, export_model
+from bert_tf.config import BertConfig
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.quickstart.corpus import read_documents
+from bert_tf.text.learning import learn_vocabulary
+from tests.training import toy
+from tfrecords import create_pretraining_data
+
+_NUM_DOCUMENTS = 60
+_NUM_ROWS = 12
+_SPLITS = ("train", "dev", "test")
+
+
+class SmallFiles:
+    """The files, and the folders that README.md's variables name.
+
+    Attributes:
+        variables: such as GLUE_DIR, and the folder that it stands for.
+    """
+
+    def __init__(self, work: pathlib.Path, data: pathlib.Path) -> None:
+        """Writes everything.
+
+        Args:
+            work: where the commands run: text.txt and others.
+            data: where the folders of the variables are made.
+        """
+        self._random = random.Random(0)
+        self._work, self._data = work, data
+        documents = itertools.islice(read_documents(), _NUM_DOCUMENTS)
+        texts = [document.sentences for document in documents]
+        self._sentences = [
+            " ".join(sentence.split()[:12]) for text in texts for sentence in text
+        ]
+        self._write(
+            work / "text.txt",
+            *("".join(f"{sentence}\n" for sentence in text) for text in texts),
+        )
+        self._write(work / "input.txt", "He said so. ||| So he did.\n", "Who?\n")
+        self.variables = {
+            "BERT_BASE_DIR": self._release("uncased_L-4_H-16_A-2"),
+            "BERT_CASED_DIR": self._release("cased_L-4_H-16_A-2"),
+            "GLUE_DIR": self._glue(),
+            "SQUAD_DIR": self._squad(),
+            "SWAG_DIR": self._swag(),
+            "CONLL_DIR": self._conll(),
+            "SNLI_DIR": self._snli(),
+        }
+        base = pathlib.Path(self.variables["BERT_BASE_DIR"])
+        for name in ("vocab.txt", "bert_config.json"):
+            self._write(work / name, (base / name).read_text("utf-8"))
+        self._reviews()
+        self._records()
+
+    def _write(self, path: pathlib.Path, *texts: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(texts), "utf-8")
+
+    def _sentence(self) -> str:
+        return self._random.choice(self._sentences)
+
+    def _release(self, name: str) -> str:
+        """A TF1 release of a random model, as `export_model` writes it."""
+        run, folder = self._data / f"run_{name}", self._data / name
+        run.mkdir(parents=True)
+        with open(self._work / "text.txt", encoding="utf-8") as file:
+            vocabulary = learn_vocabulary(
+                file, vocab_size=600, do_lower_case=name.startswith("uncased")
+            )
+        config = BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=16,
+            num_hidden_layers=4,
+            num_attention_heads=2,
+            intermediate_size=32,
+        )
+        vocabulary.save(str(run / "vocab.txt"))
+        toy.write_config(str(run), config)
+        toy.save_checkpoint(str(run), BertPretrainer(config))
+        arguments = [f"--checkpoint={run}", "--format=tf1", f"--output_dir={folder}"]
+        if name.startswith("cased"):
+            arguments.append("--do_lower_case=false")
+        export_model.run(cli.parse(export_model.define_flags, arguments))
+        return str(folder)
+
+    def _table(self, path: pathlib.Path, *rows: list[str]) -> None:
+        self._write(path, *("\t".join(row) for row in rows), "")
+
+    def _glue(self) -> str:
+        """CoLA, MRPC and STS-B: one sentence, a pair, a number."""
+        folder = self._data / "glue_data"
+        for split in _SPLITS:
+            numbers = range(_NUM_ROWS)
+            self._table(
+                folder / "CoLA" / f"{split}.tsv",
+                *([["index", "sentence"]] if split == "test" else []),
+                *(
+                    [str(number), self._sentence()]
+                    if split == "test"
+                    else ["gj04", str(number % 2), "", self._sentence()]
+                    for number in numbers
+                ),
+            )
+            ids = "index" if split == "test" else "Quality"
+            self._table(
+                folder / "MRPC" / f"{split}.tsv",
+                [ids, "#1 ID", "#2 ID", "#1 String", "#2 String"],
+                *(
+                    [str(n % 2), "1", "2", self._sentence(), self._sentence()]
+                    for n in numbers
+                ),
+            )
+            header = ["index", "genre", "file", "year", "old_index", "from1", "from2"]
+            score = [] if split == "test" else ["score"]
+            self._table(
+                folder / "STS-B" / f"{split}.tsv",
+                [*header, "sentence1", "sentence2", *score],
+                *(
+                    [str(n), *"abcdef", self._sentence(), self._sentence()]
+                    + ([] if split == "test" else [f"{n % 6}.000"])
+                    for n in numbers
+                ),
+            )
+        return str(folder)
+
+    def _reviews(self) -> None:
+        for split in _SPLITS:
+            label = [] if split == "test" else ["stars"]
+            self._table(
+                self._work / "reviews" / f"{split}.tsv",
+                ["review", *label],
+                *(
+                    [self._sentence(), str(1 + number % 5)][: 1 + len(label)]
+                    for number in range(_NUM_ROWS)
+                ),
+            )
+
+    def _snli(self) -> str:
+        """The columns of SNLI that are read among others, a row without agreement."""
+        folder = self._data / "snli_1.0"
+        labels = ("neutral", "contradiction", "entailment", "-")
+        for split in _SPLITS:
+            self._table(
+                folder / f"snli_1.0_{split}.txt",
+                [
+                    "gold_label",
+                    "sentence1_parse",
+                    "sentence1",
+                    "sentence2",
+                    "captionID",
+                ],
+                *(
+                    [labels[number % 4], "()", self._sentence(), self._sentence(), "1"]
+                    for number in range(_NUM_ROWS)
+                ),
+            )
+        return str(folder)
+
+    def _squad(self) -> str:
+        folder = self._data / "squad"
+        for version, split in itertools.product(("1.1", "2.0"), ("train", "dev")):
+            paragraphs = [
+                self._paragraph(
+                    f"{split}{number}", version == "2.0" and number % 3 == 0
+                )
+                for number in range(_NUM_ROWS)
+            ]
+            data = [{"title": "Python", "paragraphs": paragraphs}]
+            self._write(
+                folder / f"{split}-v{version}.json",
+                json.dumps({"version": version, "data": data}),
+            )
+        return str(folder)
+
+    def _paragraph(self, name: str, is_impossible: bool) -> dict:
+        context = " ".join(self._sentence() for _ in range(3))
+        answer = context.split()[4]
+        place = {"text": answer, "answer_start": context.index(answer)}
+        question = {
+            "id": name,
+            "question": f"What is said of {context.split()[0]}?",
+            "answers": [] if is_impossible else [place],
+            "is_impossible": is_impossible,
+        }
+        return {"context": context, "qas": [question]}
+
+    def _swag(self) -> str:
+        folder = self._data / "swag"
+        folder.mkdir()
+        endings = [f"ending{number}" for number in range(4)]
+        for name in ("train", "val", "test"):
+            with open(
+                folder / f"{name}.csv", "w", newline="", encoding="utf-8"
+            ) as file:
+                writer = csv.writer(file)
+                writer.writerow(
+                    ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2"]
+                    + ["gold-source", *endings]
+                    + ([] if name == "test" else ["label"])
+                )
+                for number in range(_NUM_ROWS):
+                    first, *others = (self._sentence() for _ in range(5))
+                    writer.writerow(
+                        [number, "lsmdc", number, f"{first} He", first, "He", "gold"]
+                        + others
+                        + ([] if name == "test" else [number % 4])
+                    )
+        return str(folder)
+
+    def _conll(self) -> str:
+        """CoNLL-2003: word, part of speech, chunk, entity (IOB1)."""
+        folder = self._data / "conll2003"
+        for name in ("eng.train", "eng.testa", "eng.testb"):
+            lines = []
+            for number in range(4 * _NUM_ROWS):
+                if number % 6 == 0:
+                    lines += ["-DOCSTART- -X- -X- O", ""]
+                for word in self._sentence().split():
+                    entity = "I-MISC" if word[0].isupper() else "O"
+                    lines.append(f"{word} NN I-NP {entity}")
+                lines += [". . O I-LOC" if number % 5 == 0 else ". . O O", ""]
+            self._write(folder / name, *lines)
+        return str(folder)
+
+    def _records(self) -> None:
+        """Records of two lengths, for the two phases."""
+        lines = (self._work / "text.txt").read_text("utf-8").splitlines()
+        path = self._data / "some_text.txt"
+        self._write(path, *lines[:400])
+        for length, predictions in ((128, 20), (512, 77)):
+            folder = self._work / "records" / str(length)
+            folder.mkdir(parents=True)
+            create_pretraining_data.run(
+                cli.parse(
+                    create_pretraining_data.define_flags,
+                    [
+                        f"--input_file={path}",
+                        f"--output_file={folder / 'text.tfrecord'}",
+                        f"--vocab_file={self._work / 'vocab.txt'}",
+                        f"--max_seq_length={length}",
+                        f"--max_predictions_per_seq={predictions}",
+                        "--num_workers=1",
+                    ],
+                )
+            )
+        assert os.listdir(folder)
