@@ -1,7 +1,7 @@
 r"""Compares the ways to use BERT for tagging, as the paper's Table 7.
 
     python -m bert_tf.run_feature_table --do_lower_case=False \
-        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --do_train --do_eval \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt \
         --train_file=$CONLL_DIR/eng.train --dev_file=$CONLL_DIR/eng.testa \
         --output_dir=/tmp/feature_table
 
@@ -31,7 +31,7 @@ _METRICS = ("f1", "accuracy")
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags: run_ner's, and its own."""
-    run_ner.define_flags(flag_values)
+    run_ner.define_flags(flag_values, do_train=True, do_eval=True)
     flags.DEFINE_list(
         "ways",
         list(_WAYS),
@@ -67,7 +67,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.register_validator(
         "do_eval",
         lambda is_given: is_given,
-        message="the table is of the development set: give --do_eval",
+        message="the table is of the development set: leave this one out",
         flag_values=flag_values,
     )
 

@@ -14,7 +14,7 @@ reads them.
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 SPLITS = ("train", "dev", "test")
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
+def define_flags(flag_values: flags.FlagValues, **defaults: Any) -> None:
+    """Defines the script's flags.
+
+    Args:
+        flag_values: where they live.
+        **defaults: of flags of every script that trains, where another script's differ.
+    """
     shared_flags.define(
         flag_values,
         "do_lower_case",
@@ -51,7 +56,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         best_metric=None,
         required=("output_dir",),
     )
-    shared_flags.define_training(flag_values, eval_batch_size=32)
+    shared_flags.define_training(flag_values, eval_batch_size=32, **defaults)
     tagging_flags.define_sentences(flag_values)
     tagging_flags.define_labels(flag_values)
     tagging_flags.define_windows(flag_values)

@@ -17,8 +17,6 @@ class RunFeatureTableTest(tf.test.TestCase):
             run_feature_table.define_flags,
             [
                 f"--output_dir={self.root}",
-                "--do_train",
-                "--do_eval",
                 "--train_file=a",
                 "--dev_file=b",
                 "--init_checkpoint=c",
@@ -64,7 +62,7 @@ class RunFeatureTableTest(tf.test.TestCase):
             self.flags("--ways=first")
         with self.assertRaisesRegex(Exception, "--ways says which"):
             self.flags("--features=last")
-        with self.assertRaisesRegex(Exception, "give --do_eval"):
+        with self.assertRaisesRegex(Exception, "table is of the development set"):
             self.flags("--nodo_eval")
 
 

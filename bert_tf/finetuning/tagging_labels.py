@@ -1,6 +1,7 @@
 """What labels a tagger predicts, and how they spell entities."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -94,9 +95,13 @@ def find_labels(
         source: the opened --init_checkpoint, if there is one.
 
     Raises:
-        InputError: nothing says what the labels are, or a trained head has others.
+        InputError: nothing says what the labels are, --labels has one twice, or a
+            trained head has others.
     """
     given = tuple(flag_values.labels or ())
+    repeated = [label for label, count in Counter(given).items() if count > 1]
+    if repeated:
+        raise InputError(f"--labels: {shown(repeated)} must be there once.")
     wanted = flag_values.model_scheme
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())

@@ -58,6 +58,8 @@ class LabelsTest(tf.test.TestCase):
             find("O B-A", labels=given, model_scheme="iobes"),
             ("O B-A I-A E-A S-A", "iobes"),
         )
+        with self.assertRaisesRegex(InputError, "--labels: O must be there once"):
+            find("O B-A", labels=["O", "B-A", "O"])
         # What they lack is found when words are numbered.
         self.assertEqual(find("O B-C", "iob1", labels=given)[0], " ".join(given))
 
