@@ -1,0 +1,161 @@
+"""The notebooks as they are stored. `executed_notebooks_test` runs them."""
+
+import json
+import re
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.pictures import drawing, png
+from tests.colab import notebook_files
+from tests.readme.commands import script_of_module
+
+pytestmark = pytest.mark.checkout
+
+NAMES = ["features_and_attention", "finetune_glue", "pretrain_on_tpu", "squad"]
+# What all commands have in common stands in one cell.
+DEVICE = "find_spec"
+MODEL = "The model to begin with:"
+# Roots of what belongs to the machine, or to Colab, not to somebody's home.
+ROOTS = {"content", "dev"}
+WRONG = r"""!python -m bert_tf.fill_mask --checkpoint=a \
+    --topk=3
+FLAGS = "--output_dir=b"
+!pip install --quiet c"""
+
+
+class StoredNotebooksTest(tf.test.TestCase):
+    def test_all_are_there(self):
+        self.assertEqual(notebook_files.names(), NAMES)
+
+    def test_they_are_notebooks_of_format_4_without_outputs(self):
+        for name in NAMES:
+            notebook = notebook_files.content(name)
+            self.assertEqual((notebook["nbformat"], notebook["nbformat_minor"]), (4, 5))
+            self.assertContainsSubset(["cells", "metadata"], notebook)
+            self.assertEqual(notebook["metadata"]["kernelspec"]["name"], "python3")
+            identities = [cell["id"] for cell in notebook["cells"]]
+            self.assertLen(set(identities), len(identities))
+            for cell in notebook["cells"]:
+                self.assertRegex(cell["id"], r"^[a-zA-Z0-9_-]{1,64}$")
+                self.assertIsInstance(cell["metadata"], dict)
+                self.assertTrue(all(isinstance(line, str) for line in cell["source"]))
+                fields = {"cell_type", "id", "metadata", "source"}
+                if cell["cell_type"] == "code":
+                    fields |= {"execution_count", "outputs"}
+                    self.assertEqual(cell["outputs"], [], f"{name}: clear its outputs")
+                    self.assertIsNone(cell["execution_count"])
+                else:
+                    self.assertEqual(cell["cell_type"], "markdown")
+                self.assertEqual(set(cell), fields)
+
+    def test_they_are_written_as_colab_and_git_like_them(self):
+        for name in NAMES:
+            text = notebook_files.path_of(name).read_text("utf-8")
+            notebook = json.loads(text)
+            stored = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+            self.assertEqual(text, stored)
+
+    def test_no_path_is_absolute(self):
+        for name in NAMES:
+            for kind in ("code", "markdown"):
+                for source in notebook_files.sources(name, kind):
+                    roots = re.findall(r"(?<![\w.:/{}<])/(\w+)", source)
+                    self.assertLessEqual(set(roots), ROOTS, f"{name}: {source}")
+
+    def test_commands_have_the_flags_that_are_given(self):
+        for name in NAMES:
+            sources = notebook_files.sources(name)
+            commands = [
+                one for each in sources for one in notebook_files.commands(each)
+            ]
+            self.assertNotEmpty(commands)
+            for command in commands:
+                self.assertEqual(
+                    unknown(command.flags, command), [], f"{name}: {command}"
+                )
+            for flag in (
+                one for each in sources for one in notebook_files.loose_flags(each)
+            ):
+                self.assertTrue(
+                    any(not unknown([flag], command) for command in commands),
+                    f"{name}: none of its commands has --{flag}",
+                )
+
+    def test_a_flag_that_is_wrong_is_found(self):
+        (command,) = notebook_files.commands(WRONG)
+        self.assertEqual(command, ("bert_tf.fill_mask", ["checkpoint", "topk"]))
+        self.assertEqual(unknown(command.flags, command), ["topk"])
+        self.assertEqual(notebook_files.loose_flags(WRONG), ["output_dir"])
+
+    def test_what_they_share_is_the_same_in_all(self):
+        for mark, names in ((DEVICE, NAMES), (MODEL, set(NAMES) - {"pretrain_on_tpu"})):
+            cells = {
+                source
+                for name in names
+                for source in notebook_files.sources(name)
+                if mark in source
+            }
+            self.assertLen(cells, 1, mark)
+        for name in NAMES:
+            settings = notebook_files.sources(name)[0]
+            for line in (
+                'SMALL = False  # @param {type:"boolean"}',
+                'OUTPUT = "bert_tf_output"  # @param {type:"string"}',
+                'SMALL = SMALL or os.environ.get("BERT_TF_SMALL") == "1"',
+            ):
+                self.assertIn(line, settings.splitlines(), name)
+
+    def test_every_setting_is_explained(self):
+        for name in NAMES:
+            fields = re.findall(
+                r"^(\w+) = .*# @param", notebook_files.sources(name)[0], re.M
+            )
+            prose = "\n".join(notebook_files.sources(name, "markdown"))
+            for field in fields:
+                self.assertIn(f"`{field}`", prose, name)
+
+    def test_a_tpu_gets_the_versions_that_were_tried_together(self):
+        (source,) = (one for one in notebook_files.sources(NAMES[0]) if DEVICE in one)
+        pairs = re.findall(r'build, text = \(?"([\d.]+)", "([\d.]+)"', source)
+        self.assertLen(pairs, 2)
+        root = notebook_files.FOLDER.parent
+        for build, text in pairs:
+            pinned = (root / f"constraints-tpu-{build}.txt").read_text()
+            self.assertIn(f"tensorflow-text=={text}\n", pinned)
+        pinned = (root / "constraints.txt").read_text()
+        for requirement in re.findall(r"keras-\w+==[\d.]+", source):
+            self.assertIn(requirement + "\n", pinned)
+
+    def test_a_picture_without_data_has_no_colour(self):
+        self.assertEqual(notebook_files.coloured_share(picture(lambda axes: None)), 0.0)
+        share = notebook_files.coloured_share(picture(lambda axes: axes.plot([0, 1])))
+        self.assertBetween(share, 0.001, 0.1)
+
+
+def unknown(names, command):
+    """The flags that a command does not have."""
+    flags = script_of_module(command.module).flags()
+    return [
+        name
+        for name in names
+        if name not in flags
+        and not (
+            name.startswith("no") and name[2:] in flags and flags[name[2:]].boolean
+        )
+    ]
+
+
+def picture(draw):
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure()
+        axes = figure.add_subplot()
+        axes.set_title("A title")
+        draw(axes)
+        return png(figure)
+
+
+if __name__ == "__main__":
+    tf.test.main()
