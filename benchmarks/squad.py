@@ -36,16 +36,15 @@ are printed in Markdown.
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
 
 import conversion
 import pretraining_step
-import psutil
 from absl import app, flags, logging
 from parts import results, squad_decoding, squad_features, squad_scores
+from parts.commands import measured
 from parts.squad_cases import USUAL, Paths
 
 FEATURES, DECODING, SCORES, MEMORY = PARTS = (
@@ -197,34 +196,6 @@ def multiplied(path: pathlib.Path, target: pathlib.Path, count: int) -> pathlib.
             turn += 1
         file.write("]}")
     return target
-
-
-def measured(command: list[str]) -> tuple[int, float]:
-    """The most bytes that a command held at once, and the seconds that it took."""
-    with tempfile.TemporaryFile() as errors:
-        began = time.perf_counter()
-        process = psutil.Popen(
-            command,
-            cwd=REPOSITORY,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=results.environment(),
-        )
-        peak = 0
-        while process.poll() is None:
-            try:
-                family = [process, *process.children(recursive=True)]
-                peak = max(peak, sum(one.memory_info().rss for one in family))
-                process.wait(timeout=0.3)
-            except psutil.TimeoutExpired:
-                pass
-            except psutil.NoSuchProcess:
-                pass  # one of them has just ended
-        seconds = time.perf_counter() - began
-        if process.returncode:
-            errors.seek(0)
-            raise SystemExit(f"{' '.join(command)}\n{errors.read()[-4000:].decode()}")
-    return peak, seconds
 
 
 def scores_bench(paths: Paths, environments: pathlib.Path) -> squad_scores.Bench | None:

@@ -5,14 +5,14 @@ import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from typing import Any, NamedTuple
 
 from pretraining_step import REPOSITORY
 
-from parts.results import Result, compared, environment, spread
+from parts.commands import finished
+from parts.results import Result, compared, spread
 
 OURS, HUGGING_FACE = "ours", "hugging_face"
 SIDES = [OURS, HUGGING_FACE]
@@ -139,21 +139,6 @@ def our_run(bench: Bench, version: str, job: dict[str, Any]) -> dict[str, Any]:
         "train_questions": round(num_questions(job["train"]) * job["epochs"]),
         "train_seconds": training["seconds"],
     }
-
-
-def finished(command: list[str]) -> None:
-    """Runs a command to its end."""
-    done = subprocess.run(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        env=environment(),
-        cwd=REPOSITORY,
-    )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
 
 
 def newest_run(work_dir: pathlib.Path, version: str) -> pathlib.Path | None:

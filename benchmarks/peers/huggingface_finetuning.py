@@ -19,12 +19,11 @@ training is at least so many steps that their lengths are those of the data; one
 prediction is whole passes over the dev set.
 
 This is the loop that transformers' documentation writes without its Trainer:
-AutoModelForSequenceClassification, DataCollatorWithPadding, the linear schedule, and
-autocast for bfloat16. Nothing is logged, evaluated or saved on the way, so that none of
+AutoModelForSequenceClassification, DataCollatorWithPadding, and huggingface_training.py
+for its steps. Nothing is logged, evaluated or saved on the way, so that none of
 that is in its times.
 """
 
-import functools
 import json
 import sys
 import time
@@ -33,6 +32,7 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_training import Training, prepare
 
 WARM_UP_STEPS = 3
 LEAST_STEPS = 8
@@ -43,8 +43,7 @@ class FineTuning:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
-        torch.set_num_threads(job["threads"])
-        transformers.set_seed(job["seed"])
+        prepare(job)
         texts, labels = read(job, job["train"])
         dev_texts, dev_labels = read(job, job["dev"])
         self.labels = None if job["regression"] else sorted(set(labels))
@@ -54,32 +53,7 @@ class FineTuning:
         self.model = transformers.AutoModelForSequenceClassification.from_pretrained(
             job["checkpoint"], num_labels=len(self.labels) if self.labels else 1
         )
-        self.train_steps = int(len(texts) / job["batch_size"] * job["epochs"])
-        decayed: list[torch.nn.Parameter] = []
-        plain: list[torch.nn.Parameter] = []
-        for name, parameter in self.model.named_parameters():
-            is_plain = name.endswith("bias") or "LayerNorm" in name
-            (plain if is_plain else decayed).append(parameter)
-        self._optimizer = torch.optim.AdamW(
-            [
-                {"params": decayed, "weight_decay": 0.01},
-                {"params": plain, "weight_decay": 0.0},
-            ],
-            lr=job["learning_rate"],
-            eps=1e-6,
-            fused=True,
-        )
-        self._schedule = transformers.get_linear_schedule_with_warmup(
-            self._optimizer,
-            int(self.train_steps * job["warmup_proportion"]),
-            self.train_steps,
-        )
-        self._half = functools.partial(
-            torch.autocast,
-            "cpu",
-            torch.bfloat16,
-            enabled=job["precision"] == "bfloat16",
-        )
+        self._training = Training(self.model, job, len(texts))
 
     def _rows(self, texts: list[list[str]], labels: list[str]) -> list[dict]:
         encoded = self._tokenizer(
@@ -109,18 +83,16 @@ class FineTuning:
             ),
         )
 
+    @property
+    def num_steps(self) -> int:
+        """Of the whole training."""
+        return self._training.num_steps
+
     def train(self, padding: str) -> Iterator[int]:
         """Steps without end, epoch after epoch; the number of each one's examples."""
         while True:
             for batch in self._loader(self._train_rows, padding, shuffle=True):
-                self.model.train()
-                with self._half():
-                    loss = self.model(**batch).loss
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                self._optimizer.step()
-                self._schedule.step()
-                self._optimizer.zero_grad()
+                self._training.step(batch)
                 yield len(batch["labels"])
 
     def predict(self, padding: str) -> Iterator[list[list[float]]]:
@@ -128,7 +100,7 @@ class FineTuning:
         self.model.eval()
         for batch in self._loader(self._dev_rows, padding, shuffle=False):
             batch.pop("labels")
-            with torch.inference_mode(), self._half():
+            with torch.inference_mode(), self._training.half():
                 logits = self.model(**batch).logits.float().tolist()
             yield logits
 
@@ -152,7 +124,7 @@ def scores(tuning: FineTuning) -> dict[str, Any]:
     began = time.perf_counter()
     padding = tuning.job["padding"]
     steps = tuning.train(padding)
-    trained = sum(next(steps) for _ in range(tuning.train_steps))
+    trained = sum(next(steps) for _ in range(tuning.num_steps))
     half_time = time.perf_counter()
     logits = [row for rows in tuning.predict(padding) for row in rows]
     ended = time.perf_counter()
@@ -199,7 +171,6 @@ def turns(tuning: FineTuning) -> None:
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    transformers.logging.set_verbosity_error()
     tuning = FineTuning(job)
     if "output" not in job:
         turns(tuning)

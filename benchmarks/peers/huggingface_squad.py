@@ -19,7 +19,6 @@ tokenizer's offsets, as in transformers' example of question answering. Nothing 
 logged, evaluated or saved on the way, so that none of that is in its times.
 """
 
-import functools
 import json
 import math
 import sys
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
+from huggingface_training import Training, prepare
 
 # What stands for the score of "no answer" where a question has no text at all.
 NO_SPAN = 1e6
@@ -77,8 +77,7 @@ class FineTuning:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
-        torch.set_num_threads(job["threads"])
-        transformers.set_seed(job["seed"])
+        prepare(job)
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(job["checkpoint"])
         self.train_questions = questions_of(job["train"])
         self.dev_questions = questions_of(job["dev"])
@@ -87,34 +86,7 @@ class FineTuning:
         self.model = transformers.AutoModelForQuestionAnswering.from_pretrained(
             job["checkpoint"]
         )
-        self.train_steps = int(
-            len(self._train_windows) / job["batch_size"] * job["epochs"]
-        )
-        decayed: list[torch.nn.Parameter] = []
-        plain: list[torch.nn.Parameter] = []
-        for name, parameter in self.model.named_parameters():
-            is_plain = name.endswith("bias") or "LayerNorm" in name
-            (plain if is_plain else decayed).append(parameter)
-        self._optimizer = torch.optim.AdamW(
-            [
-                {"params": decayed, "weight_decay": 0.01},
-                {"params": plain, "weight_decay": 0.0},
-            ],
-            lr=job["learning_rate"],
-            eps=1e-6,
-            fused=True,
-        )
-        self._schedule = transformers.get_linear_schedule_with_warmup(
-            self._optimizer,
-            int(self.train_steps * job["warmup_proportion"]),
-            self.train_steps,
-        )
-        self._half = functools.partial(
-            torch.autocast,
-            "cpu",
-            torch.bfloat16,
-            enabled=job["precision"] == "bfloat16",
-        )
+        self._training = Training(self.model, job, len(self._train_windows))
 
     def _encode(self, texts: list[str]) -> Any:
         return self._tokenizer(
@@ -170,7 +142,7 @@ class FineTuning:
     def train(self) -> None:
         """All steps."""
         made = 0
-        while made < self.train_steps:
+        while made < self._training.num_steps:
             loader = torch.utils.data.DataLoader(
                 self._train_windows,  # type: ignore[arg-type]
                 batch_size=self.job["batch_size"],
@@ -178,21 +150,13 @@ class FineTuning:
                 collate_fn=lambda windows: windows,
             )
             for windows in loader:
-                if made == self.train_steps:
+                if made == self._training.num_steps:
                     break
                 answers = torch.tensor([window.answer for window in windows])
-                self.model.train()
-                with self._half():
-                    loss = self.model(
-                        **self._batch(windows),
-                        start_positions=answers[:, 0],
-                        end_positions=answers[:, 1],
-                    ).loss
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                self._optimizer.step()
-                self._schedule.step()
-                self._optimizer.zero_grad()
+                batch = self._batch(windows)
+                batch["start_positions"] = answers[:, 0]
+                batch["end_positions"] = answers[:, 1]
+                self._training.step(batch)
                 made += 1
 
     def predict(self) -> tuple[dict[str, str], dict[str, float]]:
@@ -203,7 +167,7 @@ class FineTuning:
         size = self.job["batch_size"]
         for begin in range(0, len(self._dev_windows), size):
             windows = self._dev_windows[begin : begin + size]
-            with torch.inference_mode(), self._half():
+            with torch.inference_mode(), self._training.half():
                 outputs = self.model(**self._batch(windows))
             starts = outputs.start_logits.float()
             ends = outputs.end_logits.float()
@@ -260,7 +224,6 @@ def answer_tokens(
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    transformers.logging.set_verbosity_error()
     tuning = FineTuning(job)
     began = time.perf_counter()
     tuning.train()

@@ -1,0 +1,203 @@
+"""The first losses of multiple choice and tagging: a part of benchmarks/features.py.
+
+The same weights, batches and hyperparameters, no dropout, float32: this package's
+engine beside transformers' models with PyTorch's optimizer and transformers' schedule.
+
+Shapes: n steps, B examples of a step, L tokens, W words.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pretraining_step import REPOSITORY
+
+from parts.features_data import Bench, Split
+from parts.results import Result, environment
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.records.example_table import ExampleTable
+    from bert_tf.task import Task
+
+WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_losses.py"
+SWAG, NER = KINDS = ("swag", "ner")
+BATCH_SIZES = {SWAG: 8, NER: 32}
+MAX_SEQ_LENGTHS = {SWAG: 80, NER: 48}
+SEED = 1
+
+
+def run_losses(bench: Bench, splits: dict[str, Split], num_steps: int) -> None:
+    """Prints both sides' losses, and how far they lie apart."""
+    found = {}
+    for kind, split in splits.items():
+        settings = {
+            "checkpoint": bench.checkpoint.name,
+            "train": split.train.name,
+            "batch_size": BATCH_SIZES[kind],
+            "max_seq_length": MAX_SEQ_LENGTHS[kind],
+            "num_steps": num_steps,
+        }
+        result = Result(bench.work_dir / "losses" / f"{kind}.json", settings)
+        values = result.read()
+        if values is None:
+            values = both(bench, kind, split.train, num_steps)
+            result.write(values)
+        found[kind] = values
+    print(f"\nLosses of the first {num_steps} steps, no dropout, the same batches:\n")
+    print("| step |" + "".join(f" {kind}, ours | Hugging Face |" for kind in found))
+    print("|---|" + "---|---|" * len(found))
+    for number in range(num_steps):
+        if number < 3 or (number + 1) % 10 == 0:
+            cells = (
+                f" {values['ours'][number]:.5f} | {values['theirs'][number]:.5f} |"
+                for values in found.values()
+            )
+            print(f"| {number + 1} |" + "".join(cells))
+    for kind, values in found.items():
+        apart = [
+            abs(ours - theirs) / theirs
+            for ours, theirs in zip(values["ours"], values["theirs"], strict=True)
+        ]
+        print(
+            f"\n{kind}: largest relative difference {max(apart):.1e}; of the first ten"
+            f" steps {max(apart[:10]):.1e}."
+        )
+
+
+def both(
+    bench: Bench, kind: str, train: pathlib.Path, num_steps: int
+) -> dict[str, list[float]]:
+    """The losses of both sides."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        job = {
+            "kind": kind,
+            "checkpoint": str(bench.checkpoint),
+            "num_labels": len(tags_of(train)) if kind == NER else 1,
+            "start": str(folder / "start"),
+            "batches": str(folder / "batches.npz"),
+            "batch_size": BATCH_SIZES[kind],
+            "num_steps": num_steps,
+            "learning_rate": 5e-5,
+            "epochs": 1,
+            "warmup_proportion": 0.1,
+            "precision": "float32",
+            "seed": SEED,
+            "threads": os.cpu_count(),
+        }
+        worker(bench, job)
+        ours = our_losses(job, train, folder)
+        return {"ours": ours, "theirs": json.loads(worker(bench, job))}
+
+
+def worker(bench: Bench, job: dict[str, Any]) -> str:
+    """What the other side says last: first it makes the start, then its losses."""
+    done = subprocess.run(
+        [bench.pythons["hugging_face"], str(WORKER), json.dumps(job)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    if done.returncode:
+        raise SystemExit(f"losses, {job['kind']}:\n{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def our_losses(
+    job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
+) -> list[float]:
+    """Our losses; the batches are left for the other side."""
+    import tensorflow as tf
+
+    from bert_tf.conversion.checkpoint import load_weights
+    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.training.step import training_steps
+
+    made = {SWAG: choices, NER: words}[job["kind"]]
+    table, task = made(job, train, folder)
+    model: keras.Model = task.build_model()
+    missing = load_weights(model, job["start"])
+    assert not missing, missing
+    num_steps, batch_size = job["num_steps"], job["batch_size"]
+    order = np.random.default_rng(SEED).permutation(len(table))
+    rows = np.resize(order, [num_steps, batch_size])
+    data = table.batches(rows, MAX_SEQ_LENGTHS[job["kind"]])
+    batches = list(data.as_numpy_iterator())
+    np.savez(
+        job["batches"],
+        **{name: np.stack([batch[name] for batch in batches]) for name in batches[0]},
+    )
+    optimizer = create_optimizer(
+        job["learning_rate"],
+        num_steps,
+        int(num_steps * job["warmup_proportion"]),
+        decay_from="warmup",
+        bias_correction=True,
+        global_clipnorm=None,  # The step clips.
+    )
+    optimizer.build(model.trainable_variables)
+    steps = training_steps(task, model, optimizer, tf.distribute.get_strategy())
+    return steps(iter(data), tf.constant(num_steps)).losses.numpy().tolist()
+
+
+def choices(
+    job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
+) -> "tuple[ExampleTable, Task]":
+    """Records of multiple choice, and the task."""
+    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
+    from bert_tf.tasks import multiple_choice
+    from bert_tf.tasks.choices import ColumnNames
+    from bert_tf.tasks.swag import read_choices
+    from bert_tf.training.finetuning import RecordSet
+
+    length = MAX_SEQ_LENGTHS[SWAG]
+    examples, target = read_choices(str(train), ColumnNames(), has_labels=True)
+    featurizer = multiple_choice.Featurizer(
+        load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
+    )
+    records = RecordSet.prepare(
+        str(folder / "records"),
+        multiple_choice.schema(target, length),
+        SWAG,
+        featurizer.blocks(examples),
+    )
+    return records.table, multiple_choice.task(load_config(job["start"]), dropout=0.0)
+
+
+def words(
+    job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
+) -> "tuple[ExampleTable, Task]":
+    """Records of tagged words, and the task."""
+    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
+    from bert_tf.tagging.features import Featurizer
+    from bert_tf.tagging.reader import Layout, read_sentences
+    from bert_tf.tasks import tagging
+    from bert_tf.training.finetuning import RecordSet
+
+    length = MAX_SEQ_LENGTHS[NER]
+    names = tags_of(train)
+    sentences = read_sentences([str(train)], Layout(format="slashes"))
+    featurizer = Featurizer(load_tokenizer(job["checkpoint"]), max_seq_length=length)
+    labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
+    records = RecordSet.prepare(
+        str(folder / "records"),
+        tagging.schema(length),
+        NER,
+        tagging.blocks(featurizer(sentences), labels, length),
+    )
+    return records.table, tagging.task(
+        load_config(job["start"]), len(names), dropout=0.0
+    )
+
+
+def tags_of(train: pathlib.Path) -> list[str]:
+    """The tags of a file, ascending."""
+    cells = train.read_text(encoding="utf-8").split()
+    return sorted({cell.rpartition("/")[2] for cell in cells})
