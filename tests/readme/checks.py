@@ -3,6 +3,7 @@
 Each check gives a line for each thing that is not so: where, what, and what to do.
 """
 
+import ast
 import importlib
 import pathlib
 import re
@@ -32,8 +33,14 @@ OTHERS_COMMANDS = (
     *("cd", "curl", "export", "gcloud", "git", "mkdir", "pip", "python3", "source"),
     *("tar", "tensorboard", "unzip", "wget", "gsutil"),
 )
-# Flags of absl that every script has.
-ABSL_FLAGS = ("help", "helpfull", "flagfile")
+# Flags that are in the text and none of our scripts': whose they are.
+OTHERS_FLAGS = {
+    "help": "absl's, which every script has",
+    "env_dir": "benchmarks'",
+    "strict": "twine's",
+}
+# Messages that are not in our code: whose they are.
+OTHERS_MESSAGES = {"Unknown command line flag": "absl's"}
 # Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".
 _PLACEHOLDER = re.compile(r"[A-Z_,:]+|.*(\$|\.\.\.|…).*")
 
@@ -74,7 +81,7 @@ class Project:
 
     def has_flag(self, name: str) -> bool:
         """Whether a script has it, or its `no`."""
-        return self._found(name) != [] or name in ABSL_FLAGS
+        return self._found(name) != [] or name in OTHERS_FLAGS
 
     def _found(self, name: str) -> list[flags.Flag]:
         positive = [f for f in self.flags.get(name.removeprefix("no"), []) if f.boolean]
@@ -98,13 +105,31 @@ class Project:
             name for each in texts for name in pattern.findall(each.read_text("utf-8"))
         }
 
+    def messages(self) -> list[str]:
+        """All texts in the code, with "{}" for what is put in."""
+        found = []
+        for path in (
+            *self.root.glob("bert_tf/**/*.py"),
+            *self.root.glob("tfrecords/*.py"),
+        ):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.append(node.value)
+                elif isinstance(node, ast.JoinedStr):
+                    texts = (getattr(value, "value", "") for value in node.values)
+                    found.append(
+                        "".join(x if isinstance(x, str) else "{}" for x in texts)
+                    )
+        return found
+
     def makefile(self) -> str:
         """The Makefile."""
         return (self.root / "Makefile").read_text("utf-8")
 
 
-def block_problems(text: str) -> Iterator[str]:
+def block_problems(text: str, project: Project) -> Iterator[str]:
     """Blocks of no known kind, and commands that stand in none."""
+    del project
     for block in markdown.blocks(text):
         if block.language not in LANGUAGES:
             yield (
@@ -210,8 +235,8 @@ def flag_problems(text: str, project: Project) -> Iterator[str]:
             if not project.has_flag(name):
                 yield f"line {span.line}: no script has --{name}: `{span.text}`"
                 continue
-            for each in value.rstrip(",.").split("|") if value else ():
-                each = each.strip("'\"")
+            for each in value.split("|") if value else ():
+                each = each.rstrip(",").strip("'\"")
                 if not _PLACEHOLDER.fullmatch(each) and not project.takes(name, each):
                     yield f"line {span.line}: no script takes --{name}={each}"
     # Flags belong between backticks; elsewhere nobody would look for them.
@@ -221,8 +246,14 @@ def flag_problems(text: str, project: Project) -> Iterator[str]:
             yield f"line {paragraph.line}: --{name} stands outside of backticks"
 
 
-def name_problems(text: str, project: Project) -> Iterator[str]:
-    """Files, modules, functions and links that are not there."""
+def name_problems(text: str, project: Project, path: str) -> Iterator[str]:
+    """Files, modules, functions and links that are not there.
+
+    Args:
+        text: the Markdown.
+        project: what it is about.
+        path: where it lies, in the checkout.
+    """
     lines = markdown.without_columns(markdown.prose(text), THEIR_COLUMNS)
     for span in markdown.code_spans(lines):
         for word in span.text.split():
@@ -238,9 +269,24 @@ def name_problems(text: str, project: Project) -> Iterator[str]:
             if link.text[1:] not in anchors:
                 yield f"line {link.line}: no heading is {link.text}"
         elif "://" not in link.text and not any(
-            project.root.glob(link.text.split("#")[0])
+            (project.root / path).parent.glob(link.text.split("#")[0])
         ):
             yield f"line {link.line}: there is no {link.text}"
+
+
+def message_problems(text: str, project: Project) -> Iterator[str]:
+    """Messages, of columns headed "message", that the code does not have.
+
+    "..." in a message stands for names and numbers.
+    """
+    said = project.messages()
+    column = list(markdown.cells(markdown.prose(text), re.compile("message")))
+    for cell in column:
+        for span in markdown.code_spans([cell.text]):
+            parts = (re.escape(part) for part in span.text.split("..."))
+            pattern = re.compile(".*".join(parts), re.DOTALL)
+            if span.text not in OTHERS_MESSAGES and not any(map(pattern.search, said)):
+                yield f"line {cell.line}: no message of the code has `{span.text}`"
 
 
 def _exists(name: str) -> bool:

@@ -238,8 +238,9 @@ class SmallFiles:
     def _records(self) -> None:
         """Records of two lengths, for the two phases."""
         lines = (self._work / "text.txt").read_text("utf-8").splitlines()
-        path = self._data / "some_text.txt"
+        path = self._work / "sample_text.txt"
         self._write(path, *lines[:400])
+        self._write(self._work / "wiki" / "AA" / "wiki_00", *lines)
         for length, predictions in ((128, 20), (512, 77)):
             folder = self._work / "records" / str(length)
             folder.mkdir(parents=True)
