@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests.readme import checks
+from tests.readme.project import Project
 from tests.readme.running import Runner
 from tests.readme.small_files import SmallFiles
 
@@ -111,7 +112,7 @@ class ReadmeTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.project = checks.Project(ROOT)
+        cls.project = Project(ROOT)
 
     def assert_none(self, check, *arguments, files=FILES):
         found = [
@@ -163,6 +164,7 @@ class RunTest(tf.test.TestCase):
         for text, seconds, failure in runner.run(read(name)):
             print(f"{seconds:6.1f} s  {'FAILED ' if failure else ''}{text}", flush=True)
             failures += [str(failure)] if failure else []
+        failures += runner.unwritten(read(name))
         if failures:
             self.fail("\n\n".join(failures))
 

@@ -3,13 +3,10 @@
 Each check gives a line for each thing that is not so: where, what, and what to do.
 """
 
-import ast
 import importlib
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-
-from absl import flags
 
 from tests.readme import markdown
 from tests.readme.commands import (
@@ -17,8 +14,8 @@ from tests.readme.commands import (
     commands,
     error_of,
     script_of_file,
-    script_of_module,
 )
+from tests.readme.project import Project
 
 # A block's language: commands, Python, or what is neither run nor checked.
 LANGUAGES = ("sh", "python", "text", "json")
@@ -33,12 +30,6 @@ OTHERS_COMMANDS = (
     *("cd", "curl", "export", "gcloud", "git", "mkdir", "pip", "python3", "source"),
     *("tar", "tensorboard", "unzip", "wget", "gsutil"),
 )
-# Flags that are in the text and none of our scripts': whose they are.
-OTHERS_FLAGS = {
-    "help": "absl's, which every script has",
-    "env_dir": "benchmarks'",
-    "strict": "twine's",
-}
 # Messages that are not in our code: whose they are.
 OTHERS_MESSAGES = {"Unknown command line flag": "absl's"}
 # Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".
@@ -53,78 +44,6 @@ _TOP_LEVEL = re.compile(
 )
 _DOTTED = re.compile(r"(?<![\w./-])((?:bert_tf|tfrecords)(?:\.[A-Za-z_]\w*)+)(?![\w*])")
 _SHELL = re.compile(r"^(    |\t)(\$ )?(python|make|pip) ")
-
-
-class Project:
-    """A checkout: its scripts, its make targets, its files."""
-
-    def __init__(self, root: pathlib.Path) -> None:
-        self.root = root
-        self.scripts = {name: script_of_module(name) for name in self._modules()}
-        self.flags: dict[str, list[flags.Flag]] = {}
-        for script in self.scripts.values():
-            values = script.flags()
-            for name in values:
-                self.flags.setdefault(name, []).append(values[name])
-
-    def _modules(self) -> Iterator[str]:
-        for path in sorted(
-            [*self.root.glob("bert_tf/**/*.py"), *self.root.glob("tfrecords/*.py")]
-        ):
-            if re.search(
-                r"^def define_flags\(.*\n(.*\n)*def main\(",
-                path.read_text("utf-8"),
-                re.M,
-            ):
-                parts = path.relative_to(self.root).with_suffix("").parts
-                yield ".".join(parts).removesuffix(".__main__")
-
-    def has_flag(self, name: str) -> bool:
-        """Whether a script has it, or its `no`."""
-        return self._found(name) != [] or name in OTHERS_FLAGS
-
-    def _found(self, name: str) -> list[flags.Flag]:
-        positive = [f for f in self.flags.get(name.removeprefix("no"), []) if f.boolean]
-        return self.flags.get(name) or (positive if name.startswith("no") else [])
-
-    def takes(self, name: str, value: str) -> bool:
-        """Whether a flag takes a value, in one script at least."""
-        for flag in self._found(name):
-            try:
-                flag.parser.parse(value)
-            except (ValueError, TypeError):
-                continue
-            return True
-        return False
-
-    def benchmark_flags(self, path: str) -> set[str]:
-        """The flags of a benchmark and of the modules beside it, by their text."""
-        texts = [self.root / path, *self.root.glob("benchmarks/parts/*.py")]
-        pattern = re.compile(r'(?:DEFINE_\w+\(|add_argument\()\s*"(?:--)?(\w+)"')
-        return {
-            name for each in texts for name in pattern.findall(each.read_text("utf-8"))
-        }
-
-    def messages(self) -> list[str]:
-        """All texts in the code, with "{}" for what is put in."""
-        found = []
-        for path in (
-            *self.root.glob("bert_tf/**/*.py"),
-            *self.root.glob("tfrecords/*.py"),
-        ):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.append(node.value)
-                elif isinstance(node, ast.JoinedStr):
-                    texts = (getattr(value, "value", "") for value in node.values)
-                    found.append(
-                        "".join(x if isinstance(x, str) else "{}" for x in texts)
-                    )
-        return found
-
-    def makefile(self) -> str:
-        """The Makefile."""
-        return (self.root / "Makefile").read_text("utf-8")
 
 
 def block_problems(text: str, project: Project) -> Iterator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.readme.commands import commands
-from tests.readme.markdown import blocks
+from tests.readme.markdown import blocks, code_spans, prose
 
 # (what, its place taken by, why): in commands and in Python.
 REPLACED = (
@@ -55,6 +55,15 @@ NOT_RUN = (
     (r"export [A-Z_]+_DIR=", "the test has such folders"),
     (r".*--tfds_name=|.*kaggle://|.*hf://", "downloads"),
     (r"python benchmarks/", "hours, and data sets"),
+)
+# (which, why), of the files that the text names.
+NOT_WRITTEN = (
+    (r"nonfinite-step-N\.tfrecord", "of a loss that is not finite"),
+    (r"record_counts\.json", "of records without a manifest"),
+    (r"pytorch_model\.bin", "is what we do not open"),
+)
+_FILE = re.compile(
+    r"(?:OUTPUT_DIR/)?([\w.-]+\.(?:tsv|txt|jsonl?|png|md|zip|tf_?record|safetensors))"
 )
 _TIME_LIMIT = 900
 
@@ -97,9 +106,10 @@ class Runner:
         Args:
             root: the checkout, whose package is run.
             folder: for what is needed beside it, /tmp/ included.
-            work: where to run.
+            work: where to run, in that folder.
             variables: of the shell.
         """
+        self._root, self._folder = root, folder
         self._tmp = folder / "tmp"
         self._tmp.mkdir()
         self._work = work
@@ -141,6 +151,21 @@ class Runner:
             began = time.monotonic()
             failure = self._failure(line, text, python)
             yield text, time.monotonic() - began, failure
+
+    def unwritten(self, markdown: str) -> Iterator[str]:
+        """The files that the text names and that lie nowhere after it was run."""
+        there = {path.name for path in self._folder.rglob("*")}
+        for span in code_spans(prose(markdown)):
+            name = _FILE.fullmatch(span.text)
+            expected = name and not any(
+                re.match(rule, name[1]) for rule, _ in NOT_WRITTEN
+            )
+            if (
+                expected
+                and name[1] not in there
+                and not (self._root / name[1]).exists()
+            ):
+                yield f"line {span.line}: no command has written {name[1]}"
 
     def _failure(self, line: int, text: str, python: str | None) -> Failure | None:
         """Runs a command, or Python code as a notebook would."""

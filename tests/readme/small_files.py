@@ -100,20 +100,10 @@ class SmallFiles:
         self._write(path, *("\t".join(row) for row in rows), "")
 
     def _glue(self) -> str:
-        """CoLA, MRPC and STS-B: one sentence, a pair, a number."""
+        """MRPC and STS-B: a class and a number; all others are left out."""
         folder = self._data / "glue_data"
         for split in _SPLITS:
             numbers = range(_NUM_ROWS)
-            self._table(
-                folder / "CoLA" / f"{split}.tsv",
-                *([["index", "sentence"]] if split == "test" else []),
-                *(
-                    [str(number), self._sentence()]
-                    if split == "test"
-                    else ["gj04", str(number % 2), "", self._sentence()]
-                    for number in numbers
-                ),
-            )
             ids = "index" if split == "test" else "Quality"
             self._table(
                 folder / "MRPC" / f"{split}.tsv",

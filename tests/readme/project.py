@@ -1,0 +1,89 @@
+"""A checkout, for what a Markdown file may say of it."""
+
+import ast
+import pathlib
+import re
+from collections.abc import Iterator
+
+from absl import flags
+
+from tests.readme.commands import script_of_module
+
+# Flags that are in the text and none of our scripts': whose they are.
+OTHERS_FLAGS = {
+    "help": "absl's, which every script has",
+    "env_dir": "benchmarks'",
+    "strict": "twine's",
+}
+
+
+class Project:
+    """A checkout: its scripts, its make targets, its files."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        self.scripts = {name: script_of_module(name) for name in self._modules()}
+        self.flags: dict[str, list[flags.Flag]] = {}
+        for script in self.scripts.values():
+            values = script.flags()
+            for name in values:
+                self.flags.setdefault(name, []).append(values[name])
+
+    def _modules(self) -> Iterator[str]:
+        for path in sorted(
+            [*self.root.glob("bert_tf/**/*.py"), *self.root.glob("tfrecords/*.py")]
+        ):
+            if re.search(
+                r"^def define_flags\(.*\n(.*\n)*def main\(",
+                path.read_text("utf-8"),
+                re.M,
+            ):
+                parts = path.relative_to(self.root).with_suffix("").parts
+                yield ".".join(parts).removesuffix(".__main__")
+
+    def has_flag(self, name: str) -> bool:
+        """Whether a script has it, or its `no`."""
+        return self._found(name) != [] or name in OTHERS_FLAGS
+
+    def _found(self, name: str) -> list[flags.Flag]:
+        positive = [f for f in self.flags.get(name.removeprefix("no"), []) if f.boolean]
+        return self.flags.get(name) or (positive if name.startswith("no") else [])
+
+    def takes(self, name: str, value: str) -> bool:
+        """Whether a flag takes a value, in one script at least."""
+        for flag in self._found(name):
+            try:
+                flag.parser.parse(value)
+            except (ValueError, TypeError):
+                continue
+            return True
+        return False
+
+    def benchmark_flags(self, path: str) -> set[str]:
+        """The flags of a benchmark and of the modules beside it, by their text."""
+        texts = [self.root / path, *self.root.glob("benchmarks/parts/*.py")]
+        pattern = re.compile(r'(?:DEFINE_\w+\(|add_argument\()\s*"(?:--)?(\w+)"')
+        return {
+            name for each in texts for name in pattern.findall(each.read_text("utf-8"))
+        }
+
+    def messages(self) -> list[str]:
+        """All texts in the code, with "{}" for what is put in."""
+        found = []
+        for path in (
+            *self.root.glob("bert_tf/**/*.py"),
+            *self.root.glob("tfrecords/*.py"),
+        ):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.append(node.value)
+                elif isinstance(node, ast.JoinedStr):
+                    texts = (getattr(value, "value", "") for value in node.values)
+                    found.append(
+                        "".join(x if isinstance(x, str) else "{}" for x in texts)
+                    )
+        return found
+
+    def makefile(self) -> str:
+        """The Makefile."""
+        return (self.root / "Makefile").read_text("utf-8")
