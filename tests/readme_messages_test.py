@@ -4,7 +4,10 @@ import ast
 import pathlib
 import re
 
+import pytest
 import tensorflow as tf
+
+pytestmark = pytest.mark.checkout
 
 _ROOT = pathlib.Path(__file__).parent.parent
 # absl's own, which our scripts pass on.
