@@ -173,7 +173,9 @@ def _command_text(name: str, module: str) -> str:
     for flag_name in values:
         flag = values[flag_name]
         if flag.name == flag_name:  # no short name
-            lines.append(f"| {_usage(flag)} | {_default(flag)} | {_cell(flag.help)} |")
+            # absl writes the words that are allowed before the help, too.
+            text = re.sub(r"^<[^<>]*>: ", "", flag.help)
+            lines.append(f"| {_usage(flag)} | {_default(flag)} | {_cell(text)} |")
     return "\n".join(lines) + "\n"
 
 
