@@ -65,10 +65,6 @@ small`
 `bert_tf/run_nar.py`, `bert_tf/run_*.py`, [a](tfrecords/README.md) [c](#nowhere)
 [b](#wrong-setupcfg---bare) [d](nowhere.md) `bert_tf.modeling.heads.BertTogger`
 `bert_tf.config.BertConfig`, `python -m bert_tf.run_nor`, `constraints-none.txt`
-
-| message | |
-|---|---|
-| `No such ... file`, `Unknown command line flag`, `holds a ... turtle` | `nothing` |
 """
 WRONG_SAYS = (
     ["line 5: a block is ```bash", "28: a command st", "32: invalid", "3: a command"],
@@ -100,7 +96,6 @@ WRONG_SAYS = (
         "44: no heading is #nowhere",
         "45: there is no nowhere.md",
     ],
-    ["50: no message of the code has `holds a ... turtle`"],
 )
 
 
@@ -136,16 +131,12 @@ class ReadmeTest(tf.test.TestCase):
         for name in FILES:
             self.assert_none(checks.name_problems, name, files=[name])
 
-    def test_messages_are_said(self):
-        self.assert_none(checks.message_problems)
-
     def test_what_is_not_so_is_found(self):
         found = [
             [*checks.block_problems(WRONG, self.project)],
             [*checks.command_problems(WRONG, self.project, self.get_temp_dir())],
             [*checks.flag_problems(WRONG, self.project)],
             [*checks.name_problems(WRONG, self.project, "README.md")],
-            [*checks.message_problems(WRONG, self.project)],
         ]
         for messages, expected in zip(found, WRONG_SAYS, strict=True):
             self.assertLen(messages, len(expected), messages)

@@ -30,8 +30,6 @@ OTHERS_COMMANDS = (
     *("cd", "curl", "export", "gcloud", "git", "mkdir", "pip", "python3", "source"),
     *("tar", "tensorboard", "unzip", "wget", "gsutil"),
 )
-# Messages that are not in our code: whose they are.
-OTHERS_MESSAGES = {"Unknown command line flag": "absl's"}
 # Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".
 _PLACEHOLDER = re.compile(r"[A-Z_,:]+|.*(\$|\.\.\.|…).*")
 
@@ -191,21 +189,6 @@ def name_problems(text: str, project: Project, path: str) -> Iterator[str]:
             (project.root / path).parent.glob(link.text.split("#")[0])
         ):
             yield f"line {link.line}: there is no {link.text}"
-
-
-def message_problems(text: str, project: Project) -> Iterator[str]:
-    """Messages, of columns headed "message", that the code does not have.
-
-    "..." in a message stands for names and numbers.
-    """
-    said = project.messages()
-    column = list(markdown.cells(markdown.prose(text), re.compile("message")))
-    for cell in column:
-        for span in markdown.code_spans([cell.text]):
-            parts = (re.escape(part) for part in span.text.split("..."))
-            pattern = re.compile(".*".join(parts), re.DOTALL)
-            if span.text not in OTHERS_MESSAGES and not any(map(pattern.search, said)):
-                yield f"line {cell.line}: no message of the code has `{span.text}`"
 
 
 def _exists(name: str) -> bool:

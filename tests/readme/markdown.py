@@ -89,23 +89,6 @@ def without_columns(lines: list[str], headers: re.Pattern) -> list[str]:
     return found
 
 
-def cells(lines: list[str], headers: re.Pattern) -> Iterator[Span]:
-    """The cells of some columns of tables, those of the head left out.
-
-    Args:
-        lines: of `prose`.
-        headers: matches the first cells of these columns.
-    """
-    for (number, line), hidden in zip(
-        enumerate(lines, start=1), without_columns(lines, headers), strict=True
-    ):
-        pairs = zip(_CELL_END.split(line), _CELL_END.split(hidden), strict=True)
-        found = [cell.strip() for cell, kept in pairs if cell != kept]
-        for cell in found:
-            if not headers.match(cell) and not re.fullmatch("[-: ]+", cell):
-                yield Span(number, cell)
-
-
 def paragraphs(lines: list[str]) -> Iterator[Span]:
     """Lines that belong together, a row of a table by itself."""
     start, collected = 0, []

@@ -1,6 +1,5 @@
 """A checkout, for what a Markdown file may say of it."""
 
-import ast
 import pathlib
 import re
 from collections.abc import Iterator
@@ -66,23 +65,6 @@ class Project:
         return {
             name for each in texts for name in pattern.findall(each.read_text("utf-8"))
         }
-
-    def messages(self) -> list[str]:
-        """All texts in the code, with "{}" for what is put in."""
-        found = []
-        for path in (
-            *self.root.glob("bert_tf/**/*.py"),
-            *self.root.glob("tfrecords/*.py"),
-        ):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.append(node.value)
-                elif isinstance(node, ast.JoinedStr):
-                    texts = (getattr(value, "value", "") for value in node.values)
-                    found.append(
-                        "".join(x if isinstance(x, str) else "{}" for x in texts)
-                    )
-        return found
 
     def makefile(self) -> str:
         """The Makefile."""
