@@ -98,7 +98,7 @@ shell = get_ipython()
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name: None if name == "bert_tf" else find_spec(name)
 shell.register_magic_function(lambda line: print("pip", line), "line", "pip")
-object.__setattr__(shell, "system", print)
+shell.system = lambda line: print(shell.var_expand(line, depth=1))
 OUTPUT = "output"
 """
 
@@ -198,8 +198,8 @@ class ExecutedNotebooksTest(tf.test.TestCase):
 
     def test_finetune_glue(self):
         output = self.run_small("finetune_glue", pictures=4)
-        self.assertIn("eval_matthews_correlation", output)
-        self.assertIn("| CoLA", output)
+        self.assertIn("eval_accuracy", output)
+        self.assertIn("| SST-2", output)
 
     def test_squad(self):
         output = self.run_small("squad", pictures=3)

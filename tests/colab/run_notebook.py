@@ -15,6 +15,7 @@ import os
 import sys
 
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils import process
 from IPython.utils.capture import capture_output
 
 
@@ -27,16 +28,16 @@ def code_cells(path):
 
 def run(notebook, report):
     shell = InteractiveShell.instance()
-    plain_system = shell.system
     commands = []
 
     def system(command):
-        plain_system(command)
-        exit_code = shell.user_ns["_exit_code"]
+        """What `!` lines call: {names} are looked up where the line stands."""
+        command = shell.var_expand(command, depth=1)
+        exit_code = process.system(command)
+        shell.user_ns["_exit_code"] = exit_code
         commands.append({"command": command, "exit_code": exit_code})
 
-    # What `!` lines call; a trait is no plain attribute.
-    object.__setattr__(shell, "system", system)
+    shell.system = system
     cells = []
     folder = os.path.dirname(report)
     for number, source in enumerate(code_cells(notebook)):
