@@ -159,6 +159,41 @@ class RunTest(tf.test.TestCase):
         if failures:
             self.fail("\n\n".join(failures))
 
+    def test_what_fails_and_what_is_not_written_is_found(self):
+        folder = pathlib.Path(self.get_temp_dir(), "small")
+        work = folder / "work"
+        work.mkdir(parents=True)
+        runner = Runner(ROOT, folder, work, {"WORD_DIR": "word"})
+        text = """\
+```python title="told.py"
+import sys
+open("told.txt", "a").write(sys.argv[1])
+```
+
+```sh
+touch /tmp/made.txt && python told.py $WORD_DIR
+make nothing
+python told.py --num_train_steps=900000 && python -m bert_tf.no_such_script
+```
+
+```python
+open("/tmp/also_made.json", "w")
+assert len("three") == 3
+```
+
+`made.txt`, `also_made.json`, `OUTPUT_DIR/not_made.tsv` and `setup.cfg`.
+"""
+        failures = [failure for _, _, failure in runner.run(text)]
+        self.assertLen(failures, 3)
+        self.assertIsNone(failures[0])
+        self.assertRegex(str(failures[1]), "line 9: (.*\n)*.*No module named")
+        self.assertRegex(str(failures[2]), "line 13: (.*\n)*AssertionError")
+        self.assertEqual((work / "told.txt").read_text(), "word--num_train_steps=3")
+        self.assertEqual(
+            [*runner.unwritten(text)],
+            ["line 17: no command has written not_made.tsv"],
+        )
+
     @pytest.mark.slow
     def test_readme(self):
         self.run_commands("README.md")
