@@ -1,6 +1,6 @@
 """README.md's commands and Python blocks, run one after the other on small files.
 
-A command runs as it stands, in a shell, but for what `REPLACED` and `NOT_RUN` say;
+A command runs as it stands, in a shell, but for what the tables here say;
 paths under /tmp/ and the variables (GLUE_DIR, ...) are folders of the test.
 """
 
@@ -34,10 +34,13 @@ REPLACED = (
         "--output_file=vocab_of_text.txt",
         "a vocabulary is not written over: the commands before it need theirs",
     ),
+)
+# (before which, what is run first, why).
+PREPARED = (
     (
-        r"/tmp/squad_other",
-        "/tmp/squad_base",
-        "another run of the same command as /tmp/squad_base",
+        r"python -m bert_tf\.ensemble_squad",
+        "cp -r /tmp/squad_base /tmp/squad_other",
+        "the same command as for /tmp/squad_base with another seed",
     ),
 )
 # (which, why). What they say is held against the project by `tests.readme.checks`.
@@ -148,6 +151,9 @@ class Runner:
         for line, text, python in sorted(pieces, key=lambda piece: piece[0]):
             if python is None and any(re.match(rule, text) for rule, _ in NOT_RUN):
                 continue
+            for which, before, _ in PREPARED:
+                if python is None and re.match(which, text):
+                    self._failure(line, before, None)
             began = time.monotonic()
             failure = self._failure(line, text, python)
             yield text, time.monotonic() - began, failure

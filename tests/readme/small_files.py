@@ -19,7 +19,7 @@ from bert_tf.text.learning import learn_vocabulary
 from tests.training import toy
 from tfrecords import create_pretraining_data
 
-_NUM_DOCUMENTS = 60
+_NUM_DOCUMENTS = 40
 _NUM_ROWS = 12
 _SPLITS = ("train", "dev", "test")
 
