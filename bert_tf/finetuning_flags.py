@@ -4,11 +4,88 @@ A script calls the groups it needs from its `define_flags(flag_values)`. Flags t
 original does not have are marked "Ours".
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
 
 from bert_tf import flags as shared_flags
+
+_IN_WORDS = {2: "two", 3: "three"}
+
+_OF_A_RUN = (
+    "do_lower_case",
+    "do_predict",
+    "num_train_epochs",
+    "warmup_proportion",
+    "vocab_file",
+    "bert_config_file",
+    "eval_steps",
+    "predict_batch_size",
+    "best_metric",
+)
+
+
+def define_run(
+    flag_values: flags.FlagValues, *, without: tuple[str, ...] = (), **defaults: Any
+) -> None:
+    """Defines the flags of every script that fine-tunes: the model, and how to train.
+
+    Args:
+        flag_values: where the script's flags live.
+        without: flags that mean nothing to the script.
+        **defaults: the script's own defaults.
+    """
+    usual = {"predict_batch_size": 32, "eval_batch_size": 32, "best_metric": None}
+    defaults = {
+        name: value
+        for name, value in {**usual, **defaults}.items()
+        if name not in without
+    }
+    own = {name: defaults.pop(name) for name in _OF_A_RUN if name in defaults}
+    names = [name for name in _OF_A_RUN if name not in (*own, *without)]
+    shared_flags.define(flag_values, *names, required=("output_dir",), **own)
+    shared_flags.define_training(flag_values, without=without, **defaults)
+    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
+    shared_flags.require_at_least(flag_values, 0, "eval_steps")
+    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
+    if "num_train_epochs" not in without:
+        shared_flags.require_at_least(flag_values, 0.0, "num_train_epochs")
+
+
+def define_tfds(
+    flag_values: flags.FlagValues, help_text: str, splits: Mapping[str, str]
+) -> None:
+    """Defines the flags of TensorFlow Datasets in the place of files.
+
+    Args:
+        flag_values: where the script's flags live.
+        help_text: of --tfds_name.
+        splits: the default of --tfds_splits, and what each of them is there for.
+    """
+    for name, text in (
+        ("tfds_name", help_text),
+        (
+            "tfds_data_dir",
+            "Ours. Where prepared TensorFlow Datasets lie. Default: the library's"
+            " folder.",
+        ),
+    ):
+        flags.DEFINE_string(name, None, text, flag_values=flag_values)
+    uses = ", ".join(splits.values())
+    flags.DEFINE_list(
+        "tfds_splits",
+        list(splits),
+        "Ours, for --tfds_name. Splits, or slices such as train[:90%], one each:"
+        f" {uses}.",
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "tfds_splits",
+        lambda given: len(given) == len(splits),
+        message=f"must be {_IN_WORDS[len(splits)]}: {uses}",
+        flag_values=flag_values,
+    )
 
 
 def define_data_set(flag_values: flags.FlagValues) -> None:

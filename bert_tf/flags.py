@@ -52,6 +52,11 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint"
         " in --output_dir goes before it."
     ),
+    "init_head": _boolean(
+        "Ours. Take the head of --init_checkpoint too; false: its encoder alone, such"
+        " as after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
+        True,
+    ),
     # The shape of the data.
     "max_seq_length": _integer(
         "Length of a sequence in WordPieces, [CLS] and [SEP] included; longer ones are"
@@ -356,6 +361,20 @@ def require_one_given(flag_values: flags.FlagValues, *names: str) -> None:
 
     flags.register_multi_flags_validator(
         list(names), one_is_given, flag_values=flag_values
+    )
+
+
+def require_with(flag_values: flags.FlagValues, name: str, *others: str) -> None:
+    """Makes it a usage error to give a flag without one of these others."""
+
+    def has_another(values: dict[str, Any]) -> bool:
+        if not values[name] or any(values[other] for other in others):
+            return True
+        wanted = " or ".join(f"--{other}" for other in others)
+        raise flags.ValidationError(f"--{name} needs {wanted}.")
+
+    flags.register_multi_flags_validator(
+        [name, *others], has_another, flag_values=flag_values
     )
 
 

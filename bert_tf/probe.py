@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from bert_tf import cli, feature_flags, files, finetuning_flags
+from bert_tf import cli, feature_flags, files, finetuning_flags, tagging_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.tagging.reader import FORMATS
 
 if TYPE_CHECKING:
     from bert_tf.finetuning.feature_session import FeatureSession
@@ -51,16 +50,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "What the probes are scored on. Default: a fifth of --train_file's sentences.",
     )
     string("output_dir", None, "Folder for the table, the picture and the vectors.")
-    flags.DEFINE_enum(
-        "format",
-        FORMATS[0],
-        list(FORMATS),
-        "Of the files, as run_ner's: columns, CoNLL-U, JSON lines, or word/TAG.",
-        flag_values=flag_values,
-    )
-    string("word_column", None, "The words' column, as run_ner's.")
-    string("label_column", None, "The labels' column, as run_ner's.")
-    string("tag_separator", "/", "For slashes. What stands between word and label.")
+    tagging_flags.define_format(flag_values)
     flags.DEFINE_integer(
         "max_words",
         20000,
@@ -147,14 +137,9 @@ def run(flag_values: flags.FlagValues) -> None:
 
 def _splits(flag_values: flags.FlagValues) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
-    from bert_tf.tagging.reader import Layout, read_sentences
+    from bert_tf.tagging.reader import read_sentences
 
-    layout = Layout(
-        format=flag_values.format,
-        word_column=flag_values.word_column,
-        label_column=flag_values.label_column,
-        separator=flag_values.tag_separator,
-    )
+    layout = tagging_flags.layout(flag_values)
 
     def read(flag: str) -> "list[Sentence]":
         return read_sentences(

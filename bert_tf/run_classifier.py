@@ -26,27 +26,15 @@ if TYPE_CHECKING:
     import keras
     import numpy as np
 
-    from bert_tf.finetuning.session import Session
+    from bert_tf.finetuning.classifier_session import ClassifierSession
     from bert_tf.tasks.data_set import DataSet
     from bert_tf.tasks.targets import Target
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    shared_flags.define(
-        flag_values,
-        "do_lower_case",
-        "max_seq_length",
-        "do_predict",
-        "warmup_proportion",
-        "vocab_file",
-        "bert_config_file",
-        "eval_steps",
-        predict_batch_size=32,
-        best_metric=None,
-        required=("output_dir",),
-    )
-    shared_flags.define_training(flag_values, eval_batch_size=32)
+    finetuning_flags.define_run(flag_values, without=("num_train_epochs",))
+    shared_flags.define(flag_values, "max_seq_length")
     finetuning_flags.define_data_set(flag_values)
     finetuning_flags.define_batches(flag_values)
     selection_flags.define_selection(flag_values)
@@ -55,15 +43,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     finetuning_flags.define_looking(flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
     shared_flags.require_at_least(flag_values, 4, "max_seq_length")
-    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
-    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
 
 
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     stability_flags.apply_recipe(flag_values)
-    from bert_tf.finetuning.session import Session
+    from bert_tf.finetuning.classifier_session import ClassifierSession
     from bert_tf.finetuning.settings import is_selection
     from bert_tf.tasks.data_set_flags import data_set_from_flags
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
@@ -87,7 +73,7 @@ def run(flag_values: flags.FlagValues) -> None:
     _refuse_no_such_use(flag_values, data_set, selects=selects)
     looks_at_dev = flag_values.do_eval or flag_values.eval_steps or selects
     # Every input is read and checked before anything is written or trained.
-    session = Session(
+    session = ClassifierSession(
         flag_values,
         strategy,
         data_set=data_set,
@@ -125,7 +111,7 @@ def _refuse_no_such_use(
 
 
 def _train_or_restore(
-    session: "Session", flag_values: flags.FlagValues, *, selects: bool
+    session: "ClassifierSession", flag_values: flags.FlagValues, *, selects: bool
 ) -> tuple["keras.Model", int]:
     """The model to evaluate and to predict with, and the step that it is of."""
     from bert_tf.finetuning.search import search
@@ -159,7 +145,10 @@ def _folder_of_model(flag_values: flags.FlagValues) -> str:
 
 
 def _evaluate(
-    session: "Session", model: "keras.Model", step: int, flag_values: flags.FlagValues
+    session: "ClassifierSession",
+    model: "keras.Model",
+    step: int,
+    flag_values: flags.FlagValues,
 ) -> None:
     """Scores the development sets under the original's names: eval_results.txt.
 
@@ -192,7 +181,7 @@ def _evaluate(
 
 
 def _predict(
-    session: "Session", model: "keras.Model", flag_values: flags.FlagValues
+    session: "ClassifierSession", model: "keras.Model", flag_values: flags.FlagValues
 ) -> None:
     """Predicts the test sets: test_results.tsv, and the files of GLUE's server."""
     from bert_tf.finetuning.submission import write_task_file

@@ -23,22 +23,12 @@ LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    shared_flags.define(
+    finetuning_flags.define_run(
         flag_values,
-        "do_lower_case",
-        "max_seq_length",
-        "warmup_proportion",
-        "vocab_file",
-        "bert_config_file",
-        "eval_steps",
+        without=("do_train", "do_eval", "num_train_epochs"),
         do_predict=True,
-        predict_batch_size=32,
-        best_metric=None,
-        required=("output_dir",),
     )
-    shared_flags.define_training(
-        flag_values, without=("do_train", "do_eval"), eval_batch_size=32
-    )
+    shared_flags.define(flag_values, "max_seq_length")
     selection_flags.define_selection(flag_values, learning_rates=LEARNING_RATES)
     finetuning_flags.define_batches(flag_values)
     finetuning_flags.define_looking(flag_values)
@@ -47,8 +37,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     stability_flags.define_parameter_efficient(flag_values)
     selection_flags.define_glue(flag_values)
     shared_flags.require_at_least(flag_values, 4, "max_seq_length")
-    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
-    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -43,28 +43,13 @@ def define_flags(flag_values: flags.FlagValues, **defaults: Any) -> None:
         flag_values: where they live.
         **defaults: of flags of every script that trains, where another script's differ.
     """
-    shared_flags.define(
-        flag_values,
-        "do_lower_case",
-        "do_predict",
-        "num_train_epochs",
-        "warmup_proportion",
-        "vocab_file",
-        "bert_config_file",
-        "eval_steps",
-        predict_batch_size=32,
-        best_metric=None,
-        required=("output_dir",),
-    )
-    shared_flags.define_training(flag_values, eval_batch_size=32, **defaults)
+    finetuning_flags.define_run(flag_values, **defaults)
     tagging_flags.define_sentences(flag_values)
     tagging_flags.define_labels(flag_values)
     tagging_flags.define_windows(flag_values)
     tagging_feature_flags.define_features(flag_values)
     finetuning_flags.define_padding(flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
-    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
-    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
 
 
 def run(flag_values: flags.FlagValues) -> None:
@@ -131,19 +116,12 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
             label_names=names,
             has_labels=has_labels is not False,
         )
-    from bert_tf.tagging.reader import Layout, read_sentences
+    from bert_tf.tagging.reader import read_sentences
 
     flag = f"{split}_file"
     sentences = read_sentences(
         files.expand_globs(getattr(flag_values, flag), flag),
-        Layout(
-            format=flag_values.format,
-            word_column=flag_values.word_column,
-            label_column=flag_values.label_column,
-            document_column=flag_values.document_column,
-            separator=flag_values.tag_separator,
-            label_names=names,
-        ),
+        tagging_flags.layout(flag_values, names),
         has_labels=has_labels,
     )
     logging.info(

@@ -26,20 +26,7 @@ if TYPE_CHECKING:
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    shared_flags.define(
-        flag_values,
-        "do_lower_case",
-        "do_predict",
-        "num_train_epochs",
-        "warmup_proportion",
-        "vocab_file",
-        "bert_config_file",
-        "eval_steps",
-        predict_batch_size=32,
-        best_metric=None,
-        required=("output_dir",),
-    )
-    shared_flags.define_training(flag_values, without=("do_eval", "eval_batch_size"))
+    finetuning_flags.define_run(flag_values, without=("do_eval", "eval_batch_size"))
     squad_flags.define_questions(flag_values)
     squad_flags.define_windows(flag_values)
     squad_flags.define_decoding(flag_values)
@@ -55,9 +42,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     shared_flags.require_one_of(flag_values, "do_train", "do_predict")
-    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
-    shared_flags.require_at_least(flag_values, 0, "eval_steps")
-    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
 
 
 def run(flag_values: flags.FlagValues) -> None:

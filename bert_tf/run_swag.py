@@ -30,32 +30,19 @@ if TYPE_CHECKING:
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    shared_flags.define(
+    finetuning_flags.define_run(
         flag_values,
-        "do_lower_case",
-        "max_seq_length",
-        "do_predict",
-        "num_train_epochs",
-        "warmup_proportion",
-        "vocab_file",
-        "bert_config_file",
-        "eval_steps",
+        train_batch_size=16,
+        eval_batch_size=16,
         predict_batch_size=16,
-        best_metric=None,
-        required=("output_dir",),
+        learning_rate=2e-5,
     )
-    shared_flags.define_training(
-        flag_values, train_batch_size=16, eval_batch_size=16, learning_rate=2e-5
-    )
+    shared_flags.define(flag_values, "max_seq_length")
     swag_flags.define_files(flag_values)
     swag_flags.define_columns(flag_values)
     finetuning_flags.define_padding(flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
     shared_flags.require_at_least(flag_values, 5, "max_seq_length")
-    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
-    shared_flags.require_at_least(
-        flag_values, 0.0, "warmup_proportion", "num_train_epochs"
-    )
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import flags
 
+from bert_tf import finetuning_flags
 from bert_tf import flags as shared_flags
 
 
@@ -22,21 +23,11 @@ def define_questions(flag_values: flags.FlagValues) -> None:
         "predict_file",
         "SQuAD's JSON to answer, such as dev-v1.1.json; scored where it has answers.",
     )
-    string(
-        "tfds_name",
+    finetuning_flags.define_tfds(
+        flag_values,
         "Ours. Read a set of TensorFlow Datasets instead of files: squad/v1.1,"
         " squad/v2.0, or another one with their features.",
-    )
-    string(
-        "tfds_data_dir",
-        "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
-    )
-    flags.DEFINE_list(
-        "tfds_splits",
-        ["train", "validation"],
-        "Ours, for --tfds_name. Splits, or slices such as train[:90%], to train on and"
-        " to answer.",
-        flag_values=flag_values,
+        {"train": "to train on", "validation": "to answer"},
     )
     flags.DEFINE_bool(
         "version_2_with_negative",
@@ -51,7 +42,7 @@ def define_questions(flag_values: flags.FlagValues) -> None:
         ("do_predict", "predict_file"),
         ("eval_steps", "predict_file"),
     ):
-        _require_with(flag_values, flag, file)
+        shared_flags.require_with(flag_values, flag, file, "tfds_name")
 
 
 def define_windows(flag_values: flags.FlagValues) -> None:
@@ -147,19 +138,8 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
 
-    def has_a_use(values: dict[str, Any]) -> bool:
-        if not values["find_null_threshold"]:
-            return True
-        for name in ("version_2_with_negative", "do_predict"):
-            if not values[name]:
-                raise flags.ValidationError(f"--find_null_threshold needs --{name}.")
-        return True
-
-    flags.register_multi_flags_validator(
-        ["find_null_threshold", "version_2_with_negative", "do_predict"],
-        has_a_use,
-        flag_values=flag_values,
-    )
+    for name in ("version_2_with_negative", "do_predict"):
+        shared_flags.require_with(flag_values, "find_null_threshold", name)
 
 
 def define_first_stage(flag_values: flags.FlagValues) -> None:
@@ -182,7 +162,7 @@ def define_first_stage(flag_values: flags.FlagValues) -> None:
         lower_bound=0.0,
         flag_values=flag_values,
     )
-    _require_with(flag_values, "first_train_file", "do_train")
+    shared_flags.require_with(flag_values, "first_train_file", "do_train")
 
     def both_train(values: dict[str, Any]) -> bool:
         # The second stage's would come out when the first one has been trained.
@@ -198,16 +178,3 @@ def define_first_stage(flag_values: flags.FlagValues) -> None:
         both_train,
         flag_values=flag_values,
     )
-
-
-def _require_with(flag_values: flags.FlagValues, flag: str, wanted: str) -> None:
-    """Makes it a usage error to give a flag without what it needs."""
-    or_set = wanted in ("train_file", "predict_file")
-
-    def is_given(values: dict[str, Any]) -> bool:
-        if not values[flag] or values[wanted] or (or_set and values["tfds_name"]):
-            return True
-        raise flags.ValidationError(f"--{flag} needs --{wanted}.")
-
-    names = [flag, wanted, "tfds_name"] if or_set else [flag, wanted]
-    flags.register_multi_flags_validator(names, is_given, flag_values=flag_values)

@@ -9,6 +9,8 @@ from typing import Any
 
 from absl import flags, logging
 
+from bert_tf import flags as shared_flags
+
 # Flag -> its default, where a recipe differs from this program's (the original's).
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "devlin": {},
@@ -54,13 +56,7 @@ def define_stability(flag_values: flags.FlagValues) -> None:
         " the last layer (ELMo's, Peters et al. 2018; of BERT Tenney et al. 2019).",
         flag_values=flag_values,
     )
-    flags.DEFINE_bool(
-        "init_head",
-        True,
-        "Ours. Take the head of --init_checkpoint too; false: its encoder alone, such"
-        " as after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
-        flag_values=flag_values,
-    )
+    shared_flags.define(flag_values, "init_head")
 
 
 def define_parameter_efficient(flag_values: flags.FlagValues) -> None:

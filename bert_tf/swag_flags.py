@@ -4,10 +4,11 @@ Flags that are not the original's are marked "Ours"; it has no multiple choice, 
 all of them are.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
+from bert_tf import finetuning_flags
 from bert_tf import flags as shared_flags
 
 if TYPE_CHECKING:
@@ -32,30 +33,18 @@ def define_files(flag_values: flags.FlagValues) -> None:
         "test_file",
         "Ours. Examples to predict, such as SWAG's test.csv; labels are not looked at.",
     )
-    string(
-        "tfds_name",
+    finetuning_flags.define_tfds(
+        flag_values,
         "Ours. Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
         " other with a premise and endings.",
-    )
-    string(
-        "tfds_data_dir",
-        "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
-    )
-    flags.DEFINE_list(
-        "tfds_splits",
-        ["train", "validation", "test"],
-        "Ours, for --tfds_name. Splits, or slices such as train[:90%], to train on, to"
-        " score the model on and to predict.",
-        flag_values=flag_values,
-    )
-    flags.register_validator(
-        "tfds_splits",
-        lambda splits: len(splits) == len(_FILE_OF),
-        message="must be three: to train on, to score the model on and to predict",
-        flag_values=flag_values,
+        {
+            "train": "to train on",
+            "validation": "to score the model on",
+            "test": "to predict",
+        },
     )
     for flag, file in {**_FILE_OF, "eval_steps": "dev_file"}.items():
-        _require_with(flag_values, flag, file)
+        shared_flags.require_with(flag_values, flag, file, "tfds_name")
     for file in _FILE_OF.values():
         shared_flags.refuse_together(flag_values, "tfds_name", file)
 
@@ -104,17 +93,4 @@ def column_names(flag_values: flags.FlagValues) -> "ColumnNames":
         endings=tuple(endings) if endings else None,
         label=flag_values.label_column,
         labels=tuple(labels) if labels else None,
-    )
-
-
-def _require_with(flag_values: flags.FlagValues, flag: str, file: str) -> None:
-    """Makes it a usage error to give a flag without its file."""
-
-    def is_given(values: dict[str, Any]) -> bool:
-        if not values[flag] or values[file] or values["tfds_name"]:
-            return True
-        raise flags.ValidationError(f"--{flag} needs --{file}.")
-
-    flags.register_multi_flags_validator(
-        [flag, file, "tfds_name"], is_given, flag_values=flag_values
     )

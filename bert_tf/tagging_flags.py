@@ -7,9 +7,10 @@ from typing import Any
 
 from absl import flags
 
+from bert_tf import finetuning_flags
 from bert_tf import flags as shared_flags
 from bert_tf.metrics.entities import SCHEMES
-from bert_tf.tagging.reader import FORMATS
+from bert_tf.tagging.reader import FORMATS, Layout
 from bert_tf.tagging.schemes import NO_SCHEME
 
 # What a split is needed for.
@@ -30,6 +31,36 @@ def define_sentences(flag_values: flags.FlagValues) -> None:
     string("train_file", None, "Sentences to train on; with commas or * for several.")
     string("dev_file", None, "Sentences to evaluate on.")
     string("test_file", None, "Sentences to predict; scored where they have labels.")
+    define_format(flag_values)
+    string(
+        "document_column",
+        "document_id",
+        "For jsonl. The field that sentences of one document share, one after another.",
+    )
+    flags.DEFINE_bool(
+        "test_has_labels",
+        None,
+        "Whether --test_file has labels. Default: as it looks; false for columns of"
+        " which the last one is no label.",
+        flag_values=flag_values,
+    )
+    finetuning_flags.define_tfds(
+        flag_values,
+        "Read a set of TensorFlow Datasets instead of files, such as conll2003, whose"
+        " features --word_column and --label_column name.",
+        {"train": "to train on", "dev": "to evaluate on", "test": "to predict"},
+    )
+    for use, name in _USES:
+        shared_flags.require_with(flag_values, use, name, "tfds_name")
+        shared_flags.refuse_together(flag_values, "tfds_name", name)
+
+
+def define_format(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that say how files of tagged words are read."""
+
+    def string(name: str, default: str | None, help_text: str) -> None:
+        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
+
     flags.DEFINE_enum(
         "format",
         FORMATS[0],
@@ -52,46 +83,28 @@ def define_sentences(flag_values: flags.FlagValues) -> None:
         "The labels' column. Default: -1; of conllu UPOS; ner_tags, labels, or tags; of"
         " TensorFlow Datasets ner.",
     )
-    string(
-        "document_column",
-        "document_id",
-        "For jsonl. The field that sentences of one document share, one after another.",
-    )
     string("tag_separator", "/", "For slashes. What stands between word and label.")
-    flags.DEFINE_bool(
-        "test_has_labels",
-        None,
-        "Whether --test_file has labels. Default: as it looks; false for columns of"
-        " which the last one is no label.",
-        flag_values=flag_values,
+
+
+def layout(
+    flag_values: flags.FlagValues, label_names: tuple[str, ...] | None = None
+) -> Layout:
+    """What the flags of `define_format` say.
+
+    Args:
+        flag_values: the script's flags.
+        label_names: what labels that are numbers stand for.
+    """
+    document = "document_column"
+    given = {document: flag_values[document].value} if document in flag_values else {}
+    return Layout(
+        format=flag_values.format,
+        word_column=flag_values.word_column,
+        label_column=flag_values.label_column,
+        separator=flag_values.tag_separator,
+        label_names=label_names,
+        **given,
     )
-    string(
-        "tfds_name",
-        None,
-        "Read a set of TensorFlow Datasets instead of files, such as conll2003, whose"
-        " features --word_column and --label_column name.",
-    )
-    string(
-        "tfds_data_dir",
-        None,
-        "Where prepared TensorFlow Datasets lie. Default: the library's folder.",
-    )
-    flags.DEFINE_list(
-        "tfds_splits",
-        ["train", "dev", "test"],
-        "For --tfds_name. Splits, or slices such as train[:90%], to train on, to"
-        " evaluate on and to predict.",
-        flag_values=flag_values,
-    )
-    flags.register_validator(
-        "tfds_splits",
-        lambda splits: len(splits) == 3,
-        message="must be three: to train on, to evaluate on, to predict",
-        flag_values=flag_values,
-    )
-    for use, name in _USES:
-        _require_with(flag_values, use, name)
-        shared_flags.refuse_together(flag_values, "tfds_name", name)
 
 
 def define_labels(flag_values: flags.FlagValues) -> None:
@@ -120,12 +133,7 @@ def define_labels(flag_values: flags.FlagValues) -> None:
         " as the files, but iob2 for iob1.",
         flag_values=flag_values,
     )
-    flags.DEFINE_bool(
-        "init_head",
-        True,
-        "Take the head of --init_checkpoint too; false: its encoder alone.",
-        flag_values=flag_values,
-    )
+    shared_flags.define(flag_values, "init_head")
 
 
 def define_windows(flag_values: flags.FlagValues) -> None:
@@ -162,17 +170,4 @@ def define_windows(flag_values: flags.FlagValues) -> None:
 
     flags.register_multi_flags_validator(
         ["document_context", "tfds_name"], has_documents, flag_values=flag_values
-    )
-
-
-def _require_with(flag_values: flags.FlagValues, use: str, name: str) -> None:
-    """Makes it a usage error to ask for a split that no flag names."""
-
-    def is_given(values: dict[str, Any]) -> bool:
-        if not values[use] or values[name] or values["tfds_name"]:
-            return True
-        raise flags.ValidationError(f"--{use} needs --{name} or --tfds_name.")
-
-    flags.register_multi_flags_validator(
-        [use, name, "tfds_name"], is_given, flag_values=flag_values
     )

@@ -44,7 +44,7 @@ class FineTuning:
         import tensorflow as tf
 
         from bert_tf.conversion.checkpoint import load_weights
-        from bert_tf.finetuning.session import Session
+        from bert_tf.finetuning.classifier_session import ClassifierSession
         from bert_tf.optimization.recipe import create_optimizer
         from bert_tf.tasks.data_set_flags import data_set_from_flags
         from bert_tf.training.precision import computing_in
@@ -55,7 +55,7 @@ class FineTuning:
         strategy = tf.distribute.get_strategy()
         self._flags = {padding: flags_of(job, folder, padding) for padding in ways(job)}
         self._sessions = {
-            padding: Session(
+            padding: ClassifierSession(
                 values,
                 strategy,
                 data_set=data_set_from_flags(values),

@@ -10,6 +10,7 @@ from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.finetuning.classifier_session import ClassifierSession
 from bert_tf.finetuning.glue_results import (
     TaskResult,
     read_result,
@@ -17,7 +18,6 @@ from bert_tf.finetuning.glue_results import (
     write_result,
 )
 from bert_tf.finetuning.search import search
-from bert_tf.finetuning.session import Session
 from bert_tf.finetuning.submission import write_task_file
 from bert_tf.metrics.glue import MISMATCHED
 from bert_tf.tasks.data_set import DataSet
@@ -115,7 +115,7 @@ def run_task(
     logging.info("***** %s *****", data_set.name)
     values = _flags_of(data_set, flag_values)
     folder = values.output_dir
-    session = Session(
+    session = ClassifierSession(
         values,
         strategy,
         data_set=data_set,
@@ -161,7 +161,7 @@ def results_in(output_dir: str) -> list[TaskResult]:
     return [result for result in found if result is not None]
 
 
-def _score(session: Session, model: keras.Model) -> dict[str, float]:
+def _score(session: ClassifierSession, model: keras.Model) -> dict[str, float]:
     """The metrics on all development sets, with reports on their predictions."""
     scores: dict[str, float] = {}
     for split in session.data_set.dev_splits:
@@ -173,7 +173,7 @@ def _score(session: Session, model: keras.Model) -> dict[str, float]:
     return scores
 
 
-def _predict(session: Session, model: keras.Model, output_dir: str) -> None:
+def _predict(session: ClassifierSession, model: keras.Model, output_dir: str) -> None:
     """The predictions of all test sets, as GLUE's server takes them too."""
     for split in session.data_set.test_splits:
         logits = session.logits(model, split)

@@ -11,10 +11,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf.conversion import names
-from bert_tf.errors import InputError
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.example_table import ROWS
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceExample, ChoiceSet
 from bert_tf.training.finetuning import RecordSet, finetune
@@ -58,12 +56,7 @@ class MultipleChoiceSession(TaskSession):
         self.sets = sets
         self.task = multiple_choice.task(self.config, recompute=flag_values.recompute)
         self._records: dict[str, RecordSet] = {}
-        name = flag_values.best_metric
-        if name and name not in METRICS:
-            raise InputError(
-                f"--best_metric={name} is none of the evaluation's metrics:"
-                f" {', '.join(METRICS)}."
-            )
+        self.refuse_other_metrics(METRICS)
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
         """Trains in a folder, from where that stands.
@@ -100,18 +93,12 @@ class MultipleChoiceSession(TaskSession):
             if split == "test"
             else self._flags.eval_batch_size
         )
-        records = self.records(split)
-        logits = np.zeros(
-            [records.num_records, self.sets[split].target.num_outputs], np.float32
-        )
-        for batch, outputs in self.outputs(
+        return self.logits_of(
             model,
-            records.batches(batch_size, self.max_lengths),
-            records.num_batches(batch_size),
-        ):
-            is_real = batch[ROWS] >= 0
-            logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
-        return logits
+            self.records(split),
+            batch_size=batch_size,
+            num_outputs=self.sets[split].target.num_outputs,
+        )
 
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None

@@ -14,9 +14,9 @@ from absl import flags
 from bert_tf import files
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.finetuning.best_run import BestRun
+from bert_tf.finetuning.classifier_session import ClassifierSession
 from bert_tf.finetuning.selection import Selection, StopEarly, select
 from bert_tf.finetuning.selection_report import write_report
-from bert_tf.finetuning.session import Session
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.trials import Outcome
 from bert_tf.metrics import glue as metrics
@@ -47,11 +47,11 @@ _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
 
 
 def search(
-    session: Session, flag_values: flags.FlagValues, output_dir: str
+    session: ClassifierSession, flag_values: flags.FlagValues, output_dir: str
 ) -> Selection:
     """Makes the runs that the flags ask for, and keeps the best one.
 
-    Its weights are in OUTPUT_DIR/best, as `Session.restore` takes them.
+    Its weights are in OUTPUT_DIR/best, as `ClassifierSession.restore` takes them.
 
     Args:
         session: the task.
@@ -106,7 +106,7 @@ def search(
 
 
 def _refuse_what_would_fail_later(
-    session: Session,
+    session: ClassifierSession,
     flag_values: flags.FlagValues,
     settings: Sequence[Settings],
     output_dir: str,
@@ -128,12 +128,14 @@ def _refuse_what_would_fail_later(
         )
 
 
-def best_metric(session: Session, flag_values: flags.FlagValues) -> str:
+def best_metric(session: ClassifierSession, flag_values: flags.FlagValues) -> str:
     """The score to choose by: --best_metric, or else the task's first one."""
     return flag_values.best_metric or session.data_set.metrics[0]
 
 
-def made_with(session: Session, flag_values: flags.FlagValues) -> dict[str, Any]:
+def made_with(
+    session: ClassifierSession, flag_values: flags.FlagValues
+) -> dict[str, Any]:
     """Name -> value of all that decides how a run comes out, its settings aside."""
     found: dict[str, Any] = {}
     for name in sorted(flag_values):
@@ -150,7 +152,7 @@ def made_with(session: Session, flag_values: flags.FlagValues) -> dict[str, Any]
     return found
 
 
-def baseline(session: Session, metric: str) -> float | None:
+def baseline(session: ClassifierSession, metric: str) -> float | None:
     """The score on the development set of who always answers the same.
 
     That is the most frequent class; for several labels, of each one whether most

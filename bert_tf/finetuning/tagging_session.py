@@ -94,7 +94,7 @@ class TaggingSession(TaskSession):
         }
         self._label_ids = {split: self._checked_ids(split) for split in splits}
         self._features: dict[str, list[Features]] = {}
-        self._check_best_metric()
+        self.refuse_other_metrics(self._metrics)
         self.task = tagging.task(
             self.config, len(self.labels.names), recompute=flag_values.recompute
         )
@@ -223,15 +223,6 @@ class TaggingSession(TaskSession):
                 f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
                 f" --features={files.read_json(path)['features']} too, or another"
                 " folder."
-            )
-
-    def _check_best_metric(self) -> None:
-        """Raises InputError now for what would come out at the first evaluation."""
-        name = self._flags.best_metric
-        if name and name not in self._metrics:
-            raise InputError(
-                f"--best_metric={name} is none of the evaluation's metrics:"
-                f" {', '.join(self._metrics)}."
             )
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:

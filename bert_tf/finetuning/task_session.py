@@ -1,9 +1,11 @@
 """What the runs on any task share: the model's files, and a step from batch to outputs.
 
 A task's own session knows its examples and their records, and what outputs mean.
+
+Shapes: R records, C outputs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -14,11 +16,13 @@ from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.conversion.model_files import model_files
 from bert_tf.conversion.source import Source
-from bert_tf.records.example_table import EvaluationBatches
+from bert_tf.errors import InputError
+from bert_tf.records.example_table import ROWS, EvaluationBatches
 from bert_tf.task import Task
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
+from bert_tf.training.finetuning import RecordSet
 from bert_tf.training.loop import restore_or_initialize
 from bert_tf.training.strategy import is_chief
 
@@ -131,6 +135,45 @@ class TaskSession:
                 ),
             )
         return self._predictor[1].run(batches, total_batches=num_batches)
+
+    def logits_of(
+        self,
+        model: keras.Model,
+        records: RecordSet,
+        *,
+        batch_size: int,
+        num_outputs: int,
+    ) -> np.ndarray:
+        """What the model says of records, [R, C] float32, in their order.
+
+        Args:
+            model: the model.
+            records: what to predict.
+            batch_size: records a batch.
+            num_outputs: C.
+        """
+        logits = np.zeros([records.num_records, num_outputs], np.float32)
+        for batch, outputs in self.outputs(
+            model,
+            records.batches(batch_size, self.max_lengths),
+            records.num_batches(batch_size),
+        ):
+            is_real = batch[ROWS] >= 0
+            logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
+        return logits
+
+    def refuse_other_metrics(self, there: Sequence[str]) -> None:
+        """Raises InputError now for what would come out at the first evaluation.
+
+        Args:
+            there: the metrics that --best_metric may name.
+        """
+        name = self._flags.best_metric
+        if name and name not in there:
+            raise InputError(
+                f"--best_metric={name} is none of the evaluation's metrics:"
+                f" {', '.join(there)}."
+            )
 
     def forget_model(self) -> None:
         """Lets go of the model that predicted last, so that its memory can be freed."""

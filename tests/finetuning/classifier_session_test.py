@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.finetuning.session import Session
+from bert_tf.finetuning.classifier_session import ClassifierSession
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set_flags import data_set_from_flags
@@ -82,7 +82,7 @@ class SessionTest(tf.test.TestCase):
                 *(f"--{name}={value}" for name, value in options.items()),
             ],
         )
-        return Session(
+        return ClassifierSession(
             flag_values,
             tf.distribute.get_strategy(),
             data_set=data_set_from_flags(flag_values),

@@ -27,7 +27,6 @@ from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.example_table import ROWS
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
@@ -41,7 +40,7 @@ from bert_tf.training.strategy import num_workers
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-class Session(TaskSession):
+class ClassifierSession(TaskSession):
     """The runs on sentences and sentence pairs.
 
     Args:
@@ -79,7 +78,7 @@ class Session(TaskSession):
         adapter = opened_adapter(flag_values, self.config)
         trained = adapter or self.source
         self.target = self._target(output_dir, trained)
-        self._check_best_metric()
+        self.refuse_other_metrics([LOSS, EXAMPLE_LOSS, *self._metrics])
         if trained is not None and flag_values.init_head:
             self._refuse_other_head(trained)
         self.examples: dict[str, list[Example]] = {
@@ -156,14 +155,9 @@ class Session(TaskSession):
             else self._flags.eval_batch_size
         )
         records = self.records(split)
-        logits = np.zeros([records.num_records, self.target.num_outputs], np.float32)
-        for batch, outputs in self.outputs(
-            model,
-            records.batches(batch_size, self.max_lengths),
-            records.num_batches(batch_size),
-        ):
-            is_real = batch[ROWS] >= 0
-            logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
+        logits = self.logits_of(
+            model, records, batch_size=batch_size, num_outputs=self.target.num_outputs
+        )
         counts = records.notes["window_counts"]
         return average_windows(logits, counts) if counts else logits
 
@@ -211,15 +205,6 @@ class Session(TaskSession):
         """The data set's metrics; the accuracy, which the original reports, always."""
         original = ["accuracy"] if self.target.kind == SINGLE_LABEL else []
         return list(dict.fromkeys([*self.data_set.metrics, *original]))
-
-    def _check_best_metric(self) -> None:
-        """Raises InputError now for what would come out at the first evaluation."""
-        name, there = self._flags.best_metric, [LOSS, EXAMPLE_LOSS, *self._metrics]
-        if name and name not in there:
-            raise InputError(
-                f"--best_metric={name} is none of the evaluation's metrics:"
-                f" {', '.join(there)}."
-            )
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.data_set.dev_splits[0])
