@@ -86,7 +86,7 @@ _NUM_DOCUMENTS = flags.DEFINE_integer(
 _EPOCHS = flags.DEFINE_float("num_train_epochs", 3.0, "Epochs of the scores.")
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of the scores.")
 _SCORE_PRECISION = flags.DEFINE_enum(
-    "score_precision", "float32", ["float32", "bfloat16"], "Precision of the scores."
+    "score_precision", "bfloat16", ["float32", "bfloat16"], "Precision of the scores."
 )
 
 

@@ -168,9 +168,10 @@ def run_speed(bench: Bench, count: int, rounds: int) -> None:
             continue
         seconds = statistics.median(values["seconds"] for values in kept)
         after = seconds - one["seconds"]
+        rate = f"{(count - 1) / after:,.1f}" if after > 0 else "-"
         print(
-            f"| {way.name} | {seconds:,.1f} | {count / seconds:,.1f} |"
-            f" {(count - 1) / after:,.1f} | {kept[0]['bytes'] / 1e6:,.0f} |"
+            f"| {way.name} | {seconds:,.1f} | {count / seconds:,.1f} | {rate} |"
+            f" {kept[0]['bytes'] / 1e6:,.0f} |"
         )
 
 
