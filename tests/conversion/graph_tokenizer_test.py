@@ -6,6 +6,7 @@ import sys
 import unicodedata
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.conversion.graph_tokenizer import GraphTokenizer
@@ -259,6 +260,7 @@ class GraphTokenizerTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "does not fit.*256"):
             GraphTokenizer(Vocabulary(["[UNK]", "ก" * 100]))
 
+    @pytest.mark.slow  # a whole model's is looked at in each run: saved_model_test
     def test_a_saved_model_needs_tensorflow_and_tensorflow_text_alone(self):
         words = ["une", "etape", ",", "οδος"]
         graph, _ = both(words, recognize_special_tokens=True)

@@ -74,7 +74,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
 
     def test_learns_from_features_that_are_computed_once(self):
         options = {"features": "embeddings", "bilstm_size": 32, "bilstm_dropout": 0}
-        options |= {"num_train_epochs": 25, "learning_rate": 2e-2}
+        options |= {"num_train_epochs": 12, "learning_rate": 4e-2}
         results = self.run_script("--do_train", "--do_eval", **options)
         self.assertGreater(results["f1"], 0.9)
         self.assertLess(results["loss"], 0.5)

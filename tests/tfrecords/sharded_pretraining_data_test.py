@@ -330,7 +330,7 @@ class KilledTest(ScriptCase):
         # is folder, vocabulary, chunk, corpus, manifest, vocabulary, result, shard.
         for moment in range(6, 12):
             if self.killed_at(moment, num_shards=2, overwrite=True):
-                self.run_script(num_shards=2, overwrite=True, num_workers=2)
+                self.run_script(num_shards=2, overwrite=True)
                 self.assertEqual(self.files(), expected)
                 self.write("out-00000-of-00002", "x" * size)
 

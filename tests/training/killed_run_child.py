@@ -103,12 +103,9 @@ def evaluate(model):
     return {"loss": float(abs(kernel).view("uint32").sum() % 1000)}
 
 
-def run(folder, records, moments):
+def run(folder, records):
+    """The run, in whatever process."""
     os.makedirs(folder, exist_ok=True)
-    for name in ("replace", "fsync", "remove", "link"):
-        moments.before(os, name)
-    moments.before(reporting.Reporter, "report")
-    moments.in_the_middle_of_a_write()
     phase = toy.phase(records, NUM_STEPS, BATCH_SIZE, evaluate=evaluate)
     data = toy.data(records, NUM_RECORDS, BATCH_SIZE)
     train(
@@ -131,7 +128,11 @@ def run(folder, records, moments):
 def main():
     folder, records, kind, number = sys.argv[1:]
     moments = Moments(kind, int(number))
-    run(folder, records, moments)
+    for name in ("replace", "fsync", "remove", "link"):
+        moments.before(os, name)
+    moments.before(reporting.Reporter, "report")
+    moments.in_the_middle_of_a_write()
+    run(folder, records)
     with open(os.path.join(folder, "moments"), "w") as file:
         file.write(str(moments.counts["any"]))
 

@@ -176,7 +176,7 @@ class RepeatableTest(tf.test.TestCase):
         start = [np.array(variable) for variable in variables]
         dataset = as_dataset(data)
         results = []
-        for _ in range(12):
+        for _ in range(6):
             for variable, value in zip(variables, start, strict=True):
                 variable.assign(value)
             iterator = iter(dataset)

@@ -16,7 +16,8 @@ import tensorflow as tf
 from bert_tf.compilation import xla_compiles_for_the_cpu
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.training.config import TrainingConfig
-from tests.training import toy
+from bert_tf.training.strategy import create_strategy
+from tests.training import strategy_child, toy
 from tests.training.strategy_child import classifier
 
 
@@ -106,16 +107,6 @@ class SameResultTest(StrategiesTestCase):
     def test_devices_workers_and_micro_batches_make_the_same_steps(self):
         mirrored = {"distribution": "mirrored", "num_cpus": 2}
         accumulated = {"config": {"gradient_accumulation_steps": 4}}
-        alone = self.start(
-            [
-                self.options("one"),
-                self.options("one_device", distribution="one_device"),
-                self.options("accumulated", **accumulated),
-                self.options(
-                    "compiled", config={"jit_compile": xla_compiles_for_the_cpu()}
-                ),
-            ]
-        )
         together = self.start(
             [
                 self.options("mirrored", **mirrored),
@@ -130,7 +121,18 @@ class SameResultTest(StrategiesTestCase):
         workers = self.start_workers(
             self.options("workers", distribution="multi_worker")
         )
-        self.finish(alone, together, *workers)
+        # One device needs no process of its own.
+        for options in (
+            self.options("one"),
+            self.options("one_device", distribution="one_device"),
+            self.options("accumulated", **accumulated),
+            self.options(
+                "compiled", config={"jit_compile": xla_compiles_for_the_cpu()}
+            ),
+        ):
+            strategy = create_strategy(options.get("distribution", "default"))
+            strategy_child.run(options, strategy)
+        self.finish(together, *workers)
         one = self.weights("one")
         moved = self.distance(one, initial_weights(toy.task(0.0)))
         self.assertGreater(moved, 0.01)

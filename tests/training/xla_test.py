@@ -332,8 +332,9 @@ class CompiledTest(StepsTestCase):
     def test_steps_equal_those_that_are_not_compiled(self, name):
         self.check_steps(name)
 
-    @pytest.mark.slow
+    # The mark below: what makes tests of one would lose it.
     @parameterized.parameters(*VARIANTS)
+    @pytest.mark.slow
     def test_steps_of_variants_equal_those_that_are_not_compiled(self, name):
         self.check_steps(name)
 
