@@ -147,7 +147,10 @@ def main(_: list[str]) -> None:
         raise app.UsageError(
             "--num_documents must be at least 5; every fifth is scored"
         )
-    if not flags.FLAGS.data_dir:
+    data_dir = pathlib.Path(flags.FLAGS.data_dir or "")
+    if not flags.FLAGS.data_dir or not all(
+        (data_dir / name).is_dir() for name in ("brown", "swag")
+    ):
         print("skipped: no --data_dir with brown/ and swag/")
         return
     logging.set_verbosity(logging.WARNING)
