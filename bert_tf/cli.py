@@ -129,11 +129,11 @@ def import_tensorflow() -> None:
     """Imports TensorFlow without what its C++ parts print at import.
 
     They report drivers and processor features to stderr, whatever the log level, before
-    any log is set up. Who wants to see it sets TF_CPP_MIN_LOG_LEVEL.
+    any log is set up. Who wants to see it sets TF_CPP_MIN_LOG_LEVEL to less than 3.
     """
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ or "tensorflow" in sys.modules:
+    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if level != "3" or "tensorflow" in sys.modules:
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     sys.stderr.flush()
     stderr = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
