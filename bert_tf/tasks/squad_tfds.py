@@ -13,7 +13,7 @@ from bert_tf.squad.entries import EntryReader
 from bert_tf.squad.examples import Question
 from bert_tf.squad.reader import QuestionReader
 from bert_tf.squad.report import Report
-from bert_tf.text.tfds import prepared_builder
+from bert_tf.text.tfds import prepared_builder, read_split
 
 _TEXTS = ("id", "title", "context", "question")
 _NEEDED = ("id", "context", "question")
@@ -102,27 +102,7 @@ class TfdsSquad(QuestionReader):
             ]
 
     def _dataset(self) -> Any:
-        import tensorflow_datasets as tfds
-
-        wanted = self._wanted()
-        try:
-            dataset = self._builder.as_dataset(
-                split=self._split,
-                shuffle_files=False,
-                read_config=tfds.ReadConfig(
-                    interleave_cycle_length=1, try_autocache=False
-                ),
-                decoders=tfds.decode.PartialDecoding(wanted),
-            )
-        # An AssertionError is how the library says that a slice is none.
-        except (ValueError, AssertionError) as error:
-            there = ", ".join(self._builder.info.splits or {})
-            raise InputError(
-                f"TensorFlow dataset {self._builder.info.full_name} has no split"
-                f" {self._split!r}; it has: {there}."
-            ) from error
-        # What the library makes up in place of a set has all features.
-        return dataset.map(lambda row: {name: row[name] for name in wanted})
+        return read_split(self._builder, self._split, self._wanted())
 
     def _wanted(self) -> dict[str, Any]:
         features = self._builder.info.features

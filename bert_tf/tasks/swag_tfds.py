@@ -11,7 +11,7 @@ from typing import Any
 from bert_tf.errors import InputError
 from bert_tf.tasks.choices import ChoiceSet, ColumnNames, Columns
 from bert_tf.tasks.swag import Row, choices_of_rows
-from bert_tf.text.tfds import prepared_builder
+from bert_tf.text.tfds import prepared_builder, read_split
 
 _BATCH_SIZE = 256
 
@@ -47,31 +47,13 @@ def read_tfds_choices(
 
 
 def _rows(builder: Any, split: str, columns: Columns, path: str) -> Iterator[Row]:
-    import tensorflow_datasets as tfds
-
     wanted = {
         name: True
         for name in (columns.premise, columns.start, *columns.endings, columns.label)
         if name is not None
     }
-    try:
-        dataset = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            decoders=tfds.decode.PartialDecoding(wanted),
-        )
-    # An AssertionError is how the library says that a slice is none.
-    except (ValueError, AssertionError) as error:
-        there = ", ".join(builder.info.splits or {})
-        raise InputError(
-            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it"
-            f" has: {there}."
-        ) from error
-    # What the library makes up in place of a set has all features.
-    dataset = dataset.map(lambda row: {name: row[name] for name in wanted})
     number = 0
-    for batch in dataset.ragged_batch(_BATCH_SIZE):
+    for batch in read_split(builder, split, wanted).ragged_batch(_BATCH_SIZE):
         cells = {
             name: values.to_list()
             if hasattr(values, "to_list")

@@ -10,7 +10,7 @@ from typing import Any
 from bert_tf.errors import InputError
 from bert_tf.tagging.json_lines import label_name
 from bert_tf.tagging.sentences import Sentence
-from bert_tf.text.tfds import prepared_builder
+from bert_tf.text import tfds
 
 WORDS, LABELS = "tokens", "ner"
 
@@ -43,7 +43,7 @@ def read_split(
     Raises:
         InputError: there is no such set, split or feature, or it cannot be prepared.
     """
-    builder = prepared_builder(name, data_dir)
+    builder = tfds.prepared_builder(name, data_dir)
     features = builder.info.features
     wanted = [word_feature or WORDS, *([label_feature or LABELS] if has_labels else [])]
     for feature, flag in zip(wanted, ("word_column", "label_column"), strict=False):
@@ -76,24 +76,7 @@ def read_split(
 
 def _rows(builder: Any, split: str, wanted: list[str]) -> Any:
     """Yields (words, labels) of each example; labels are None where none are wanted."""
-    import tensorflow_datasets as tfds
-
-    try:
-        dataset = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            decoders=tfds.decode.PartialDecoding(dict.fromkeys(wanted, True)),
-        )
-    # An AssertionError is how the library says that a slice is none.
-    except (ValueError, AssertionError) as error:
-        there = ", ".join(builder.info.splits or {})
-        raise InputError(
-            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it"
-            f" has: {there}."
-        ) from error
-    # What the library makes up in place of a set has all features.
-    dataset = dataset.map(lambda row: {name: row[name] for name in wanted})
+    dataset = tfds.read_split(builder, split, dict.fromkeys(wanted, True))
     for batch in dataset.ragged_batch(_BATCH_SIZE):
         columns = [
             [[_text(value) for value in row] for row in batch[name].to_list()]

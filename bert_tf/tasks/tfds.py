@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.examples import Example, LabelCheck, UnusableRows
-from bert_tf.text.tfds import prepared_builder
+from bert_tf.text.tfds import prepared_builder, read_split
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
@@ -147,27 +147,9 @@ class TfdsSplit:
         return None if names is None else tuple(self.rename.get(n, n) for n in names)
 
     def _rows(self, builder: Any) -> Iterator[dict[str, Any]]:
-        import tensorflow_datasets as tfds
-
-        wanted = (self.text_a, self.text_b, self.label, self.index)
-        try:
-            dataset = builder.as_dataset(
-                split=self.split,
-                shuffle_files=False,
-                read_config=tfds.ReadConfig(
-                    interleave_cycle_length=1, try_autocache=False
-                ),
-                decoders=tfds.decode.PartialDecoding(
-                    {name: True for name in wanted if name is not None}
-                ),
-            )
-        # An AssertionError is how the library says that a slice is none.
-        except (ValueError, AssertionError) as error:
-            there = ", ".join(builder.info.splits or {})
-            raise InputError(
-                f"TensorFlow dataset {builder.info.full_name} has no split"
-                f" {self.split!r}; it has: {there}."
-            ) from error
+        names = (self.text_a, self.text_b, self.label, self.index)
+        wanted = {name: True for name in names if name is not None}
+        dataset = read_split(builder, self.split, wanted)
         for batch in dataset.ragged_batch(_BATCH_SIZE):
             columns = {name: list(values.numpy()) for name, values in batch.items()}
             names = list(columns)

@@ -6,7 +6,7 @@ it, is imported when a function is called.
 
 import functools
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import logging
@@ -135,6 +135,36 @@ def prepared_builder(name: str, data_dir: str | None) -> Any:
     builder = _builder(name, data_dir)
     _prepare(builder, name)
     return builder
+
+
+def read_split(builder: Any, split: str, wanted: Mapping[str, Any]) -> Any:
+    """A tf.data.Dataset of a split's examples, in their order.
+
+    Args:
+        builder: of `prepared_builder`.
+        split: such as "train", or a slice: "validation[:50%]".
+        wanted: the features to read: True by name, or such a mapping for what is in it.
+
+    Raises:
+        InputError: there is no such split.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        dataset = builder.as_dataset(
+            split=split,
+            shuffle_files=False,
+            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+            decoders=tfds.decode.PartialDecoding(dict(wanted)),
+        )
+    # An AssertionError is how the library says that a slice is none.
+    except (ValueError, AssertionError) as error:
+        raise InputError(
+            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it"
+            f" has: {', '.join(builder.info.splits or {})}."
+        ) from error
+    # What the library makes up in place of a set has all features.
+    return dataset.map(lambda row: {name: row[name] for name in wanted})
 
 
 @functools.lru_cache(maxsize=4)
