@@ -11,6 +11,7 @@ from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
+from tests.script_case import ScriptCase
 from tests.training import toy
 
 # good and bad decide the label; the rest is noise.
@@ -26,16 +27,22 @@ def rows(count, seed):
         yield " ".join(words), number % 2
 
 
-class RunClassifierTestCase(tf.test.TestCase):
+class RunClassifierTestCase(ScriptCase):
+    script = run_classifier
+    tokens = TOKENS
+
     def setUp(self):
         super().setUp()
-        self.config = toy.write_config(self.get_temp_dir())
-        self.vocab = self.path("v.txt")
-        Vocabulary(TOKENS).save(self.vocab)
         os.makedirs(self.path("data"), exist_ok=True)
 
-    def path(self, *names):
-        return os.path.join(self.get_temp_dir(), *names)
+    def defaults(self):
+        return {
+            "task_name": "tsv",
+            "data_dir": self.path("data"),
+            "max_seq_length": 10,
+            "train_batch_size": 16,
+            "plots": False,
+        }
 
     def write(self, name, lines):
         with open(self.path("data", name), "w") as file:
@@ -45,32 +52,6 @@ class RunClassifierTestCase(tf.test.TestCase):
         for split, count in (("train", train), ("dev", 21), ("test", 13)):
             labelled = [(text, label(side)) for text, side in rows(count, seed=count)]
             self.write(f"{split}.tsv", [("text_a", "label"), *labelled])
-
-    def run_script(self, *arguments, **options):
-        options = {
-            "task_name": "tsv",
-            "data_dir": self.path("data"),
-            "vocab_file": self.vocab,
-            "bert_config_file": self.config,
-            "output_dir": self.path("run"),
-            "max_seq_length": 10,
-            "train_batch_size": 16,
-            "plots": False,
-            **options,
-        }
-        run_classifier.run(
-            cli.parse(
-                run_classifier.define_flags,
-                [
-                    *arguments,
-                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
-                ],
-            )
-        )
-
-    def read(self, *names):
-        with open(self.path(*names)) as file:
-            return file.read()
 
     def table(self, *names):
         """The rows of a file of numbers with tabs between."""
@@ -103,10 +84,6 @@ class RunClassifierTestCase(tf.test.TestCase):
                         found[os.path.join(folder, name)] = file.read()
         return found
 
-    def results(self, name="run"):
-        with open(self.path(name, "eval_results.txt")) as file:
-            return dict(line.split(" = ") for line in file.read().splitlines())
-
 
 class TsvTest(RunClassifierTestCase):
     def test_trains_evaluates_and_predicts(self):
@@ -123,8 +100,8 @@ class TsvTest(RunClassifierTestCase):
             list(results), ["eval_accuracy", "eval_loss", "global_step", "loss"]
         )
         # int(64 / 16 * 30) steps; a word that the label hangs on is learnt.
-        self.assertEqual(results["global_step"], "120")
-        self.assertGreater(float(results["eval_accuracy"]), 0.9)
+        self.assertEqual(results["global_step"], 120)
+        self.assertGreater(results["eval_accuracy"], 0.9)
         with open(self.path("run", "test_results.tsv")) as file:
             lines = [line.split("\t") for line in file.read().splitlines()]
         self.assertLen(lines, 13)
@@ -165,7 +142,7 @@ class TsvTest(RunClassifierTestCase):
             list(results),
             ["eval_loss", "eval_pearson", "eval_spearman", "global_step", "loss"],
         )
-        self.assertGreater(float(results["eval_pearson"]), 0.9)
+        self.assertGreater(results["eval_pearson"], 0.9)
         with open(self.path("run", "test_results.tsv")) as file:
             self.assertLen([float(line) for line in file], 13)
 
@@ -193,12 +170,12 @@ class TargetsTest(RunClassifierTestCase):
         self.run_script("--do_train", "--do_eval", "--several_labels", **options)
         results = self.results()
         self.assertIn("eval_f1_micro", results)
-        self.assertGreater(float(results["eval_exact_match"]), 0.9)
+        self.assertGreater(results["eval_exact_match"], 0.9)
         predictions = read_predictions(self.path("run", "dev_predictions.tsv"))
         texts = [(text, ("", "a,b")[side]) for text, side in rows(21, seed=21)]
         self.assertEqual([(row["text_a"], row["label"]) for row in predictions], texts)
         correct = np.mean([int(row["correct"]) for row in predictions])
-        self.assertAlmostEqual(correct, float(results["eval_exact_match"]), places=5)
+        self.assertAlmostEqual(correct, results["eval_exact_match"], places=5)
         for row in predictions:
             likely = [label for label in "ab" if float(row[f"p_{label}"]) > 0.5]
             self.assertEqual(row["prediction"], ",".join(likely))
@@ -269,8 +246,8 @@ class SelectionTest(RunClassifierTestCase):
         self.assertEqual(best["run"], records[1]["name"])
         self.assertEqual(best["value"], scores[1])
         results = self.results()
-        self.assertAlmostEqual(float(results["eval_accuracy"]), scores[1], places=6)
-        self.assertEqual(results["global_step"], "80")
+        self.assertAlmostEqual(results["eval_accuracy"], scores[1], places=6)
+        self.assertEqual(results["global_step"], 80)
         right = [1 - number % 2 for number in range(13)]
         self.assertAllEqual(self.table("run", "test_results.tsv").argmax(axis=1), right)
         self.assert_trains_nothing_and_writes_the_same(*command, **options)
@@ -326,7 +303,7 @@ class OriginalTasksTest(RunClassifierTestCase):
           --bert_config_file={self.config} --max_seq_length=12 --train_batch_size=32
           --learning_rate=2e-5 --num_train_epochs=3.0 --output_dir={self.path("out")}"""
         run_classifier.run(cli.parse(run_classifier.define_flags, command.split()))
-        self.assertEqual(self.results("out")["global_step"], "3")
+        self.assertEqual(self.results("out")["global_step"], 3)
 
     def test_both_sets_of_mnli(self):
         labels = ("entailment", "contradiction", "neutral")
@@ -361,8 +338,8 @@ class OriginalTasksTest(RunClassifierTestCase):
              "loss", "mismatched_eval_loss", "mismatched_loss"],
         )  # fmt: skip
         # Shares of five and of seven examples.
-        self.assertIn(round(5 * float(results["eval_accuracy"]), 4), range(6))
-        mismatched = float(results["eval_mismatched_accuracy"])
+        self.assertIn(round(5 * results["eval_accuracy"], 4), range(6))
+        mismatched = results["eval_mismatched_accuracy"]
         self.assertIn(round(7 * mismatched, 4), range(8))
         for split, name, count in (
             ("test", "MNLI-m", 4),
@@ -411,7 +388,7 @@ class OriginalTasksTest(RunClassifierTestCase):
                 num_train_epochs=1,
             )
         # ceil(9 / 8): nothing is dropped.
-        self.assertEqual(self.results()["global_step"], "2")
+        self.assertEqual(self.results()["global_step"], 2)
         self.assertEqual(self.table("run", "test_results.tsv").shape, (9, 2))
         lines = self.read("run", "submission", "RTE.tsv").splitlines()
         self.assertLen(lines, 10)

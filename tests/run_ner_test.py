@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
-from tests.training import toy
+from tests.script_case import ScriptCase
 
 # A name is "mr" and a name; a place stands behind "in".
 NAMES, PLACES, OTHERS = ([f"{kind}{n}" for n in range(4)] for kind in "npo")
@@ -52,49 +51,17 @@ def columns(rows):
     return "\n".join(lines) + "\n"
 
 
-class RunNerTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.config = toy.write_config(self.get_temp_dir())
-        self.vocab = self.path("v.txt")
-        Vocabulary(TOKENS).save(self.vocab)
+class RunNerTest(ScriptCase):
+    script = run_ner
+    tokens = TOKENS
 
-    def path(self, *names):
-        return os.path.join(self.get_temp_dir(), *names)
+    def defaults(self):
+        return {"max_seq_length": 16, "train_batch_size": 16, "learning_rate": 3e-2}
 
     def write(self, name, text):
         with open(self.path(name), "w") as file:
             file.write(text)
         return self.path(name)
-
-    def read(self, *names):
-        with open(self.path(*names)) as file:
-            return file.read()
-
-    def results(self):
-        lines = self.read("run", "eval_results.txt").splitlines()
-        pairs = (line.split(" = ") for line in lines)
-        return {name: float(value) for name, value in pairs}
-
-    def run_script(self, *arguments, **options):
-        options = {
-            "vocab_file": self.vocab,
-            "bert_config_file": self.config,
-            "output_dir": self.path("run"),
-            "max_seq_length": 16,
-            "train_batch_size": 16,
-            "learning_rate": 3e-2,
-            **options,
-        }
-        run_ner.run(
-            cli.parse(
-                run_ner.define_flags,
-                [
-                    *arguments,
-                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
-                ],
-            )
-        )
 
     def test_learns_entities_and_writes_what_the_scorer_reads(self):
         dev = columns(sentences(20, 2))

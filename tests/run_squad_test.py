@@ -10,9 +10,8 @@ from absl import logging
 from bert_tf import cli, run_squad
 from bert_tf.errors import InputError
 from bert_tf.finetuning import squad_prediction, squad_session
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
-from tests.training import toy
+from tests.script_case import ScriptCase
 
 # The answer is the words from "from" to "to", where they are there.
 WORDS = ["from", "to", "who", *(f"w{number}" for number in range(20))]
@@ -40,52 +39,28 @@ def article(count, seed, negative=0):
     return {"title": "T", "paragraphs": paragraphs}
 
 
-class RunSquadTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.config = toy.write_config(self.get_temp_dir())
-        self.vocab = self.path("v.txt")
-        Vocabulary(TOKENS).save(self.vocab)
+class RunSquadTest(ScriptCase):
+    script = run_squad
+    tokens = TOKENS
 
-    def path(self, *names):
-        return os.path.join(self.get_temp_dir(), *names)
-
-    def write(self, name, *articles):
-        with open(self.path(name), "w") as file:
-            json.dump({"version": "x", "data": articles}, file)
-        return self.path(name)
-
-    def run_script(self, *arguments, **options):
-        options = {
-            "vocab_file": self.vocab,
-            "bert_config_file": self.config,
-            "output_dir": self.path("run"),
+    def defaults(self):
+        return {
             "max_seq_length": 16,
             "max_query_length": 4,
             "doc_stride": 4,
             "train_batch_size": 16,
             "learning_rate": 3e-2,
             "num_workers": 1,
-            **options,
         }
-        run_squad.run(
-            cli.parse(
-                run_squad.define_flags,
-                [
-                    *arguments,
-                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
-                ],
-            )
-        )
+
+    def write(self, name, *articles):
+        with open(self.path(name), "w") as file:
+            json.dump({"version": "x", "data": articles}, file)
+        return self.path(name)
 
     def read_json(self, *names):
         with open(self.path(*names)) as file:
             return json.load(file)
-
-    def results(self, name="run"):
-        with open(self.path(name, "eval_results.txt")) as file:
-            pairs = (line.split(" = ") for line in file.read().splitlines())
-            return {name: float(value) for name, value in pairs}
 
     def test_learns_to_answer_in_windows_and_goes_on_where_it_was_killed(self):
         options = {

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from bert_tf import cli, run_swag
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
-from tests.training import toy
+from tests.script_case import ScriptCase
 
 # The right ending is the one with this word.
 RIGHT = "good"
@@ -35,15 +34,12 @@ def rows(count, seed, num_endings=3):
         yield {"sent1": text(1), "sent2": text(0), **cells, "label": label}
 
 
-class RunSwagTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.config = toy.write_config(self.get_temp_dir())
-        self.vocab = self.path("v.txt")
-        Vocabulary(TOKENS).save(self.vocab)
+class RunSwagTest(ScriptCase):
+    script = run_swag
+    tokens = TOKENS
 
-    def path(self, *names):
-        return os.path.join(self.get_temp_dir(), *names)
+    def defaults(self):
+        return {"max_seq_length": 14, "length_buckets": 1, "learning_rate": 3e-2}
 
     def write_csv(self, name, examples, opener=open):
         examples = list(examples)
@@ -57,24 +53,6 @@ class RunSwagTest(tf.test.TestCase):
         with open(self.path(name), "w") as file:
             file.writelines(json.dumps(example) + "\n" for example in examples)
         return self.path(name)
-
-    def run_script(self, *arguments, **options):
-        options = {
-            "vocab_file": self.vocab,
-            "bert_config_file": self.config,
-            "output_dir": self.path("run"),
-            "max_seq_length": 14,
-            "length_buckets": 1,
-            "learning_rate": 3e-2,
-            **options,
-        }
-        given = [f"--{name}={value}" for name, value in options.items()]
-        run_swag.run(cli.parse(run_swag.define_flags, [*arguments, *given]))
-
-    def results(self, name="run"):
-        with open(self.path(name, "eval_results.txt")) as file:
-            pairs = (line.split(" = ") for line in file.read().splitlines())
-            return {name: float(value) for name, value in pairs}
 
     def weights(self, name):
         checkpoint = tf.train.latest_checkpoint(self.path(name))
