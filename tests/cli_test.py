@@ -1,8 +1,8 @@
 import logging
 import os
+import resource
 import subprocess
 import sys
-import time
 
 import tensorflow as tf
 from absl import flags
@@ -61,16 +61,18 @@ class HelpTest(tf.test.TestCase):
                 self.assertIn(flag, result.stdout, module)
 
     def test_help_and_usage_errors_take_less_than_a_second(self):
+        # Of the processor: a busy machine takes longer, whatever the command.
         for module in SCRIPTS:
             for arguments in (["--help"], ["--no_such_flag=1"]):
-                best = float("inf")
-                for _ in range(3):
-                    began = time.perf_counter()
-                    run_module(module, *arguments)
-                    best = min(best, time.perf_counter() - began)
-                    if best < 1.0:
-                        break
-                self.assertLess(best, 1.0, f"{module} {arguments}")
+                began = seconds_of_other_processes()
+                run_module(module, *arguments)
+                seconds = seconds_of_other_processes() - began
+                self.assertLess(seconds, 1.0, f"{module} {arguments}")
+
+
+def seconds_of_other_processes():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def run_flags(module):
