@@ -95,15 +95,16 @@ def layout(
         flag_values: the script's flags.
         label_names: what labels that are numbers stand for.
     """
-    document = "document_column"
-    given = {document: flag_values[document].value} if document in flag_values else {}
+    own: dict[str, Any] = {}
+    if "document_column" in flag_values:
+        own["document_column"] = flag_values.document_column
     return Layout(
         format=flag_values.format,
         word_column=flag_values.word_column,
         label_column=flag_values.label_column,
         separator=flag_values.tag_separator,
         label_names=label_names,
-        **given,
+        **own,
     )
 
 

@@ -147,8 +147,8 @@ class TfdsSplit:
         return None if names is None else tuple(self.rename.get(n, n) for n in names)
 
     def _rows(self, builder: Any) -> Iterator[dict[str, Any]]:
-        names = (self.text_a, self.text_b, self.label, self.index)
-        wanted = {name: True for name in names if name is not None}
+        features = (self.text_a, self.text_b, self.label, self.index)
+        wanted = {name: True for name in features if name is not None}
         dataset = read_split(builder, self.split, wanted)
         for batch in dataset.ragged_batch(_BATCH_SIZE):
             columns = {name: list(values.numpy()) for name, values in batch.items()}

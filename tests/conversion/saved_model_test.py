@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.conversion import export, names
@@ -127,6 +128,7 @@ class ClassifierTest(ServingTestCase):
         expected = model(self.batch([("the cat", "")]), training=False)["logits"][:, 0]
         self.assertAllClose(outputs["score"], expected, rtol=1e-5, atol=1e-5)
 
+    @pytest.mark.slow  # as one number and several labels but for its output's name
     def test_several_numbers(self):
         model = BertClassifier(CONFIG, 2, problem_type=REGRESSION)
         signatures = self.served(model, ["x", "y"], problem_type=REGRESSION)

@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 
@@ -14,6 +15,12 @@ from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import best_checkpoint
 from bert_tf.training.reporting import Reporter
 from tests.training import toy
+
+
+@functools.cache
+def classifier():
+    """What all runs have trained, as far as a search can see."""
+    return BertClassifier(toy.CONFIG, 2)
 
 
 class Records:
@@ -42,7 +49,7 @@ class FakeSession:
         os.makedirs(folder, exist_ok=True)
         toy.write_config(folder)
         *before, self.last = self.table[settings.learning_rate]
-        model = BertClassifier(toy.CONFIG, 2)
+        model = classifier()
         if before:
             toy.save_checkpoint(folder, model, 4)
             reporter = Reporter(folder)
@@ -67,7 +74,7 @@ class StoppingSession(FakeSession):
         toy.write_config(folder)
         stopped, ended = self.table[settings.learning_rate]
         self.last, step = (ended, 8) if until == 1.0 else (stopped, 4)
-        model = BertClassifier(toy.CONFIG, 2)
+        model = classifier()
         toy.save_checkpoint(folder, model, step)
         return model, step
 
