@@ -61,6 +61,8 @@ NOT_RUN = (
 )
 # (which, why), of the files that the text names.
 NOT_WRITTEN = (
+    (r"NAME\.", "any name"),
+    (r"problem_type\.txt", "of several labels, or several numbers"),
     (r"nonfinite-step-N\.tfrecord", "of a loss that is not finite"),
     (r"record_counts\.json", "of records without a manifest"),
     (r"pytorch_model\.bin", "is what we do not open"),
