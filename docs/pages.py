@@ -24,6 +24,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"
+_LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
@@ -31,14 +32,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Sets the navigation."""
     sys.path.insert(0, str(ROOT))  # this checkout's bert_tf, whatever is installed
     guides = [path for path in documents() if path.endswith(".md")]
+    guides.sort(key=lambda path: path in _LAST)
     config.nav = [
-        {"Guide": [{_title(path): path} for path in guides if path.count("/") == 0]},
+        {"Guide": [{_title(path): path} for path in guides]},
         {"Commands": ["commands/index.md", *map(_command_page, commands())]},
         {"Python API": ["api/index.md", *map(_api_page, packages())]},
     ]
-    for path in guides:
-        if "/" in path:
-            config.nav[0]["Guide"].append({_title(path): path})
     return config
 
 
@@ -62,7 +61,7 @@ def documents() -> list[str]:
     Returns:
         Paths relative to the repository.
     """
-    found = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+    found = ["README.md", *_LAST]
     for path in found:  # grows while it is read
         if not path.endswith(".md"):
             continue
