@@ -32,6 +32,7 @@ def scores(
     scheme: str,
     *,
     losses: np.ndarray,
+    accuracy: float,
 ) -> dict[str, float]:
     """Scores the labels of sentences.
 
@@ -40,16 +41,16 @@ def scores(
         predictions: the predicted ones.
         scheme: how they spell entities; "none" where they do not.
         losses: -log p of the words whose label the model has.
+        accuracy: of `accuracy`, of the labels as their file spells them.
 
     Returns:
-        loss, the mean of `losses`; accuracy, over all words; where labels spell
-        entities precision, recall and f1, as the official scorer counts them, and the
-        same of the strict reading, strict_precision and so on.
+        loss, the mean of `losses`; accuracy; where labels spell entities precision,
+        recall and f1, as the official scorer counts them, and the same of the strict
+        reading, strict_precision and so on.
     """
-    words, correct = _words(golds, predictions)
     results = {
         LOSS: float(losses.mean()) if len(losses) else 0.0,
-        ACCURACY: correct / words,
+        ACCURACY: accuracy,
     }
     if scheme == NO_SCHEME:
         return results
@@ -61,6 +62,17 @@ def scores(
         for name in _ENTITY_SCORES:
             results[prefix + name] = getattr(counts, name)
     return results
+
+
+def accuracy(golds: Sequence[Labels], predictions: Sequence[Labels]) -> float:
+    """The share of words that have the right label.
+
+    Args:
+        golds: the true labels of each sentence.
+        predictions: the predicted ones.
+    """
+    words, correct = _words(golds, predictions)
+    return correct / words
 
 
 def report(golds: Sequence[Labels], predictions: Sequence[Labels]) -> str:

@@ -14,7 +14,12 @@ from bert_tf import files
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import names
 from bert_tf.errors import InputError
-from bert_tf.finetuning.tagging_evaluation import metric_names, report, scores
+from bert_tf.finetuning.tagging_evaluation import (
+    accuracy,
+    metric_names,
+    report,
+    scores,
+)
 from bert_tf.finetuning.tagging_labels import (
     find_file_schemes,
     find_labels,
@@ -23,6 +28,7 @@ from bert_tf.finetuning.tagging_labels import (
 )
 from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
 from bert_tf.finetuning.task_session import TaskSession
+from bert_tf.metrics.entities import Labels
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.schemes import NO_SCHEME
 from bert_tf.tagging.sentences import Sentence, digest
@@ -187,6 +193,7 @@ class TaggingSession(TaskSession):
             self._by_sentence(split, found),
             self.labels.scheme,
             losses=found.losses[self._label_ids[split] != tagging.NO_LABEL],
+            accuracy=accuracy(*self._as_written(split, found)),
         )
 
     def report(self, split: str, found: WordPredictions) -> str:
@@ -198,7 +205,17 @@ class TaggingSession(TaskSession):
         """
         if self.labels.scheme == NO_SCHEME:
             return ""
-        return report(self._golds[split], self._by_sentence(split, found))
+        return report(*self._as_written(split, found))
+
+    def _as_written(
+        self, split: str, found: WordPredictions
+    ) -> tuple[Sequence[Labels], Sequence[Labels]]:
+        """The true labels and the predicted ones, as a scorer of the files sees them.
+
+        In another scheme an entity that is right may have a word that is not.
+        """
+        golds = [one.labels for one in self.splits[split] if one.labels is not None]
+        return golds, self.predicted_labels(split, found)
 
     def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predicted labels of each sentence, as the model spells them."""

@@ -2,12 +2,15 @@ import os
 import tempfile
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
 from bert_tf.finetuning import tagging_session
+from bert_tf.finetuning.tagging_prediction import WordPredictions
 from bert_tf.modeling.token_heads import BertSpanPredictor
+from bert_tf.tagging.reader import Layout, read_sentences
 from bert_tf.text.vocabulary import Vocabulary
 from tests.training import toy
 
@@ -61,6 +64,39 @@ class TaggingSessionTest(tf.test.TestCase):
         expected = [[2, 2, 1], [0, 2, 0]]
         self.assertEqual(self.labels("--tag_scheme=iob2"), expected)
         self.assertEqual(self.labels("--tag_scheme=iob1"), [[1, 2, 1], [0, 1, 0]])
+
+    def test_scores_are_those_of_what_is_written(self):
+        """An entity without a B is right in IOB1, and is written so."""
+        flag_values = cli.parse(
+            run_ner.define_flags,
+            [
+                "--do_eval",
+                f"--dev_file={self.path('train.txt')}",
+                f"--vocab_file={self.path('v.txt')}",
+                f"--bert_config_file={self.config}",
+                f"--output_dir={self.path('run')}",
+                "--labels=O,B-PER,I-PER",
+                "--max_seq_length=6",
+            ],
+        )
+        session = tagging_session.TaggingSession(
+            flag_values,
+            tf.distribute.get_strategy(),
+            splits={"dev": read_sentences([self.path("train.txt")], Layout())},
+            output_dir=self.path("run"),
+        )
+        self.assertEqual(session.labels.scheme, "iob2")
+        # I I B, O I: the same entities as in the file; strictly read one is none.
+        found = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
+        results = session.scores("dev", found)
+        self.assertEqual(results["accuracy"], 1.0)
+        self.assertEqual(results["f1"], 1.0)
+        self.assertLess(results["strict_f1"], 1.0)
+        self.assertEqual(
+            session.predicted_labels("dev", found),
+            [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
+        )
+        self.assertIn("accuracy: 100.00%", session.report("dev", found))
 
     def test_another_tasks_folder_stays_as_it_is(self):
         os.makedirs(self.path("run"))
