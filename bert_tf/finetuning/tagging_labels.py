@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from absl import flags, logging
 
-from bert_tf.conversion import names
+from bert_tf.conversion.names import TAGGING, heads_of
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.metrics.entities import IOB1, IOB2, Labels
@@ -19,6 +20,7 @@ from bert_tf.tagging.schemes import (
     scheme_of_labels,
 )
 from bert_tf.tagging.sentences import Sentence
+from bert_tf.tasks.tagging import NO_LABEL
 
 AUTO = "auto"
 
@@ -141,6 +143,54 @@ def find_labels(
     return TaggerLabels(ours, scheme)
 
 
+def label_ids(
+    split: str,
+    sentences: Sequence[Sentence],
+    golds: Sequence[Labels],
+    names: Sequence[str],
+    *,
+    must_be_known: bool,
+) -> np.ndarray:
+    """The number of each word's label; `NO_LABEL` where the model does not have it.
+
+    Args:
+        split: what the sentences are, for messages.
+        sentences: the sentences.
+        golds: the labels of each, as the model spells them; none where none are known.
+        names: the model's labels.
+        must_be_known: whether the model must have all, as in training.
+
+    Raises:
+        InputError: it must, and does not.
+    """
+    if not golds:
+        return np.full(sum(len(one.words) for one in sentences), NO_LABEL)
+    numbers = {label: number for number, label in enumerate(names)}
+    unknown: Counter[str] = Counter()
+    ids = []
+    for sentence, labels in zip(sentences, golds, strict=True):
+        for label in labels:
+            number = numbers.get(label, NO_LABEL)
+            if number == NO_LABEL:
+                if must_be_known:
+                    raise InputError(
+                        f"{sentence.source}: the label {label!r} is none of --labels:"
+                        f" {shown(names)}."
+                    )
+                unknown[label] += 1
+            ids.append(number)
+    if unknown:
+        logging.warning(
+            "%s: %d of %d words have labels that the model does not know, and count as"
+            " wrong: %s.",
+            split,
+            unknown.total(),
+            len(ids),
+            shown(tuple(unknown)),
+        )
+    return np.array(ids, np.int64)
+
+
 def shown(labels: Sequence[str]) -> str:
     """The first labels, for a message."""
     more = len(labels) - _MAX_SHOWN
@@ -150,7 +200,7 @@ def shown(labels: Sequence[str]) -> str:
 
 def _trained_labels(source: Source | None) -> tuple[str, ...] | None:
     """The labels of a checkpoint's tagger; None where it has none, or no names."""
-    if source is None or names.TAGGING not in names.heads_of(source.weights):
+    if source is None or TAGGING not in heads_of(source.weights):
         return None
     return source.labels
 

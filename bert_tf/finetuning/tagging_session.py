@@ -2,11 +2,9 @@
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
@@ -23,8 +21,8 @@ from bert_tf.finetuning.tagging_evaluation import (
 from bert_tf.finetuning.tagging_labels import (
     find_file_schemes,
     find_labels,
+    label_ids,
     respelt_unless,
-    shown,
 )
 from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
 from bert_tf.finetuning.task_session import TaskSession
@@ -98,7 +96,16 @@ class TaggingSession(TaskSession):
             ]
             for split, sentences in splits.items()
         }
-        self._label_ids = {split: self._checked_ids(split) for split in splits}
+        self._label_ids = {
+            split: label_ids(
+                split,
+                sentences,
+                self._golds[split],
+                self.labels.names,
+                must_be_known=split == TRAIN,
+            )
+            for split, sentences in splits.items()
+        }
         self._features: dict[str, list[Features]] = {}
         self.refuse_other_metrics(self._metrics)
         self.task = tagging.task(
@@ -244,41 +251,6 @@ class TaggingSession(TaskSession):
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores("dev", self.predict(model, "dev"))
-
-    def _checked_ids(self, split: str) -> np.ndarray:
-        """The number of each word's label, `NO_LABEL` where the model does not have it.
-
-        Raises:
-            InputError: that is so of a word that is to be trained on.
-        """
-        golds = self._golds[split]
-        if not golds:
-            number = sum(len(one.words) for one in self.splits[split])
-            return np.full(number, tagging.NO_LABEL)
-        numbers = {label: number for number, label in enumerate(self.labels.names)}
-        unknown: Counter[str] = Counter()
-        ids = []
-        for sentence, labels in zip(self.splits[split], golds, strict=True):
-            for label in labels:
-                number = numbers.get(label, tagging.NO_LABEL)
-                if number == tagging.NO_LABEL:
-                    if split == TRAIN:
-                        raise InputError(
-                            f"{sentence.source}: the label {label!r} is none of"
-                            f" --labels: {shown(self.labels.names)}."
-                        )
-                    unknown[label] += 1
-                ids.append(number)
-        if unknown:
-            logging.warning(
-                "%s: %d of %d words have labels that the model does not know, and count"
-                " as wrong: %s.",
-                split,
-                unknown.total(),
-                len(ids),
-                shown(tuple(unknown)),
-            )
-        return np.array(ids, np.int64)
 
     def _records(self, folder: str) -> RecordSet:
         """The windows to train on, made once."""

@@ -1,12 +1,14 @@
 from types import SimpleNamespace
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import InputError
 from bert_tf.finetuning.tagging_labels import (
     find_file_schemes,
     find_labels,
+    label_ids,
     respelt_unless,
     shown,
 )
@@ -114,6 +116,22 @@ class LabelsTest(tf.test.TestCase):
             ("iob1", "iob2", ["O", "B-A", "B-A"]),
         ):
             self.assertEqual(respelt_unless(labels, scheme, wanted), expected)
+
+    def test_the_numbers_of_labels(self):
+        sentences = [sentence("O I-A"), sentence("B-X")]
+        golds = [["O", "B-A"], ["B-X"]]  # as the model spells them
+
+        def ids(golds, must_be_known=False):
+            return label_ids(
+                "dev", sentences, golds, ["O", "B-A"], must_be_known=must_be_known
+            ).tolist()
+
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            self.assertEqual(ids(golds), [0, 1, -1])
+        self.assertIn("dev: 1 of 3 words have labels", logs.output[0])
+        self.assertEqual(ids([]), [-1, -1, -1])
+        with self.assertRaisesRegex(InputError, "f:1: the label 'B-X' is none of"):
+            ids(golds, must_be_known=True)
 
     def test_shown(self):
         self.assertEqual(shown("ab"), "a, b")
