@@ -143,7 +143,7 @@ class TaggingSession(TaskSession):
         path = os.path.join(folder, FEATURES_NAME)
         if files.exists(os.path.join(folder, STATE_NAME)):
             self._refuse_other_features(folder)
-        elif files.exists(path):
+        elif self.is_chief and files.exists(path):
             files.remove(path)  # of a start that failed before its first checkpoint
         described = self.labels.names, SINGLE_LABEL
         run_folder.refuse_other_labels(folder, *described)
