@@ -100,31 +100,37 @@ class SmallFiles:
         self._write(path, *("\t".join(row) for row in rows), "")
 
     def _glue(self) -> str:
-        """MRPC and STS-B: a class and a number; all others are left out."""
+        """MRPC and WNLI; GLUE's server wants predictions of their whole test sets."""
         folder = self._data / "glue_data"
         for split in _SPLITS:
-            numbers = range(_NUM_ROWS)
-            ids = "index" if split == "test" else "Quality"
+            is_test = split == "test"
             self._table(
                 folder / "MRPC" / f"{split}.tsv",
-                [ids, "#1 ID", "#2 ID", "#1 String", "#2 String"],
+                ["index" if is_test else "Quality"]
+                + ["#1 ID", "#2 ID", "#1 String", "#2 String"],
                 *(
-                    [str(n % 2), "1", "2", self._sentence(), self._sentence()]
-                    for n in numbers
+                    [str(number % 2), "1", "2", *self._pair()]
+                    for number in range(1725 if is_test else _NUM_ROWS)
                 ),
             )
-            header = ["index", "genre", "file", "year", "old_index", "from1", "from2"]
-            score = [] if split == "test" else ["score"]
             self._table(
-                folder / "STS-B" / f"{split}.tsv",
-                [*header, "sentence1", "sentence2", *score],
+                folder / "WNLI" / f"{split}.tsv",
+                ["index", "sentence1", "sentence2", *([] if is_test else ["label"])],
                 *(
-                    [str(n), *"abcdef", self._sentence(), self._sentence()]
-                    + ([] if split == "test" else [f"{n % 6}.000"])
-                    for n in numbers
+                    [
+                        str(number),
+                        *self._pair(),
+                        *([] if is_test else [str(number % 2)]),
+                    ]
+                    for number in range(146 if is_test else _NUM_ROWS)
                 ),
             )
         return str(folder)
+
+    def _pair(self) -> tuple[str, str]:
+        """Two short texts."""
+        words = self._sentence().split()
+        return " ".join(words[:3]), " ".join(words[2:5])
 
     def _reviews(self) -> None:
         for split in _SPLITS:
