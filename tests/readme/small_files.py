@@ -104,10 +104,10 @@ class SmallFiles:
         folder = self._data / "glue_data"
         for split in _SPLITS:
             is_test = split == "test"
+            first, label = ("index", []) if is_test else ("Quality", ["label"])
             self._table(
                 folder / "MRPC" / f"{split}.tsv",
-                ["index" if is_test else "Quality"]
-                + ["#1 ID", "#2 ID", "#1 String", "#2 String"],
+                [first, "#1 ID", "#2 ID", "#1 String", "#2 String"],
                 *(
                     [str(number % 2), "1", "2", *self._pair()]
                     for number in range(1725 if is_test else _NUM_ROWS)
@@ -115,13 +115,9 @@ class SmallFiles:
             )
             self._table(
                 folder / "WNLI" / f"{split}.tsv",
-                ["index", "sentence1", "sentence2", *([] if is_test else ["label"])],
+                ["index", "sentence1", "sentence2", *label],
                 *(
-                    [
-                        str(number),
-                        *self._pair(),
-                        *([] if is_test else [str(number % 2)]),
-                    ]
+                    [str(number), *self._pair(), str(number % 2)][: 3 + len(label)]
                     for number in range(146 if is_test else _NUM_ROWS)
                 ),
             )
