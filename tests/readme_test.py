@@ -1,6 +1,8 @@
 """README.md says what is so: see `tests.readme`."""
 
 import pathlib
+import shutil
+import tempfile
 
 import pytest
 import tensorflow as tf
@@ -147,7 +149,9 @@ class ReadmeTest(tf.test.TestCase):
 class RunTest(tf.test.TestCase):
     def run_commands(self, name):
         """Runs all; what is wrong, and what ran."""
-        folder = pathlib.Path(self.get_temp_dir(), name)
+        # TensorFlow's temporary folder has a name that a shell would have to quote.
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         work = folder / "work"
         work.mkdir(parents=True)
         files = SmallFiles(work, folder)
