@@ -147,11 +147,15 @@ class ReadmeTest(tf.test.TestCase):
 
 
 class RunTest(tf.test.TestCase):
-    def run_commands(self, name):
-        """Runs all; what is wrong, and what ran."""
-        # TensorFlow's temporary folder has a name that a shell would have to quote.
+    def new_folder(self):
+        # TensorFlow's temporary folder may have a name that a shell would have to quote.
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def run_commands(self, name):
+        """Runs all; what is wrong, and what ran."""
+        folder = self.new_folder()
         work = folder / "work"
         work.mkdir(parents=True)
         files = SmallFiles(work, folder)
@@ -163,7 +167,7 @@ class RunTest(tf.test.TestCase):
         return failures, runner
 
     def test_what_fails_and_what_is_not_written_is_found(self):
-        folder = pathlib.Path(self.get_temp_dir(), "small")
+        folder = self.new_folder()
         work = folder / "work"
         work.mkdir(parents=True)
         runner = Runner(ROOT, folder, work, {"WORD_DIR": "word"})
