@@ -148,7 +148,7 @@ class ReadmeTest(tf.test.TestCase):
 
 class RunTest(tf.test.TestCase):
     def new_folder(self):
-        # TensorFlow's temporary folder may have a name that a shell would have to quote.
+        # TensorFlow's temporary folder may have a name that a shell must quote.
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         return folder
