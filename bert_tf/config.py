@@ -252,12 +252,20 @@ class BertConfig:
                 f" max_position_embeddings ({self.max_position_embeddings})."
             )
 
-    def check_vocabulary(self, num_tokens: int, source: str) -> None:
-        """Raises InputError if a vocabulary has ids outside the embedding table."""
+    def check_vocabulary(
+        self, num_tokens: int, source: str, advice: str = "Give those of one model."
+    ) -> None:
+        """Raises InputError if a vocabulary has ids outside the embedding table.
+
+        Args:
+            num_tokens: of the vocabulary.
+            source: what it is, or its file.
+            advice: what to do about it.
+        """
         if num_tokens > self.vocab_size:
             raise InputError(
                 f"{source} has {num_tokens} tokens, but the model's `vocab_size`"
-                f" (--bert_config_file) is {self.vocab_size}."
+                f" (--bert_config_file) is {self.vocab_size}. {advice}"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -75,7 +75,14 @@ def model_files(
         path = _own_file(output_dir, VOCAB_NAME, "vocab_file")
         vocabulary, own_casing = Vocabulary.from_file(path), casing_of(output_dir)
     vocabulary.require_special_tokens(path)
-    config.check_vocabulary(len(vocabulary), path)
+    has_own = source is not None and source.tokenizer.vocabulary is not None
+    config.check_vocabulary(
+        len(vocabulary),
+        path,
+        "Leave --vocab_file out: the checkpoint has its own."
+        if vocab_file and has_own
+        else "Give those of one model.",
+    )
     if do_lower_case is None:
         do_lower_case = own_casing
     casing = checked_casing(source, vocabulary, do_lower_case, "--vocab_file")

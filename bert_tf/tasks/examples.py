@@ -88,6 +88,25 @@ class UnusableRows:
         )
 
 
+def warn_of_left_out(path: str, lines: Sequence[int], what: str) -> None:
+    """Warns of rows that are left out, however many; says nothing where none are.
+
+    Args:
+        path: their file.
+        lines: where they stand in it.
+        what: they are, such as "blank".
+    """
+    if lines:
+        logging.warning(
+            "%s: left out %s %s row%s: %s.",
+            path,
+            f"{len(lines):,}",
+            what,
+            "" if len(lines) == 1 else "s",
+            numbered(lines),
+        )
+
+
 def numbered(lines: Sequence[int], at_most: int = 5) -> str:
     """The first few of some line numbers: "line 3", "lines 3, 8 and 12 more"."""
     shown = ", ".join(str(line) for line in lines[:at_most])
@@ -180,16 +199,8 @@ class TableSplit:
                 num_rows += 1
                 unusable.add(line, "the row is blank.")
         unusable.report(num_rows, may_be_few=self.label is not None)
-        for lines, what in ((blank, "blank"), (unlabelled, "unlabelled")):
-            if lines:
-                logging.warning(
-                    "%s: left out %s %s row%s: %s.",
-                    path,
-                    f"{len(lines):,}",
-                    what,
-                    "" if len(lines) == 1 else "s",
-                    numbered(lines),
-                )
+        warn_of_left_out(path, blank, "blank")
+        warn_of_left_out(path, unlabelled, "unlabelled")
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"

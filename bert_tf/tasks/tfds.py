@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.examples import Example, LabelCheck, UnusableRows
+from bert_tf.tasks.examples import (
+    Example,
+    LabelCheck,
+    UnusableRows,
+    warn_of_left_out,
+)
 from bert_tf.text.tfds import prepared_builder, read_split
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -93,7 +98,9 @@ class TfdsSplit:
     ) -> list[Example]:
         """The examples, in the order of `index`.
 
-        A set that is not prepared yet is, which may download it.
+        A set that is not prepared yet is, which may download it. Examples of class -1,
+        the library's mark for those without a label (SNLI has them where those who
+        labelled did not agree), are left out, as many as there are.
 
         Args:
             check: what a label has to pass; None: any label.
@@ -101,13 +108,15 @@ class TfdsSplit:
 
         Raises:
             InputError: there is no such set, split or feature, the set cannot be
-                prepared, or too many examples have no label that passes.
+                prepared, no example has a label, or too many have one that does not
+                pass.
         """
         builder = prepared_builder(self.name, self.folder)
         self._check_features(builder)
         path = f"tfds:{builder.info.full_name}:{self.split}"
         numbered: list[tuple[int, Example]] = []
         unusable = UnusableRows(path)
+        unlabelled: list[int] = []
         labels_seen: set[str] = set()
         number = -1
         for number, row in enumerate(self._rows(builder)):
@@ -116,15 +125,14 @@ class TfdsSplit:
             label = None
             if self.label is not None:
                 label = self._label(row[self.label], builder, separator)
-                if label not in labels_seen:
+                if label is None:
+                    unlabelled.append(position)
+                    continue
+                if check is not None and label not in labels_seen:
                     try:
-                        if label is None:
-                            raise InputError(f"{source}: it has no label.")
-                        if check is not None:
-                            check(label, source)
+                        check(label, source)
                     except InputError as error:
-                        reason = str(error).removeprefix(f"{source}: ")
-                        unusable.add(position, reason)
+                        unusable.add(position, str(error).removeprefix(f"{source}: "))
                         continue
                     labels_seen.add(label)
             text_a, text_b = (
@@ -133,8 +141,10 @@ class TfdsSplit:
             )
             numbered.append((position, Example(text_a or "", text_b, label, source)))
         unusable.report(number + 1, may_be_few=True)
+        warn_of_left_out(path, unlabelled, "unlabelled")
         if not numbered:
-            raise InputError(f"{path}: no examples in this split.")
+            labelled = "labelled " if unlabelled else ""
+            raise InputError(f"{path}: no {labelled}examples in this split.")
         return [example for _, example in sorted(numbered, key=lambda pair: pair[0])]
 
     def class_names(self) -> tuple[str, ...] | None:

@@ -70,6 +70,9 @@ class ModelFilesTest(FolderTestCase):
         Vocabulary([*TOKENS, "dog"]).save(other)
         with self.assertRaisesRegex(InputError, "--vocab_file has .*model/vocab.txt"):
             self.resolve(folder, vocab_file=other)
+        Vocabulary([*TOKENS, *map(str, range(toy.CONFIG.vocab_size))]).save(other)
+        with self.assertRaisesRegex(InputError, "other.txt.*Leave --vocab_file out"):
+            self.resolve(folder, vocab_file=other)
         with self.assertRaisesRegex(InputError, "do_lower_case=False.*model was"):
             self.resolve(folder, do_lower_case=False)
         config = os.path.join(self.get_temp_dir(), "other.json")

@@ -99,11 +99,18 @@ class GlueTest(tf.test.TestCase):
             "validation_matched validation_mismatched test_matched test_mismatched",
         )
 
-    def test_rows_without_a_label_are_an_error(self):
-        with mocked([1, -1, 0]), self.assertRaisesRegex(
-            InputError, "glue/rte/2.0.0:train:1: it has no label"
+    def test_rows_without_a_label_are_left_out_and_counted(self):
+        rte = GLUE_TASKS["RTE"].from_tfds()
+        with mocked([1, -1, 0]), self.assertLogs(level="WARNING") as logs:
+            examples = rte.read(None, "train")
+        self.assertEqual([e.text_a[-1] for e in examples], ["0", "2"])
+        self.assertIn(
+            "glue/rte/2.0.0:train: left out 1 unlabelled row: line 1.", logs.output[-1]
+        )
+        with mocked([-1, -1, -1]), self.assertRaisesRegex(
+            InputError, "glue/rte/2.0.0:train: no labelled examples in this split"
         ):  # fmt: skip
-            GLUE_TASKS["RTE"].from_tfds().read(None, "train")
+            rte.read(None, "train")
 
     def test_random_examples_of_the_library(self):
         """Every task's features are read as the library types them."""
@@ -191,7 +198,7 @@ class AnySetTest(tf.test.TestCase):
             labels = self.by_number(data_set)
         self.assertLen(labels, Reviews.NUM - 1)
         self.assertEqual((labels[1], labels[2]), ("glad", "sad"))
-        self.assertIn("left out 1 of 200 rows", logs.output[0])
+        self.assertIn("left out 1 unlabelled row", logs.output[-1])
         self.assertLen(data_set.read(None, "dev"), Reviews.NUM // 10)
 
     def test_numbers_and_words_as_classes(self):
