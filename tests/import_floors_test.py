@@ -33,6 +33,7 @@ FLOORS = {
     "bert_tf.tasks": 4,
     "bert_tf.training": 4,
     "bert_tf.finetuning": 5,
+    "bert_tf.pretraining": 5,
     "bert_tf.study": 5,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,

@@ -360,6 +360,13 @@ class RefusalTest(RunPretrainingTestCase):
         with self.assertRaisesRegex(InputError, "there is no record in"):
             self.run_script(do_train=True, input_file=empty)
 
+    def test_a_metric_that_no_evaluation_has(self):
+        with self.assertRaisesRegex(
+            InputError, "--best_metric=f1 is none of .*: loss, masked_lm_loss, next_sen"
+        ):
+            self.run_script(do_train=True, eval_steps=2, best_metric="f1")
+        self.assertFalse(os.path.exists(self.path("run")))
+
 
 class PretrainingDatasetTest(RunPretrainingTestCase):
     def test_a_notebooks_dataset(self):

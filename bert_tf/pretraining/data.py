@@ -1,4 +1,4 @@
-"""Pre-training from records: the phases of a run, and its evaluation.
+"""What a run of pre-training reads: the records of its phases and its evaluation.
 
 One phase, or several (--phases): each reads the records of its length.
 """
@@ -96,10 +96,14 @@ class PretrainingData:
         return self.phases[0][1]
 
     @property
+    def every_records(self) -> list[PretrainingRecords]:
+        """Those of all phases, then those to evaluate on."""
+        return [*[records for _, records in self.phases], *self.held_out]
+
+    @property
     def is_packed(self) -> bool:
         """Whether some records are packed: the others then look like rows of one."""
-        every = [*[records for _, records in self.phases], *self.held_out]
-        return any(records.is_packed for records in every)
+        return any(records.is_packed for records in self.every_records)
 
     @property
     def num_train_steps(self) -> int:
