@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
 
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, cause_of
 
 DefineFlags = Callable[[flags.FlagValues], None]
 Run = Callable[[flags.FlagValues], None]
@@ -173,10 +173,16 @@ def with_positional(
 
 
 def one_line(error: Exception) -> str:
-    """An exception's message as one line; the first one of TensorFlow's traces."""
+    """An exception's message as one line; of TensorFlow's traces what went wrong."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.strerror}: {error.filename}"
     text = str(error)
     if not isinstance(error, InputError):
-        text = text.split("\n", 1)[0]
+        text = cause_of(text)
+    # By its name: nothing here imports TensorFlow.
+    if type(error).__name__ == "ResourceExhaustedError":
+        text += (
+            ". Memory is short: make batches or sequences smaller, or train with"
+            " --gradient_accumulation_steps or --recompute."
+        )
     return " ".join(text.split())

@@ -1,5 +1,8 @@
 """The one exception that means: the user's input is wrong; this is how to mend it."""
 
+import itertools
+import re
+
 
 class InputError(ValueError):
     """What a user gave (a file, a flag, a checkpoint) cannot be used.
@@ -16,3 +19,27 @@ class DivergedError(InputError):
     What is wrong are this run's settings, such as its learning rate; the same run again
     would end the same way, and one with other settings need not.
     """
+
+
+def cause_of(message: str) -> str:
+    """The line of a TensorFlow error's message that says what went wrong.
+
+    What a `tf.function` raises begins with "Graph execution error:" and the places in
+    Python that made the graph; the cause stands before the graph's node, "[[{{node".
+
+    Args:
+        message: of a `tf.errors.OpError`, or of any other exception.
+    """
+    lines = [line.strip() for line in message.split("\n")]
+    told = [
+        line
+        for line in lines
+        if line
+        and not line.startswith(("Graph execution error:", "Detected at", "File "))
+    ]
+    for before, line in itertools.pairwise(told):
+        if line.startswith("[[{{node"):
+            told = [before]
+            break
+    cause = re.sub(r"^\{\{function_node [^}]*\}\} *", "", told[0] if told else "")
+    return re.sub(r" *\[Op:[^\]]*\].*$", "", cause)

@@ -39,6 +39,9 @@ HEADS = {
 }
 _NO_HEADS = "none"
 
+# For saved_model with a span head.
+_OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
+
 # [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
 _LEAST_SEQ_LENGTH = 5
 
@@ -79,12 +82,17 @@ def define_flags(flag_values: flags.FlagValues) -> None:
             " tokens of an answer.")  # fmt: skip
     flags.mark_flags_as_required(["checkpoint", "format", "output_dir"], flag_values)
     shared_flags.require_at_least(flag_values, _LEAST_SEQ_LENGTH, "max_seq_length")
-    shared_flags.require_at_least(
-        flag_values,
-        1,
-        "doc_stride",
-        "max_query_length",
-        "max_answer_length",
+    shared_flags.require_at_least(flag_values, 1, *_OF_SPANS)
+    for_serving = ("max_seq_length", *_OF_SPANS)
+    flags.register_multi_flags_validator(
+        ["format", *for_serving],
+        lambda given: (
+            given["format"] in (None, "saved_model")
+            or not any(flag_values[name].present for name in for_serving)
+        ),
+        message=f"{', '.join(f'--{name}' for name in for_serving)} have an effect with"
+        " --format=saved_model alone: leave them out",
+        flag_values=flag_values,
     )
     flags.register_multi_flags_validator(
         ["format", "heads"],
@@ -185,11 +193,7 @@ def _write_saved_model(
 
 def _span_options(flag_values: flags.FlagValues, max_seq_length: int) -> dict[str, int]:
     """Of how contexts are read in windows: each has room for the question and more."""
-    options: dict[str, int] = {
-        "doc_stride": flag_values.doc_stride,
-        "max_query_length": flag_values.max_query_length,
-        "max_answer_length": flag_values.max_answer_length,
-    }
+    options: dict[str, Any] = {name: flag_values[name].value for name in _OF_SPANS}
     # [CLS], two [SEP] and at least one token of the context.
     most = max_seq_length - 4
     if options["max_query_length"] > most:

@@ -108,12 +108,16 @@ def read_json(path: str, what: str = "file") -> Any:
         InputError: there is no such file, or it is not UTF-8 or not JSON (names the
             line).
     """
+    text = read_text(path, what)
     try:
-        return json.loads(read_text(path, what))
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}:{error.lineno}: not valid JSON: {error.msg}."
         ) from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or as many lists in one another.
+        raise InputError(f"{path}: not valid JSON: {error}.") from error
 
 
 def temporary_name(path: str) -> str:

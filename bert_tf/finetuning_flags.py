@@ -86,6 +86,9 @@ def define_tfds(
         message=f"must be {_IN_WORDS[len(splits)]}: {uses}",
         flag_values=flag_values,
     )
+    shared_flags.refuse_without(
+        flag_values, "tfds_name", "tfds_data_dir", "tfds_splits"
+    )
 
 
 def define_data_set(flag_values: flags.FlagValues) -> None:

@@ -378,17 +378,38 @@ def require_with(flag_values: flags.FlagValues, name: str, *others: str) -> None
     )
 
 
-def refuse_together(flag_values: flags.FlagValues, *names: str) -> None:
+def refuse_together(
+    flag_values: flags.FlagValues,
+    *names: str,
+    why: str = "say the same: give one of them",
+) -> None:
     """Makes it a usage error to give all of these flags, defaults aside."""
 
     def not_all_are_given(_: dict[str, Any]) -> bool:
         if not all(flag_values[name].present for name in names):
             return True
         both = " and ".join(f"--{name}" for name in names)
-        raise flags.ValidationError(f"{both} say the same: give one of them.")
+        raise flags.ValidationError(f"{both} {why}.")
 
     flags.register_multi_flags_validator(
         list(names), not_all_are_given, flag_values=flag_values
+    )
+
+
+def refuse_without(flag_values: flags.FlagValues, other: str, *names: str) -> None:
+    """Makes it a usage error to give what has no effect without another flag."""
+
+    def has_effect(values: dict[str, Any]) -> bool:
+        useless = [name for name in names if flag_values[name].present]
+        if values[other] or not useless:
+            return True
+        needed = f"--{other}=true" if flag_values[other].boolean else f"--{other}"
+        raise flags.ValidationError(
+            f"--{useless[0]} has no effect without {needed}: give both, or neither."
+        )
+
+    flags.register_multi_flags_validator(
+        [other, *names], has_effect, flag_values=flag_values
     )
 
 

@@ -14,13 +14,17 @@ the same command again goes on.
 import copy
 import os
 import sys
+from typing import Any
 
 from absl import flags, logging
 
 from bert_tf import cli, files, run_ner
+from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
 from bert_tf.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
+    FEATURE_CHOICES,
     FINE_TUNED,
     PAPER_DEV_F1,
 )
@@ -31,7 +35,7 @@ _METRICS = ("f1", "accuracy")
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags: run_ner's, and its own."""
-    run_ner.define_flags(flag_values, do_train=True, do_eval=True)
+    run_ner.define_flags(flag_values, in_all_ways=True, do_train=True, do_eval=True)
     flags.DEFINE_list(
         "ways",
         list(_WAYS),
@@ -80,10 +84,12 @@ def flags_of(flag_values: flags.FlagValues, way: str) -> flags.FlagValues:
         way: fine_tuned, or one of --features.
     """
     own = copy.deepcopy(flag_values)
-    changes = {"output_dir": os.path.join(flag_values.output_dir, way)}
+    changes: dict[str, Any] = {"output_dir": os.path.join(flag_values.output_dir, way)}
     if way != FINE_TUNED:
         changes |= {
             "features": way,
+            # Of fine-tuning alone.
+            "frozen_layers": own["frozen_layers"].default,
             "feature_dir": flag_values.feature_dir
             or os.path.join(flag_values.output_dir, "features"),
             "learning_rate": flag_values.bilstm_learning_rate,
@@ -100,8 +106,8 @@ def run(flag_values: flags.FlagValues) -> None:
     cli.import_tensorflow()
     from bert_tf.finetuning.feature_table import feature_picture, feature_table
 
+    _refuse_other_ways(flag_values)
     scores: dict[str, float] = {}
-    metric = ""
     for way in dict.fromkeys(flag_values.ways):
         own = flags_of(flag_values, way)
         logging.info("***** %s *****", way)
@@ -110,14 +116,48 @@ def run(flag_values: flags.FlagValues) -> None:
         results = dict(line.split(" = ") for line in files.read_text(path).splitlines())
         metric = next(name for name in _METRICS if name in results)
         scores[way] = float(results[metric])
-    text = feature_table(scores, metric)
-    for name, content in (
-        ("feature_table.md", text),
-        ("feature_table.png", feature_picture(scores, metric)),
-    ):
-        files.write_atomically(os.path.join(flag_values.output_dir, name), content)
+        # After each: what there is of it can be read while the next one trains.
+        text = feature_table(scores, metric)
+        for name, content in (
+            ("feature_table.md", text),
+            ("feature_table.png", feature_picture(scores, metric)),
+        ):
+            files.write_atomically(os.path.join(flag_values.output_dir, name), content)
     print(text, end="")
     sys.stdout.flush()
+
+
+def _refuse_other_ways(flag_values: flags.FlagValues) -> None:
+    """Raises InputError now for what the last of the ways would find out.
+
+    Args:
+        flag_values: ways, and those that say which model.
+    """
+    from bert_tf.conversion.model_files import model_files
+
+    ways = [way for way in flag_values.ways if way != FINE_TUNED]
+    if not ways:
+        return
+    if not flag_values.init_checkpoint:
+        raise InputError(
+            f"--ways={','.join(ways)} need --init_checkpoint: the model whose features"
+            " are taken."
+        )
+    config = model_files(
+        flag_values.init_checkpoint,
+        bert_config_file=flag_values.bert_config_file,
+        vocab_file=flag_values.vocab_file,
+        do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
+        output_dir=flag_values.output_dir,
+    ).config
+    num_layers = config.num_hidden_layers
+    too_deep = [w for w in ways if FEATURE_CHOICES[w].num_layers > num_layers]
+    if too_deep:
+        left = [way for way in flag_values.ways if way not in too_deep]
+        raise InputError(
+            f"--ways: {', '.join(too_deep)} need more layers than the {num_layers} of"
+            f" this model: --ways={','.join(left)} leaves them out."
+        )
 
 
 def main() -> None:

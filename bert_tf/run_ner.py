@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 SPLITS = ("train", "dev", "test")
 
 
-def define_flags(flag_values: flags.FlagValues, **defaults: Any) -> None:
+def define_flags(
+    flag_values: flags.FlagValues, *, in_all_ways: bool = False, **defaults: Any
+) -> None:
     """Defines the script's flags.
 
     Args:
         flag_values: where they live.
+        in_all_ways: whether another script trains with --features and without.
         **defaults: of flags of every script that trains, where another script's differ.
     """
     finetuning_flags.define_run(flag_values, **defaults)
@@ -48,6 +51,8 @@ def define_flags(flag_values: flags.FlagValues, **defaults: Any) -> None:
     tagging_flags.define_labels(flag_values)
     tagging_flags.define_windows(flag_values)
     tagging_feature_flags.define_features(flag_values)
+    if not in_all_ways:
+        tagging_feature_flags.refuse_useless(flag_values)
     finetuning_flags.define_padding(flag_values)
     shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
 
@@ -96,7 +101,11 @@ def run(flag_values: flags.FlagValues) -> None:
         results |= {f"test_{name}": score for name, score in scores.items()}
     if results:
         run_folder.report_evaluation(
-            flag_values.output_dir, step, results, is_chief=session.is_chief
+            flag_values.output_dir,
+            step,
+            results,
+            keeps_others=True,
+            is_chief=session.is_chief,
         )
 
 

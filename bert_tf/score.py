@@ -70,7 +70,11 @@ def _texts(flag_values: flags.FlagValues) -> list[str]:
     texts = list(flag_values.positional)
     if flag_values.input_file:
         content = files.read_text(flag_values.input_file, "file of sentences")
-        texts += [line for line in content.splitlines() if line.strip()]
+        texts += [
+            line.rstrip("\r\n")
+            for line in files.lines(content.removeprefix("\ufeff"))
+            if line.strip()
+        ]
     if not texts:
         raise InputError(
             'Give a sentence, or --input_file: score --checkpoint=DIR "A sentence."'

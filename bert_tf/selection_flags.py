@@ -139,23 +139,8 @@ def define_selection(
         message="must be above 0 and below 1",
         flag_values=flag_values,
     )
-    _refuse_without(flag_values, "stop_early", "stop_early_at", "stop_early_keep")
-
-
-def _refuse_without(flag_values: flags.FlagValues, switch: str, *names: str) -> None:
-    """Makes it a usage error to give what has no effect without a switch."""
-
-    def has_effect(values: dict[str, Any]) -> bool:
-        useless = [name for name in names if flag_values[name].present]
-        if values[switch] or not useless:
-            return True
-        raise flags.ValidationError(
-            f"--{useless[0]} has no effect without --{switch}=true: give both, or"
-            " neither."
-        )
-
-    flags.register_multi_flags_validator(
-        [switch, *names], has_effect, flag_values=flag_values
+    shared_flags.refuse_without(
+        flag_values, "stop_early", "stop_early_at", "stop_early_keep"
     )
 
 

@@ -2,11 +2,14 @@
 
 from absl import flags
 
+from bert_tf import flags as shared_flags
 from bert_tf.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,
 )
+
+_NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
 
 def define_features(flag_values: flags.FlagValues) -> None:
@@ -50,3 +53,15 @@ def define_features(flag_values: flags.FlagValues) -> None:
         message="must be even",
         flag_values=flag_values,
     )
+
+
+def refuse_useless(flag_values: flags.FlagValues) -> None:
+    """Makes it a usage error to give what has no effect with --features, or without.
+
+    After `define_features` and the flags of training.
+    """
+    shared_flags.refuse_without(
+        flag_values, "features", "feature_dir", "bilstm_size", "bilstm_dropout"
+    )
+    for name in ("frozen_layers", "layerwise_learning_rate_decay", "recompute"):
+        shared_flags.refuse_together(flag_values, "features", name, why=_NOTHING_TUNED)

@@ -19,9 +19,12 @@ class Task:
         objective: what training minimises, and what is reported.
         training_flops: the shapes of a batch's arrays -> FLOPs of one training step on
             it, as `bert_tf.modeling.flops` counts them; None where nobody counts.
+        unmeasured: how the names of weights begin that no loss or metric depends on: a
+            checkpoint without them can be evaluated.
     """
 
     name: str
     build_model: Callable[[], keras.Model]
     objective: Objective
     training_flops: Callable[[Mapping[str, tuple[int, ...]]], float] | None = None
+    unmeasured: tuple[str, ...] = ()

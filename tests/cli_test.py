@@ -254,6 +254,22 @@ class ParseTest(tf.test.TestCase):
             "Permission denied: /x",
         )
 
+    def test_one_line_of_a_graph(self):
+        """Of tensors that no machine has the memory for, as TensorFlow says it."""
+
+        @tf.function
+        def cube(size):
+            return tf.reduce_sum(tf.zeros([size, size, size]))
+
+        for function in (cube, cube.python_function):
+            with self.assertRaises(tf.errors.ResourceExhaustedError) as caught:
+                function(tf.constant(200_000))
+            self.assertRegex(
+                cli.one_line(caught.exception),
+                r"^OOM when allocating tensor with shape\[200000,200000,200000\] .*"
+                r"\. Memory is short: make batches or sequences smaller",
+            )
+
     def test_a_group_takes_the_scripts_own_defaults(self):
         values = flags.FlagValues()
         shared_flags.define_training(values, train_batch_size=16)

@@ -171,6 +171,13 @@ class ExportModelTest(RunClassifierTestCase):
         with self.assertRaisesRegex(cli.flags.Error, "the encoder alone"):
             self.export("a", "kerashub", "b", "--heads=masked_lm")
 
+    def test_what_only_serving_needs_is_a_usage_error_elsewhere(self):
+        for flag in ("--max_seq_length=128", "--doc_stride=128"):
+            with self.assertRaisesRegex(
+                cli.flags.Error, "effect with --format=saved_model alone"
+            ):
+                self.export("a", "litert", "b", flag)
+
     @pytest.mark.slow
     def test_litert_as_keras_exports_it(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))

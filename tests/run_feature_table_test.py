@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import tempfile
 from unittest import mock
@@ -5,6 +6,9 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf import cli, run_feature_table, run_ner
+from bert_tf.conversion import model_files
+from bert_tf.errors import InputError
+from tests.training import toy
 
 
 class RunFeatureTableTest(tf.test.TestCase):
@@ -24,6 +28,13 @@ class RunFeatureTableTest(tf.test.TestCase):
             ],
         )
 
+    def model(self, num_hidden_layers):
+        """A stand-in for what reads the model's files."""
+        config = dataclasses.replace(toy.CONFIG, num_hidden_layers=num_hidden_layers)
+        return mock.patch.object(
+            model_files, "model_files", return_value=mock.Mock(config=config)
+        )
+
     def test_each_way_is_a_run_of_its_own(self):
         seen = []
 
@@ -33,8 +44,12 @@ class RunFeatureTableTest(tf.test.TestCase):
             with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
                 file.write(f"accuracy = 0.1\nf1 = 0.{len(seen)}\n")
 
-        flag_values = self.flags("--ways=fine_tuned,last", "--learning_rate=4e-5")
+        flag_values = self.flags(
+            *("--ways=fine_tuned,last", "--learning_rate=4e-5"),
+            *("--frozen_layers=embeddings", "--bilstm_size=8"),
+        )
         with (
+            self.model(1),
             mock.patch.object(run_ner, "run", ran),
             mock.patch("builtins.print") as printed,
         ):
@@ -46,6 +61,10 @@ class RunFeatureTableTest(tf.test.TestCase):
             [(own.features, own.learning_rate, own.num_train_epochs) for own in seen],
             [(None, 4e-5, 3.0), ("last", 1e-3, 10.0)],
         )
+        self.assertEqual(
+            [own.frozen_layers for own in seen],
+            ["embeddings", last["frozen_layers"].default],
+        )
         self.assertTrue(last["learning_rate"].present)
         self.assertEqual(fine_tuned.output_dir, os.path.join(self.root, "fine_tuned"))
         self.assertEqual(last.feature_dir, os.path.join(self.root, "features"))
@@ -56,6 +75,41 @@ class RunFeatureTableTest(tf.test.TestCase):
         self.assertContainsSubset({"feature_table.md", "feature_table.png"}, names)
         # The script's own are as they were.
         self.assertIsNone(flag_values.features)
+
+    def test_the_ways_before_stay_when_one_fails(self):
+        def ran(own):
+            if own.features:
+                raise InputError("no room")
+            os.makedirs(own.output_dir)
+            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
+                file.write("f1 = 0.5\n")
+
+        with (
+            self.model(12),
+            mock.patch.object(run_ner, "run", ran),
+            self.assertRaisesRegex(InputError, "no room"),
+        ):
+            run_feature_table.run(self.flags())
+        with open(os.path.join(self.root, "feature_table.md")) as file:
+            self.assertIn("fine_tuned", file.read())
+
+    def test_what_a_later_way_would_find_out_is_said_at_once(self):
+        with mock.patch.object(run_ner, "run", side_effect=AssertionError("trained")):
+            with (
+                self.model(2),
+                self.assertRaisesRegex(
+                    InputError,
+                    "weighted_sum_last_four, concat_last_four need more layers than the"
+                    " 2 of .*: --ways=fine_tuned,embeddings,second_to_last,last,weight",
+                ),
+            ):
+                run_feature_table.run(self.flags())
+            with self.model(1), self.assertRaisesRegex(InputError, "second_to_last"):
+                run_feature_table.run(self.flags("--ways=second_to_last"))
+            flag_values = self.flags("--ways=fine_tuned,last")
+            flag_values["init_checkpoint"].value = None
+            with self.assertRaisesRegex(InputError, "--ways=last need --init_check"):
+                run_feature_table.run(flag_values)
 
     def test_usage_errors(self):
         with self.assertRaisesRegex(Exception, "must be of fine_tuned, embeddings"):

@@ -138,6 +138,45 @@ class RunNerTest(ScriptCase):
         self.assertEqual(best["metric"], "f1")
         self.assertIn("S-LOC", self.read("run", "labels.txt").split())
 
+    def test_the_test_sets_scores_stand_beside_the_others(self):
+        """A training that evaluates goes on by its own evaluations alone."""
+        options = {
+            "train_file": self.write("train.txt", columns(sentences(48, 1))),
+            "dev_file": self.write("dev.txt", columns(sentences(20, 2))),
+            "test_file": self.write("test.txt", columns(sentences(12, 3))),
+            "eval_steps": 2,
+            "num_train_epochs": 1,
+        }
+        train = ["--do_train", "--do_predict"]
+        self.run_script(*train, **options)
+        with open(self.path("run", "best", "best.json")) as file:
+            best = json.load(file)
+        self.assertNotIn("f1", self.results())
+        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+            self.run_script(*train, **options)
+            self.run_script("--do_eval", **options)
+            alone = self.results()
+            self.run_script("--do_predict", **options)
+        self.assertIn("f1", alone)
+        after = self.results()
+        self.assertIn("test_f1", after)
+        self.assertEqual({name: after[name] for name in alone}, alone)
+        with open(self.path("run", "best", "best.json")) as file:
+            self.assertEqual(json.load(file), best)
+
+    def test_halves_of_characters(self):
+        """As JSON lines of cut tweets have them: UTF-8 cannot hold them."""
+        line = r'{"tokens": ["mr", "\ud83d", "."], "ner_tags": ["O", "O", "O"]}' + "\n"
+        self.run_script(
+            *("--do_train", "--do_eval"),
+            train_file=self.write("train.jsonl", line * 16),
+            dev_file=self.write("dev.jsonl", line),
+            num_train_epochs=1,
+        )
+        self.assertEqual(self.results()["accuracy"], 1.0)
+        with open(self.path("run", "dev_predictions.txt"), encoding="utf-8") as file:
+            self.assertEqual(file.readlines()[1], "\ufffd O O\n")
+
     @pytest.mark.slow
     def test_a_run_that_is_killed_ends_with_the_same_predictions(self):
         options = {
@@ -225,6 +264,12 @@ class RunNerTest(ScriptCase):
             (["--do_eval", "--tfds_name=x", "--dev_file=y"], "say the same"),
             (["--do_eval", "--tfds_name=x", "--tfds_splits=a,b"], "must be three"),
             (["--do_eval", "--tfds_name=x", "--document_context"], "has no use"),
+            (["--do_eval", "--dev_file=x", "--tfds_data_dir=y"], "without --tfds_name"),
+            (["--do_eval", "--dev_file=x", "--bilstm_size=2"], "without --features"),
+            (
+                ["--do_eval", "--dev_file=x", "--features=last", "--recompute"],
+                "--features and --recompute cannot be together: .* nothing of BERT",
+            ),
             ([], "Nothing to do"),
         ):
             with self.assertRaisesRegex(Exception, message):

@@ -30,7 +30,7 @@ class ScoreTest(tf.test.TestCase):
                     score.define_flags, [f"--checkpoint={self.folder}", *arguments]
                 )
             )
-        return out.getvalue().splitlines()
+        return out.getvalue().split("\n")[:-1]
 
     def test_lines(self):
         # 4/3; its square root times that of 4: 2 * sqrt(4/3); of all three 16 ** (1/3)
@@ -57,6 +57,15 @@ class ScoreTest(tf.test.TestCase):
         self.assertAllClose(sentence["pseudo_perplexity"], 4.0)
         self.assertEqual(sentence["num_tokens"], 1)
         self.assertBetween(pair["next_sentence_probability"], 0.0, 1.0)
+
+    def test_a_line_ends_at_a_line_feed_alone(self):
+        path = os.path.join(self.get_temp_dir(), "lines")
+        with open(path, "wb") as file:
+            file.write("\ufeffcat\u2028sat\x0ccat\r\nsat".encode())
+        found = map(json.loads, self.printed("--json", f"--input_file={path}"))
+        self.assertEqual(
+            [line["text"] for line in found], ["cat\u2028sat\x0ccat", "sat"]
+        )
 
     def test_nothing_to_score(self):
         with self.assertRaisesRegex(InputError, "Give a sentence"):

@@ -2,7 +2,7 @@
 
     vectors   [T, L, W]  of the tokens or words of all lines, one after another
     offsets   [N + 1]    int64: line i has vectors[offsets[i]:offsets[i + 1]]
-    names     [T]        the tokens or words
+    names     [T]        the tokens or words; longer ones' first 200 characters
     layers    [L]        what each of a token's vectors is: "-1", "sum(-1,-2)"
     pooled    [N, H]     where they are asked for, as below
     cls       [N, L, W]
@@ -31,6 +31,10 @@ from bert_tf.features.layers import LayerIndex
 
 VECTORS, OFFSETS, NAMES, LAYERS = "vectors", "offsets", "names", "layers"
 SETTINGS = "settings"
+
+# An array of strings is as wide as its longest: all words of a corpus would take what
+# one address of 10,000 characters takes.
+_MAX_NAME = 200
 
 # Of a part alone: how many vectors each line has.
 _COUNTS = "counts"
@@ -63,7 +67,12 @@ class _Arrays:
             columns[VECTORS] = np.concatenate(vectors, dtype=self._type)
             columns[_COUNTS] = np.array([len(v) for v in vectors], np.int64)
             columns[NAMES] = np.array(
-                [name for features in group for name in features.input.names], np.str_
+                [
+                    name[:_MAX_NAME]
+                    for features in group
+                    for name in features.input.names
+                ],
+                np.str_,
             )
         for name in group[0].sentence:
             stacked = np.stack([features.sentence[name] for features in group])

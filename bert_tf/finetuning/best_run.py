@@ -61,11 +61,10 @@ class BestRun:
                 best_checkpoint.link(
                     os.path.join(source, file), os.path.join(temporary, file)
                 )
-        step, value, metric = best
+        described = {"metric": best.metric, "step": best.step, "value": best.value}
         files.write_atomically(
             os.path.join(temporary, best_checkpoint.BEST_NAME),
-            json.dumps({"metric": metric, "step": step, "value": value, "run": name})
-            + "\n",
+            json.dumps({**described, "run": name}) + "\n",
         )
         if files.exists(self._folder):
             files.remove(self._folder)

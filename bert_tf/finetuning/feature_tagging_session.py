@@ -80,9 +80,9 @@ class FeatureTaggingSession(TaggingSession):
             )
         choice = FEATURE_CHOICES[name]
         num_layers = self.config.num_hidden_layers
-        if num_layers < len(choice.layers):
+        if num_layers < choice.num_layers:
             raise InputError(
-                f"--features={name} needs a model of {len(choice.layers)} layers; this"
+                f"--features={name} needs a model of {choice.num_layers} layers; this"
                 f" one has {num_layers}."
             )
         self._choice = choice

@@ -193,8 +193,8 @@ def _best_of_run(
     last = scores.get(metric)
     if last is not None and math.isnan(last):
         raise DivergedError(f"The {metric} on the development set is not a number.")
-    if best is not None and last is not None and best[2] == metric:
-        before = Reporter(folder, step, is_chief=False).evaluation(best[0])
-        if before is not None and not best_checkpoint.is_better(last, best[1], metric):
-            return Outcome(before, best[0])
+    if best is not None and last is not None and best.metric == metric:
+        before = Reporter(folder, step, is_chief=False).evaluation(best.step)
+        if before and not best_checkpoint.is_better(last, best.value, metric):
+            return Outcome(before, best.step)
     return Outcome(scores, step)

@@ -202,6 +202,14 @@ class SquadSession(TaskSession):
                 to.finish(threshold)
         self._log_cut(num_cut, questions)
         if questions.have_answers:
+            report = questions.report
+            if report.skipped:
+                logging.warning(
+                    "The scores are of the %d questions that could be used; the"
+                    " official script, and bert_tf.evaluate_squad, count all %d.",
+                    report.num_usable,
+                    report.num_questions,
+                )
             run_folder.report_evaluation(
                 folder, step, answers.scores(threshold), is_chief=writes
             )

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import keras
 import tensorflow as tf
@@ -19,8 +20,20 @@ from bert_tf.task import Task
 from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData
 from bert_tf.training.evaluation import Evaluator
 
-# Record files, the flag that names them -> the records.
-OpenRecords = Callable[[Sequence[str], str], PretrainingRecords]
+
+class OpenRecords(Protocol):
+    """Opens record files."""
+
+    def __call__(
+        self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
+    ) -> PretrainingRecords:
+        """The records.
+
+        Args:
+            paths: the files.
+            flag: the one that names them, for messages.
+            max_seq_length: theirs, where it is known.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,6 +173,12 @@ class PretrainingData:
                         packed=self.is_packed,
                         jit_compile=config.jit_compile,
                     ),
+                    evaluation_id=fingerprint(
+                        held_out.paths,
+                        # Nobody counts them: evaluation takes the first so many.
+                        [0] * len(held_out.paths),
+                        held_out.max_seq_length,
+                    ),
                     name=f"the records of length {spec.max_seq_length}",
                 )
             )
@@ -180,7 +199,7 @@ def _open_by_length(
                 f" {', '.join(map(str, sorted(lengths))) or 'no records'}."
             )
         if length not in opened:
-            opened[length] = open_records(lengths[length], flag)
+            opened[length] = open_records(lengths[length], flag, length)
     return opened
 
 

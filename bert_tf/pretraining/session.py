@@ -21,7 +21,7 @@ from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
-from bert_tf.training.config import TrainingConfig, parse_phases
+from bert_tf.training.config import PhaseSpec, TrainingConfig, parse_phases
 from bert_tf.training.loop import restore_or_initialize, train
 from bert_tf.training.strategy import check_batch_size, is_chief
 
@@ -52,10 +52,7 @@ class PretrainingSession:
         self._strategy = strategy
         specs = parse_phases(flag_values.phases) if flag_values.phases else None
         # What would otherwise come out after hours of training.
-        if flag_values.do_eval or flag_values.eval_steps:
-            check_batch_size(
-                strategy, flag_values.eval_batch_size, flag="eval_batch_size"
-            )
+        self._refuse_uneven_batches(specs)
         checkpoint = flag_values.init_checkpoint
         source = open_source(checkpoint) if checkpoint else None
         self.config = model_config(flag_values, source)
@@ -161,12 +158,35 @@ class PretrainingSession:
             is_chief=is_chief(self._strategy),
         )
 
-    def _open_records(self, paths: Sequence[str], flag: str) -> PretrainingRecords:
+    def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
+        """Raises InputError if some batch cannot be dealt out to the devices."""
+        values = self._flags
+        if values.do_train:
+            batches = {"train_batch_size": [values.train_batch_size]}
+            if specs:
+                batches = {"phases: BATCH": [spec.batch_size for spec in specs]}
+            for flag, sizes in batches.items():
+                for size in sizes:
+                    check_batch_size(
+                        self._strategy,
+                        size,
+                        values.gradient_accumulation_steps,
+                        flag=flag,
+                    )
+        if values.do_eval or values.eval_steps:
+            check_batch_size(
+                self._strategy, values.eval_batch_size, flag="eval_batch_size"
+            )
+
+    def _open_records(
+        self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
+    ) -> PretrainingRecords:
         values = self._flags
         return PretrainingRecords(
             paths,
             flag=flag,
-            max_seq_length=shared_flags.given(values, "max_seq_length"),
+            max_seq_length=max_seq_length
+            or shared_flags.given(values, "max_seq_length"),
             max_predictions_per_seq=shared_flags.given(
                 values, "max_predictions_per_seq"
             ),

@@ -38,20 +38,41 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     return lengths
 
 
-def _length_of_first_record(path: str) -> int:
-    """0 for a file without records."""
-    found = first_record([path])
-    if found is None:
-        return 0
+def lengths_of_record(record: bytes, path: str) -> tuple[int, int]:
+    """max_seq_length and max_predictions_per_seq of a record as it stands.
+
+    Args:
+        record: a serialized tf.train.Example.
+        path: its file, for messages.
+
+    Returns:
+        Its number of `input_ids` and of `masked_lm_positions`; 0 where it has none.
+
+    Raises:
+        InputError: it cannot be decoded.
+    """
     example = tf.train.Example()
     try:
-        example.ParseFromString(found[1])
+        example.ParseFromString(record)
     except message.DecodeError as error:
         raise InputError(
             f"{path}: the records must be tf.train.Example messages; the first one"
             " cannot be decoded."
         ) from error
-    length = len(example.features.feature["input_ids"].int64_list.value)
+    feature = example.features.feature
+    tokens, predictions = (
+        len(feature[name].int64_list.value)
+        for name in ("input_ids", "masked_lm_positions")
+    )
+    return tokens, predictions
+
+
+def _length_of_first_record(path: str) -> int:
+    """0 for a file without records."""
+    found = first_record([path])
+    if found is None:
+        return 0
+    length, _ = lengths_of_record(found[1], path)
     if not length:
         raise InputError(f"{path}: the records must have `input_ids`.")
     return length

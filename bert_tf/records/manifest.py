@@ -188,7 +188,11 @@ class Manifest:
         """Each record file's path, from the manifest's folder on, and its records."""
         folder = os.path.dirname(self.path)
         return {
-            os.path.join(folder, shard.name): shard.num_records for shard in self.shards
+            # A remote file of another folder is named by its whole path.
+            shard.name
+            if files.is_remote(shard.name)
+            else os.path.join(folder, shard.name): shard.num_records
+            for shard in self.shards
         }
 
     def to_json_string(self) -> str:

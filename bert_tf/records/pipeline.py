@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, cause_of
 from bert_tf.records.record_counts import compression_of
 from bert_tf.records.schema import RecordSchema
 
@@ -256,7 +256,10 @@ def record_error(error: tf.errors.OpError) -> str:
             start = line.index("an id in")
             return line[start:].split(")", 1)[0] + "): make the records again."
     if isinstance(error, tf.errors.DataLossError) or "not parse" in message:
-        return f"A record cannot be read: {message.splitlines()[0]}"
+        return (
+            f"A record cannot be read: {cause_of(message)}. python -m"
+            " tfrecords.inspect_records FILE says which file it is."
+        )
     raise error
 
 

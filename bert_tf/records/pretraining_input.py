@@ -19,6 +19,7 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.records.dynamic_masking import DynamicMasking
+from bert_tf.records.lengths import lengths_of_record
 from bert_tf.records.manifest import find_manifests
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.next_tokens import next_token_targets
@@ -33,7 +34,7 @@ from bert_tf.records.pipeline import (
     first_record,
     training_dataset,
 )
-from bert_tf.records.pretraining_shape import PretrainingShape
+from bert_tf.records.pretraining_shape import PretrainingShape, refuse_mixed_pairs
 from bert_tf.records.pretraining_targets import (
     find_vocabulary,
     refuse_masks,
@@ -48,7 +49,7 @@ class PretrainingRecords:
     """The record files that a flag names.
 
     Args:
-        patterns: globs with commas between, or the globs.
+        patterns: globs with commas between, or the record files themselves.
         flag: the flag that they come from, for messages.
         max_seq_length: the sequences' length; None to take the records' own.
         max_predictions_per_seq: masked-LM slots; None to take the records' own. Only
@@ -90,14 +91,23 @@ class PretrainingRecords:
         counts_cache: str | None = None,
     ) -> None:
         masking = masking or MaskingOptions()
-        self.paths = record_files(patterns, flag)
+        self.paths = (
+            record_files(patterns, flag)
+            if isinstance(patterns, str)
+            else list(patterns)
+        )
         self.manifests = find_manifests(self.paths)
         self._vocab_file = vocab_file
         self._counts_cache = counts_cache
         self.refuse_other_vocabulary(self)
+        found = first_record(self.paths)
+        if found is None:
+            raise InputError(f"--{flag}: there is no record in {self.paths[0]}.")
+        path, record = found
         self.shape = PretrainingShape.settle(
             self.paths,
             self.manifests,
+            lengths=lengths_of_record(record, path),
             max_seq_length=max_seq_length,
             max_predictions_per_seq=None if left_to_right else max_predictions_per_seq,
         )
@@ -107,10 +117,6 @@ class PretrainingRecords:
         self.has_pairs = self.shape.has_pairs
         self.is_packed = self.shape.is_packed
         self.schema = self.shape.schema
-        found = first_record(self.paths)
-        if found is None:
-            raise InputError(f"--{flag}: there is no record in {self.paths[0]}.")
-        path, record = found
         self.schema.check(record, path)
         self._left_to_right = left_to_right
         self._masking: functools.partial[DynamicMasking] | None = None
@@ -284,12 +290,13 @@ class PretrainingRecords:
                     )
 
     def refuse_other_pairs(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if only one of the two has a next sentence to predict."""
+        """Raises InputError if the two have other pairs, or only one of them any."""
         if self.has_pairs != other.has_pairs:
             raise InputError(
                 f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
                 " one of them has sentence pairs (--pairs)."
             )
+        refuse_mixed_pairs([*self.manifests, *other.manifests])
 
     def refuse_other_packing(self, other: "PretrainingRecords") -> None:
         """Raises InputError if only one of the two is packed."""

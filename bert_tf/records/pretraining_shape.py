@@ -1,6 +1,7 @@
 """What pre-training records are, as far as all of a run's files must say the same."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,6 @@ from bert_tf.records.schema import (
     unmasked_packed_schema,
     unmasked_schema,
 )
-
-# The original's defaults, for records without a manifest.
-DEFAULT_MAX_SEQ_LENGTH = 128
-DEFAULT_MAX_PREDICTIONS_PER_SEQ = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +48,7 @@ class PretrainingShape:
         paths: Sequence[str],
         manifests: Sequence[Manifest],
         *,
+        lengths: tuple[int, int],
         max_seq_length: int | None,
         max_predictions_per_seq: int | None,
     ) -> "PretrainingShape":
@@ -59,6 +57,8 @@ class PretrainingShape:
         Args:
             paths: the record files.
             manifests: of the sets that they belong to.
+            lengths: max_seq_length and max_predictions_per_seq of the first record,
+                which say what no manifest says; 0 where it has none.
             max_seq_length: the user's; None to take the records' own.
             max_predictions_per_seq: the user's; None to take the records' own.
 
@@ -67,7 +67,7 @@ class PretrainingShape:
         """
         first = manifests[0] if manifests else None
         if max_seq_length is None:
-            max_seq_length = first.max_seq_length if first else DEFAULT_MAX_SEQ_LENGTH
+            max_seq_length = first.max_seq_length if first else lengths[0] or 1
         _check(manifests, "max_seq_length", max_seq_length)
         is_dynamic = alike(
             paths,
@@ -81,6 +81,8 @@ class PretrainingShape:
             lambda manifest: manifest.pairs == FULL_SENTENCES,
             ("without sentence pairs", "with pairs"),
         )
+        if has_pairs:
+            refuse_mixed_pairs(manifests)
         is_packed = alike(
             paths,
             manifests,
@@ -93,7 +95,7 @@ class PretrainingShape:
                 if is_dynamic
                 else first.max_predictions_per_seq
                 if first
-                else DEFAULT_MAX_PREDICTIONS_PER_SEQ
+                else lengths[1] or 1
             )
         if not is_dynamic:
             _check(manifests, "max_predictions_per_seq", max_predictions_per_seq)
@@ -134,6 +136,21 @@ class PretrainingShape:
         if self.is_dynamic:
             return unmasked_schema(self.max_seq_length)
         return pretraining_schema(self.max_seq_length, self.max_predictions_per_seq)
+
+
+def refuse_mixed_pairs(manifests: Sequence[Manifest]) -> None:
+    """Raises InputError if the same label means another thing in some of the records.
+
+    Args:
+        manifests: of records with sentence pairs.
+    """
+    for first, other in itertools.pairwise(manifests):
+        if first.pairs != other.pairs:
+            raise InputError(
+                f"The records of {first.path} were made with --pairs={first.pairs},"
+                f" those of {other.path} with --pairs={other.pairs}: their labels mean"
+                " other things, and one model cannot learn both."
+            )
 
 
 def _check(manifests: Sequence[Manifest], name: str, wanted: int) -> None:

@@ -17,6 +17,11 @@ class FeatureChoice(NamedTuple):
     is_concatenated: bool
     dev_f1: float
 
+    @property
+    def num_layers(self) -> int:
+        """How many layers a model must have at least."""
+        return max(-int(name) if name.startswith("-") else 1 for name in self.layers)
+
 
 _LAST_FOUR = ("-4", "-3", "-2", "-1")
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import InputError
+from bert_tf.text.jsonl import whole_characters
 
 
 def read_object(
@@ -48,6 +49,7 @@ def read_object(
     words = _field(values, word_names, "--word_column", source)
     if not all(isinstance(word, str) for word in words):
         raise InputError(f"{source}: words must be text; one is a number, or null.")
+    words = [whole_characters(word) for word in words]
     document = values.get(document_name)
     is_labelled = has_labels
     if has_labels is None:
@@ -76,7 +78,7 @@ def label_name(label: object, names: Sequence[str] | None, source: str) -> str:
         InputError: it is neither a word nor a number that has a name.
     """
     if isinstance(label, str) and label and not any(map(str.isspace, label)):
-        return label
+        return whole_characters(label)
     if isinstance(label, int) and not isinstance(label, bool):
         if names is None:
             raise InputError(

@@ -45,6 +45,7 @@ def pretraining_task(
         training_flops=functools.partial(
             pretraining_flops, config, next_sentence=False
         ),
+        unmeasured=("bert/pooler/", "cls/seq_relationship/"),
     )
 
 

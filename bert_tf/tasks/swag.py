@@ -19,6 +19,7 @@ from bert_tf.tasks.choices import ChoiceExample, ChoiceSet, ColumnNames, Columns
 from bert_tf.tasks.examples import UnusableRows, comma_separated
 from bert_tf.tasks.targets import Target
 from bert_tf.text import blocks
+from bert_tf.text.jsonl import whole_characters
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
 # What stands for a label in sets whose labels are kept back.
@@ -149,12 +150,7 @@ def _text(name: str, value: Any) -> str:
         raise _UnusableError(
             f"column {name!r} must be text. Found: {type(value).__name__}."
         )
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        # JSON can escape halves of characters.
-        value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value.strip()
+    return whole_characters(value).strip()
 
 
 def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
@@ -170,7 +166,9 @@ def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
         return _objects(text, path)
     table = _tab_separated(text) if kind == ".tsv" else comma_separated(text, path)
     filled = ((number, cells) for number, cells in table if any(cells))
-    _, header = next(filled)
+    _, header = next(filled, (0, None))
+    if header is None:
+        raise InputError(f"{path}: all its cells are empty.")
     return header, ((number, _named(header, cells)) for number, cells in filled)
 
 

@@ -87,9 +87,25 @@ def _reason(error: ValueError | RecursionError) -> str:
 
 
 def _without_surrogates(text: str, dropped: Counter[str]) -> str:
-    """Text that UTF-8 can hold: JSON can escape halves of characters."""
+    """`whole_characters`, and counts their halves."""
     num_halves = sum("\ud800" <= character <= "\udfff" for character in text)
     if not num_halves:
         return text
     dropped[SURROGATES] += num_halves
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole_characters(text)
+
+
+def whole_characters(text: str) -> str:
+    """Text that UTF-8 can hold.
+
+    JSON can escape halves of characters, of which two in a row are one, and one alone
+    becomes U+FFFD.
+
+    Args:
+        text: as the parser gave it.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -2,7 +2,8 @@
 
     model.ckpt-STEP...   the files of that checkpoint: hard links, or copies
     checkpoint           names it
-    best.json            {"metric": "loss", "step": 3000, "value": 2.25}
+    best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and "data":
+                         a number that tells what was evaluated on apart, if known
     bert_config.json, vocab.txt, ...    those of the run
 
 so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import shutil
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -50,37 +52,67 @@ def is_better(value: float, than: float, name: str) -> bool:
     return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
 
 
-def read_best(folder: str) -> tuple[int, float, str] | None:
-    """The best evaluation so far: step, value, metric; None where there is none."""
+class Best(NamedTuple):
+    """The best evaluation so far.
+
+    Attributes:
+        step: the evaluated step.
+        value: the metric's value.
+        metric: its name.
+        data_id: tells what was evaluated on apart; 0 where nobody knows.
+    """
+
+    step: int
+    value: float
+    metric: str
+    data_id: int = 0
+
+
+def read_best(folder: str) -> Best | None:
+    """What best.json says; None where there is none."""
     path = os.path.join(folder, FOLDER_NAME, BEST_NAME)
     if not files.exists(path):
         return None
     try:
         best = files.read_json(path)
-        return int(best["step"]), float(best["value"]), str(best["metric"])
+        return Best(
+            int(best["step"]),
+            float(best["value"]),
+            str(best["metric"]),
+            int(best.get("data", 0)),
+        )
     except (InputError, KeyError, TypeError, ValueError):
         logging.warning("%s is damaged; the next evaluation counts as the best.", path)
         return None
 
 
-def keep_if_best(folder: str, step: int, value: float, name: str) -> bool:
+def keep_if_best(
+    folder: str, step: int, value: float, name: str, data_id: int = 0
+) -> bool:
     """Keeps a step's checkpoint in best/ if its value is better than those before.
 
     An evaluation that a killed run makes again changes nothing, or ends what it had
-    begun. Another metric than the one before begins anew.
+    begun. Another metric than the one before begins anew, and so do other data, such as
+    those of a second phase with longer sequences.
 
     Args:
         folder: the run's output_dir.
         step: the evaluated step, whose checkpoint lies in the folder.
         value: the metric's value.
         name: the metric.
+        data_id: tells what was evaluated on apart; 0 where nobody knows.
 
     Returns:
         Whether it is the best one.
     """
     best = read_best(folder)
-    if best is not None and best[2] == name:
-        if step != best[0] and not is_better(value, best[1], name):
+    if (
+        best is not None
+        and best.metric == name
+        and (best.data_id == data_id or not best.data_id or not data_id)
+    ):
+        is_made_again = (step, value) == (best.step, best.value)
+        if not is_made_again and not is_better(value, best.value, name):
             return False
     elif math.isnan(value):
         return False
@@ -101,7 +133,11 @@ def keep_if_best(folder: str, step: int, value: float, name: str) -> bool:
     write_state(folder_of(folder), [target])
     files.write_atomically(
         os.path.join(folder_of(folder), BEST_NAME),
-        json.dumps({"metric": name, "step": step, "value": value}) + "\n",
+        json.dumps(
+            {"metric": name, "step": step, "value": value}
+            | ({"data": data_id} if data_id else {})
+        )
+        + "\n",
     )
     for other in candidates(folder_of(folder)):
         if other != target:

@@ -189,7 +189,9 @@ class RunCheckpoints:
         elif prefix != self._own:
             self._in_background(self._write, prefix, take_snapshot(self._parts))
 
-    def keep_best(self, step: int, value: float, name: str) -> None:
+    def keep_best(
+        self, step: int, value: float, name: str, *, data_id: int = 0
+    ) -> None:
         """Keeps the checkpoint of a step in best/, if it is the best so far.
 
         Once it is written; see `bert_tf.training.best_checkpoint`. No `max_to_keep`
@@ -200,10 +202,11 @@ class RunCheckpoints:
             value: the metric's value. Losses are better when lower, all others when
                 higher.
             name: the metric.
+            data_id: tells what was evaluated on apart; 0 where nobody knows.
         """
         if self._writes:
             self._in_background(
-                best_checkpoint.keep_if_best, self._folder, step, value, name
+                best_checkpoint.keep_if_best, self._folder, step, value, name, data_id
             )
 
     def wait(self) -> None:

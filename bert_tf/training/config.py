@@ -127,6 +127,8 @@ class Phase:
         data_id: tells sets of records apart, so that a run knows whether the records
             that it has read are of this set; 0 where nobody knows.
         evaluate: what to do every `eval_steps`; None for nothing.
+        evaluation_id: tells what it evaluates on apart: the best checkpoint is the best
+            of evaluations on the same data; 0 where it is the same in all phases.
         name: for messages.
     """
 
@@ -136,6 +138,7 @@ class Phase:
     stream_of: Callable[[int], int] = lambda position: 0
     data_id: int = 0
     evaluate: Evaluate | None = None
+    evaluation_id: int = 0
     name: str = ""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.pictures import drawing, png
-from bert_tf.training.reporting import EVALUATION, METRICS_NAME
+from bert_tf.training.reporting import AFTER_TRAINING, EVALUATION, METRICS_NAME
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The ending of a metric's name -> what its axis says.
 _PANELS = {"loss": "nats", "accuracy": "share that is right"}
 
-_NO_METRICS = {"step", "seconds"}
+_NO_METRICS = {"step", "seconds", AFTER_TRAINING}
 
 # The steps, and the values at them.
 Curve = tuple[list[int], list[float]]

@@ -182,7 +182,7 @@ class _Run:
                 self._evaluate(behind)
             else:
                 # Or between the evaluation and the best checkpoint's copy.
-                self._keep_best(recorded)
+                self._keep_best(recorded, behind)
         if is_done:
             self._reporter.close()
             return
@@ -320,9 +320,9 @@ class _Run:
         assert phase.evaluate is not None
         results = phase.evaluate(self.model)
         self._reporter.report_evaluation(self.step, results)
-        self._keep_best(results)
+        self._keep_best(results, phase)
 
-    def _keep_best(self, results: Mapping[str, float]) -> None:
+    def _keep_best(self, results: Mapping[str, float], phase: Phase) -> None:
         """Keeps the step's checkpoint if its evaluation is the best one."""
         name = self._config.best_metric
         if name not in results:
@@ -330,7 +330,9 @@ class _Run:
                 f"--best_metric={name} is none of the evaluation's metrics:"
                 f" {', '.join(results)}."
             )
-        self.checkpoints.keep_best(self.step, results[name], name)
+        self.checkpoints.keep_best(
+            self.step, results[name], name, data_id=phase.evaluation_id
+        )
 
     def _asked(self) -> list[float]:
         """[SIGTERMs, SIGINTs] that this worker has heard."""
@@ -460,7 +462,11 @@ def restore_or_initialize(
             f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
             " no --init_checkpoint. Train first (--do_train)."
         )
-    missing = _initialize(model, init_checkpoint, init_adapter)
+    missing = [
+        name
+        for name in _initialize(model, init_checkpoint, init_adapter)
+        if not name.startswith(task.unmeasured)
+    ]
     if missing:
         raise InputError(
             f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"

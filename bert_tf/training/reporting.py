@@ -20,7 +20,9 @@ over the steps since the line before:
 
 A run that goes on from step N drops the lines after N, which it is about to write
 again, and an evaluation replaces an earlier one of the same step: each line is there
-once, however often the run was killed. Of several workers the chief alone writes.
+once, however often the run was killed. An evaluation that a command makes of a trained
+model, perhaps of other data, has `"after_training": true` and a line beside that of the
+evaluation within the run. Of several workers the chief alone writes.
 """
 
 import json
@@ -39,6 +41,7 @@ from bert_tf import files
 METRICS_NAME = "metrics.jsonl"
 EVALUATION = "eval/"
 _TRAINING_TAG = "train/"
+AFTER_TRAINING = "after_training"
 
 _Entry = dict[str, Any]
 
@@ -63,27 +66,29 @@ class Reporter:
         folder: the run's output_dir.
         step: the step that the run stands at; later lines in metrics.jsonl are dropped,
             since the run is about to write them again.
-        prefix: `EVALUATION` where there is nothing but an evaluation of `step` to
-            report. It drops no line but that of an earlier one.
+        after_training: whether there is nothing but an evaluation of a trained model
+            to report. It drops no line but that of an earlier one of its kind.
         is_chief: whether this process writes. The others may ask what is there.
     """
 
     def __init__(
-        self, folder: str, step: int = 0, *, prefix: str = "", is_chief: bool = True
+        self,
+        folder: str,
+        step: int = 0,
+        *,
+        after_training: bool = False,
+        is_chief: bool = True,
     ) -> None:
         self._path = os.path.join(folder, METRICS_NAME)
-        self._prefix = prefix
+        self._after_training = after_training
         self._is_chief = is_chief
         self._began = time.monotonic()
         self._summaries: tf.summary.SummaryWriter | None = None
-        if prefix:
-            entries = self._keep(lambda entry: not _is_evaluation(entry, step))
-        else:
-            entries = self._keep(lambda entry: entry["step"] <= step)
+        entries = self._keep(lambda entry: after_training or entry["step"] <= step)
         self._evaluations = {
             entry["step"]: _evaluation_of(entry)
             for entry in entries
-            if _is_evaluation(entry, entry["step"])
+            if self._is_of_our_kind(entry)
         }
         self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
         if is_chief:
@@ -91,25 +96,28 @@ class Reporter:
 
     def report(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records the metrics of training at a step."""
-        self._record(step, metrics, self._prefix)
+        self._record(step, metrics)
 
     def report_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records an evaluation at a step, in place of an earlier one there."""
         if step in self._evaluations:
-            self._keep(lambda entry: not _is_evaluation(entry, step))
+            self._keep(
+                lambda entry: entry["step"] != step or not self._is_of_our_kind(entry)
+            )
         self._record(step, metrics, EVALUATION)
         self._evaluations[step] = {n: float(value) for n, value in metrics.items()}
 
     def has_evaluation(self, step: int) -> bool:
         """Whether an evaluation at a step has been recorded; the same on all workers.
 
-        A run that goes on from a step at which it ought to evaluate asks: the kill may
-        have come between the checkpoint and the evaluation.
+        One of this reporter's kind: within the run, or after training. A run that goes
+        on from a step at which it ought to evaluate asks: the kill may have come
+        between the checkpoint and the evaluation.
         """
         return step in self._evaluations
 
     def evaluation(self, step: int) -> dict[str, float] | None:
-        """The evaluation recorded at a step, if any; the same on all workers."""
+        """What `has_evaluation` says is there; None where nothing is."""
         return self._evaluations.get(step)
 
     def close(self) -> None:
@@ -117,12 +125,17 @@ class Reporter:
         if self._summaries is not None:
             self._summaries.close()
 
-    def _record(self, step: int, metrics: Mapping[str, float], prefix: str) -> None:
+    def _record(
+        self, step: int, metrics: Mapping[str, float], prefix: str = ""
+    ) -> None:
         if self._summaries is None:
             return
         named = {prefix + name: float(value) for name, value in metrics.items()}
         seconds = self._seconds_before + time.monotonic() - self._began
-        line = json.dumps({"step": step, "seconds": round(seconds, 3), **named}) + "\n"
+        entry = {"step": step, "seconds": round(seconds, 3), **named}
+        if self._after_training:
+            entry[AFTER_TRAINING] = True
+        line = json.dumps(entry) + "\n"
         if files.is_remote(self._path):  # object stores cannot append
             files.write_atomically(self._path, files.read_text(self._path) + line)
         else:
@@ -137,16 +150,25 @@ class Reporter:
         with tqdm.tqdm.external_write_mode(file=sys.stderr):
             logging.info("step %d: %s", step, shown)
 
+    def _is_of_our_kind(self, entry: _Entry) -> bool:
+        """Whether a line is an evaluation: within the run, or after training."""
+        is_evaluation = any(name.startswith(EVALUATION) for name in entry)
+        return is_evaluation and self._after_training == entry.get(
+            AFTER_TRAINING, False
+        )
+
     def _keep(self, wanted: Callable[[_Entry], bool]) -> list[_Entry]:
         """Drops the lines that are not wanted; those that stay."""
-        entries, lines = [], []
+        entries, lines, content = [], [], ""
         if files.exists(self._path):
-            for line in files.read_text(self._path).splitlines():
+            content = files.read_text(self._path)
+            for line in content.splitlines():
                 entry = _entry(line)
                 if entry and wanted(entry):
                     entries.append(entry)
                     lines.append(line + "\n")
-        if self._is_chief:
+        # Not otherwise: a run beside this evaluation may just be adding a line.
+        if self._is_chief and "".join(lines) != content:
             files.write_atomically(self._path, "".join(lines))
         return entries
 
@@ -158,11 +180,6 @@ def _entry(line: str) -> _Entry:
     except json.JSONDecodeError:
         return {}
     return entry if isinstance(entry, dict) and "step" in entry else {}
-
-
-def _is_evaluation(entry: _Entry, step: int) -> bool:
-    """Whether a line is an evaluation at a step."""
-    return entry["step"] == step and any(name.startswith(EVALUATION) for name in entry)
 
 
 def _evaluation_of(entry: _Entry) -> dict[str, float]:

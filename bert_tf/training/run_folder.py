@@ -14,6 +14,7 @@ A folder belongs to one model, one vocabulary and one task; another one is refus
 before anything in it is written over.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ from bert_tf.training.checkpoint_reader import (
     DamagedCheckpointError,
     shown_key,
 )
-from bert_tf.training.reporting import EVALUATION, Reporter
+from bert_tf.training.reporting import Reporter
 
 FLAGS_NAME = "flags.json"
 EVAL_RESULTS_NAME = "eval_results.txt"
@@ -76,6 +77,12 @@ def prepare(
     # config without flags beside it is the user's own.
     has_run = files.exists(os.path.join(folder, "checkpoint"))
     is_own = files.exists(config_path) and not files.exists(flags_path)
+    if has_run and not files.exists(config_path):
+        raise InputError(
+            f"--output_dir={folder} has a checkpoint, but no {CONFIG_NAME}: it is"
+            " another program's, or the file was removed. Give another folder, or put"
+            " the file back."
+        )
     if has_run or is_own:
         refuse_other_config(BertConfig.from_json_file(config_path), config, folder)
     vocab_path = os.path.join(folder, VOCAB_NAME)
@@ -164,7 +171,8 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
     rates unless one of them is 0 (a run without dropout has no state of it to go on).
     """
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    old, new = there.to_dict(), here.to_dict()
+    # All fields: `to_dict` leaves out those of ours that have their defaults.
+    old, new = dataclasses.asdict(there), dataclasses.asdict(here)
     for key in old:
         if key == "initializer_range" or (key in dropout and old[key] and new[key]):
             continue
@@ -198,6 +206,7 @@ def report_evaluation(
     results: Mapping[str, float],
     *,
     names: Mapping[str, str] | None = None,
+    keeps_others: bool = False,
     is_chief: bool = True,
 ) -> None:
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
@@ -208,9 +217,13 @@ def report_evaluation(
         results: losses and metrics by name.
         names: what some of them are called in eval_results.txt. In metrics.jsonl they
             keep the names that an evaluation within the run gives them.
+        keeps_others: whether what an earlier command recorded at this step under other
+            names stays, as where the development set and the test set have their own.
         is_chief: whether this process writes.
     """
-    reporter = Reporter(folder, step, prefix=EVALUATION, is_chief=is_chief)
+    reporter = Reporter(folder, step, after_training=True, is_chief=is_chief)
+    if keeps_others:
+        results = {**(reporter.evaluation(step) or {}), **results}
     reporter.report_evaluation(step, results)
     reporter.close()
     if not is_chief:

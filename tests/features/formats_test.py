@@ -65,6 +65,13 @@ class FormatsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(found, vectors, atol=6e-7)
         self.assertAllClose(lines[2]["sentence"]["pooled"], POOLED[2], atol=6e-7)
 
+    def test_a_word_without_end_makes_no_array_of_words_wide(self):
+        words = FeatureInput([], [], ["a", "x" * 100_000, "b"], [(0, 1)])
+        lines = [Features(words, VECTORS[0], {})]
+        with np.load(self.write("npz", lines, cuts=(0, 1))) as arrays:
+            self.assertEqual(arrays["names"].dtype, np.dtype("U200"))
+            self.assertEqual(arrays["names"].tolist(), ["a", "x" * 200, "b"])
+
     def check_arrays(self, arrays, dtype=np.float32):
         self.assertEqual(arrays["vectors"].dtype, dtype)
         self.assertAllEqual(arrays["vectors"], np.concatenate(VECTORS).astype(dtype))

@@ -10,6 +10,7 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
+from bert_tf.records.shards import record_files
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records import unmasked
 from tests.training import toy
@@ -250,6 +251,24 @@ class MixedRecordsTest(PretrainingInputTestCase):
             InputError, "must have `masked_lm_positions`. Found: input_ids, input_mask"
         ):
             PretrainingRecords(path, max_seq_length=12, max_predictions_per_seq=3)
+        with self.assertRaisesRegex(InputError, "must have `masked_lm_positions`"):
+            PretrainingRecords(path)
+
+    def test_a_name_like_a_pattern_that_a_pattern_found(self):
+        folder = self.path("run[1]")
+        os.makedirs(folder)
+        toy.write_records(os.path.join(folder, "static.tfrecord"))
+        found = record_files(self.path("run*/static.tfrecord"), "input_file")
+        self.assertEqual(PretrainingRecords(found).paths, found)
+
+    def test_pairs_whose_labels_mean_other_things(self):
+        order, plain = self.write(pairs="sop"), self.write("nsp", pairs="nsp")
+        with self.assertRaisesRegex(
+            InputError, "unmasked.manifest.json .* --pairs=sop, those of .* --pairs=nsp"
+        ):
+            PretrainingRecords(f"{order},{plain}")
+        with self.assertRaisesRegex(InputError, "--pairs=sop, those of .* --pairs=nsp"):
+            PretrainingRecords(order).refuse_other_pairs(PretrainingRecords(plain))
 
 
 class PretrainingDatasetTest(PretrainingInputTestCase):
@@ -268,18 +287,16 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
 
     def test_options_of_masked_records_are_refused(self):
         static = toy.write_records(self.path("static.tfrecord"))
-        with (
-            mock.patch(
-                "bert_tf.records.pretraining_shape.DEFAULT_MAX_SEQ_LENGTH", toy.L
-            ),
-            self.assertRaisesRegex(
-                InputError,
-                "--mask_rate=0.5 is for .* masks of .*static.tfrecord are in",
-            ),
+        with self.assertRaisesRegex(
+            InputError, "--mask_rate=0.5 is for .* masks of .*static.tfrecord are in"
         ):
-            pretraining_dataset(
-                static, batch_size=4, max_predictions_per_seq=toy.P, mask_rate=0.5
-            )
+            pretraining_dataset(static, batch_size=4, mask_rate=0.5)
+
+    def test_masked_records_without_a_manifest(self):
+        static = toy.write_records(self.path("static.tfrecord"))
+        batch = next(iter(pretraining_dataset(static, batch_size=4)))
+        self.assertEqual(batch["input_ids"].shape, (4, toy.L))
+        self.assertEqual(batch["masked_lm_positions"].shape, (4, toy.P))
 
     def test_the_masked_lm_alone_is_fitted_and_saved(self):
         path = self.write(pairs="none")

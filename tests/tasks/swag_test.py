@@ -167,6 +167,7 @@ class ReadChoicesTest(tf.test.TestCase):
         for name, lines, message in (
             ("a.csv", [], "empty"),
             ("a.csv", [HEADER], "no examples"),
+            ("a.csv", [",,,", '""'], "all its cells are empty"),
             ("a.jsonl", ["[", "]"], "must be JSON lines"),
             ("a.jsonl", ["{}"], ":1: the object is empty"),
         ):

@@ -23,14 +23,14 @@ class IsBetterTest(CheckpointsTestCase):
 
 
 class KeepBestTest(CheckpointsTestCase):
-    def evaluate(self, values, name="loss", max_to_keep=1):
+    def evaluate(self, values, name="loss", max_to_keep=1, data_id=0):
         """Saves and evaluates at each step; a value a step."""
         _, _, checkpoints = make_run(self.folder, max_to_keep=max_to_keep)
         checkpoints.restore()
         with checkpoints:
             for step, value in values.items():
                 checkpoints.save(step, 4 * step)
-                checkpoints.keep_best(step, value, name)
+                checkpoints.keep_best(step, value, name, data_id=data_id)
 
     def best(self):
         with open(self.path("best/best.json")) as file:
@@ -82,6 +82,26 @@ class KeepBestTest(CheckpointsTestCase):
     def test_not_a_number_is_never_the_best(self):
         self.evaluate({1: float("nan")})
         self.assertFalse(os.path.exists(self.path("best/best.json")))
+
+    def test_another_value_of_the_same_step_must_be_better(self):
+        """As of a run that went back to an older checkpoint with other settings."""
+        self.evaluate({1: 3.0, 2: 1.5}, max_to_keep=5)
+        self.evaluate({2: 2.5})
+        self.assertEqual(self.best(), {"metric": "loss", "step": 2, "value": 1.5})
+        self.evaluate({2: 1.0})
+        self.assertEqual(self.best(), {"metric": "loss", "step": 2, "value": 1.0})
+
+    def test_other_data_begin_anew(self):
+        """As those of a second phase: its losses are no worse for being higher."""
+        self.evaluate({1: 1.0, 2: 1.5}, data_id=128)
+        self.assertEqual(self.best()["step"], 1)
+        self.evaluate({3: 2.0, 4: 2.5}, data_id=512)
+        self.assertEqual(
+            self.best(), {"metric": "loss", "step": 3, "value": 2.0, "data": 512}
+        )
+        # A folder of before this was recorded.
+        self.evaluate({5: 3.0})
+        self.assertEqual(self.best()["step"], 3)
 
     def test_a_damaged_file_begins_anew(self):
         self.evaluate({1: 0.1})

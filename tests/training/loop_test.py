@@ -414,6 +414,16 @@ class InitializationTest(LoopTestCase):
         with self.assertRaisesRegex(InputError, "Train first"):
             restore_or_initialize(TASK, self.folder("empty"), None)
 
+    def test_what_no_metric_depends_on_may_be_missing(self):
+        """As of a checkpoint with the masked LM's head alone."""
+        missing = ["bert/pooler/dense/kernel", "cls/seq_relationship/output_bias"]
+        with mock.patch.object(loop, "load_weights", return_value=missing):
+            alone = pretraining_task(toy.CONFIG, next_sentence=False)
+            _, step = restore_or_initialize(alone, self.folder("empty"), "given")
+            self.assertEqual(step, 0)
+            with self.assertRaisesRegex(InputError, "has no bert/pooler/dense/kernel"):
+                restore_or_initialize(TASK, self.folder("empty"), "given")
+
     def test_another_model_in_the_folder_is_refused(self):
         self.train("run")
         other = pretraining_task(dataclasses.replace(toy.CONFIG, num_hidden_layers=2))
@@ -426,7 +436,10 @@ class RecordErrorTest(LoopTestCase):
         with open(self.records, "r+b") as file:
             file.seek(40)
             file.write(b"\xff\xff\xff")
-        with self.assertRaisesRegex(InputError, "record cannot be read"):
+        with self.assertRaisesRegex(
+            InputError,
+            r"cannot be read: corrupted record at \d+\. .*inspect_rec",
+        ):
             self.train("run")
 
 

@@ -11,10 +11,15 @@ class ReporterTest(tf.test.TestCase):
         with open(os.path.join(self.get_temp_dir(), "metrics.jsonl")) as file:
             return [json.loads(line) for line in file]
 
-    def report(self, step, *steps, prefix=""):
-        reporter = Reporter(self.get_temp_dir(), step, prefix=prefix)
+    def report(self, step, *steps):
+        reporter = Reporter(self.get_temp_dir(), step)
         for number in steps:
             reporter.report(number, {"loss": float(number)})
+        reporter.close()
+
+    def report_after_training(self, step, loss=1.0):
+        reporter = Reporter(self.get_temp_dir(), step, after_training=True)
+        reporter.report_evaluation(step, {"loss": loss})
         reporter.close()
 
     def tags(self):
@@ -50,19 +55,36 @@ class ReporterTest(tf.test.TestCase):
 
     def test_an_evaluation_replaces_that_of_the_same_step_alone(self):
         self.report(0, 10, 20)
-        self.report(20, 20, prefix="eval/")
-        self.report(20, 20, prefix="eval/")
+        self.report_after_training(20)
+        self.report_after_training(20)
         names = [sorted(line) for line in self.lines()]
         self.assertEqual(
             names,
-            [["loss", "seconds", "step"]] * 2 + [["eval/loss", "seconds", "step"]],
+            [
+                *[["loss", "seconds", "step"]] * 2,
+                ["after_training", "eval/loss", "seconds", "step"],
+            ],
         )
+
+    def test_an_evaluation_after_training_leaves_that_within_the_run(self):
+        """It may be of other data: a run that goes on must not choose by it."""
+        folder = self.get_temp_dir()
+        reporter = Reporter(folder)
+        reporter.report_evaluation(10, {"loss": 2.0})
+        reporter.close()
+        self.report_after_training(10, loss=3.0)
+        self.report_after_training(10, loss=4.0)
+        self.assertEqual([line["eval/loss"] for line in self.lines()], [2.0, 4.0])
+        self.assertEqual(Reporter(folder, 10).evaluation(10), {"loss": 2.0})
+        other = Reporter(folder, 10, after_training=True)
+        self.assertEqual(other.evaluation(10), {"loss": 4.0})
+        self.assertFalse(other.has_evaluation(20))
 
     def test_an_evaluation_of_an_early_checkpoint_drops_nothing_else(self):
         self.report(0, 10, 20, 30)
-        self.report(30, 30, prefix="eval/")
-        self.report(10, 10, prefix="eval/")
-        self.report(10, 10, prefix="eval/")
+        self.report_after_training(30)
+        self.report_after_training(10)
+        self.report_after_training(10)
         self.assertEqual([line["step"] for line in self.lines()], [10, 20, 30, 30, 10])
 
     def test_a_line_that_a_kill_cut_short_is_dropped(self):
@@ -140,8 +162,8 @@ class ReporterTest(tf.test.TestCase):
             reporter.report(step + 10, {"loss": 1.0})
             reporter.report_evaluation(step + 10, {"loss": 2.0})
             # As a script does at the end, with a reporter of its own.
-            other = Reporter(folder, step + 10, prefix="eval/")
-            other.report(step + 10, {"loss": 3.0})
+            other = Reporter(folder, step + 10, after_training=True)
+            other.report_evaluation(step + 10, {"loss": 3.0})
             other.close()
             reporter.report(step + 15, {"loss": 4.0})
             reporter.close()
@@ -150,9 +172,10 @@ class ReporterTest(tf.test.TestCase):
             (line["step"], line.get("loss"), line.get("eval/loss"))
             for line in map(json.loads, lines)
         ]
+        both = (1, None), (None, 2), (None, 3)
         self.assertEqual(
             shown,
-            [(10, 1, None), (10, None, 3), (20, 1, None), (20, None, 3), (25, 4, None)],
+            [(step, *pair) for step in (10, 20) for pair in both] + [(25, 4, None)],
         )
 
 

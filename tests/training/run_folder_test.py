@@ -113,6 +113,14 @@ class PrepareTest(tf.test.TestCase):
                 {"config": dataclasses.replace(toy.CONFIG, hidden_act="relu")},
                 "hidden_act is gelu there, relu here",
             ),
+            (
+                {"config": dataclasses.replace(toy.CONFIG, left_to_right=True)},
+                "left_to_right is False there, True here",
+            ),
+            (
+                {"config": dataclasses.replace(toy.CONFIG, layer_norm_eps=1e-6)},
+                "layer_norm_eps is 1e-12 there, 1e-06 here",
+            ),
             ({"vocabulary": other}, "another vocabulary"),
             ({"do_lower_case": False}, "do_lower_case=True; this one has False"),
         ):
@@ -120,6 +128,24 @@ class PrepareTest(tf.test.TestCase):
                 self.prepare(**options)
         after = {name: self.read(name) for name in os.listdir(self.folder)}
         self.assertEqual(after, before)
+
+    def test_a_field_that_only_the_run_there_has(self):
+        config = dataclasses.replace(toy.CONFIG, left_to_right=True)
+        self.prepare(config)
+        with open(os.path.join(self.folder, "checkpoint"), "w"):
+            pass
+        self.prepare(config)
+        with self.assertRaisesRegex(InputError, "left_to_right is True there, False"):
+            self.prepare()
+
+    def test_a_checkpoint_without_a_config_is_another_programs(self):
+        self.prepare()
+        os.remove(os.path.join(self.folder, "bert_config.json"))
+        with open(os.path.join(self.folder, "checkpoint"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "but no bert_config.json: .* another"):
+            self.prepare()
+        self.assertNotIn("bert_config.json", os.listdir(self.folder))
 
     def test_a_run_of_another_task_is_refused_and_nothing_changes(self):
         self.prepare(head=names.TAGGING)

@@ -1,0 +1,49 @@
+import tensorflow as tf
+
+from bert_tf.errors import cause_of
+
+# As TensorFlow 2.21 words them.
+IN_A_GRAPH = """Graph execution error:
+
+Detected at node while/IteratorGetNext defined at (most recent call last):
+  File "/x.py", line 14, in <module>
+
+  File "/x.py", line 12, in f
+
+corrupted record at 244
+\t [[{{node while/IteratorGetNext}}]] [Op:__inference_f_85]"""
+OF_TWO = """Graph execution error:
+
+2 root error(s) found.
+  (0) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9]
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, ...
+\t [[Shape/_2]]
+  (1) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9]
+\t [[{{node zeros}}]]
+0 successful operations. [Op:__inference_g_95]"""
+EAGER = (
+    "{{function_node __wrapped__Fill_device_/job:localhost/replica:0/task:0}} OOM when"
+    " allocating tensor with shape[9] [Op:Fill] name: "
+)
+
+
+class CauseOfTest(tf.test.TestCase):
+    def test_tensorflows_messages(self):
+        for message, cause in (
+            (IN_A_GRAPH, "corrupted record at 244"),
+            (
+                OF_TWO,
+                "(0) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9]",
+            ),
+            (EAGER, "OOM when allocating tensor with shape[9]"),
+            ("NOT_FOUND: a file\nAnd more.", "NOT_FOUND: a file"),
+            ("Graph execution error:\n\nOut of memory.", "Out of memory."),
+            ("one line", "one line"),
+            ("", ""),
+        ):
+            self.assertEqual(cause_of(message), cause)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,27 @@
+import os
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.errors import InputError
+
+
+class ReadJsonTest(tf.test.TestCase):
+    def test_what_is_not_json_is_named(self):
+        path = os.path.join(self.get_temp_dir(), "x.json")
+        for text, message in (
+            ('{"a":\n[}', "x.json:2: not valid JSON: Expecting value"),
+            ("[" * 100_000, "x.json: not valid JSON: .*recursion"),
+            ("9" * 5_000, "x.json: not valid JSON: .*4300 digits"),
+        ):
+            with open(path, "w") as file:
+                file.write(text)
+            with self.assertRaisesRegex(InputError, message):
+                files.read_json(path)
+        with open(path, "w") as file:
+            file.write('{"a": [1]}')
+        self.assertEqual(files.read_json(path), {"a": [1]})
+
+
+if __name__ == "__main__":
+    tf.test.main()
