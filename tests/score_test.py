@@ -63,9 +63,8 @@ class ScoreTest(tf.test.TestCase):
         with open(path, "wb") as file:
             file.write("\ufeffcat\u2028sat\x0ccat\r\nsat".encode())
         found = map(json.loads, self.printed("--json", f"--input_file={path}"))
-        self.assertEqual(
-            [line["text"] for line in found], ["cat\u2028sat\x0ccat", "sat"]
-        )
+        texts = [line["text"] for line in found if "text" in line]
+        self.assertEqual(texts, ["cat\u2028sat\x0ccat", "sat"])
 
     def test_nothing_to_score(self):
         with self.assertRaisesRegex(InputError, "Give a sentence"):
