@@ -137,7 +137,8 @@ class Reporter:
             entry[AFTER_TRAINING] = True
         line = json.dumps(entry) + "\n"
         if files.is_remote(self._path):  # object stores cannot append
-            files.write_atomically(self._path, files.read_text(self._path) + line)
+            before = files.read_text(self._path) if files.exists(self._path) else ""
+            files.write_atomically(self._path, before + line)
         else:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(line)

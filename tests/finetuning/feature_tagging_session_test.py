@@ -87,7 +87,10 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         for change, message in (
             ({"features": "last"}, "a run with --features=embeddings"),
             ({"init_checkpoint": None}, "--features=embeddings needs --init_checkp"),
-            ({"features": None}, "holds a BiLSTM .* --features=embeddings too"),
+            (
+                {"features": None, "bilstm_size": None, "bilstm_dropout": None},
+                "holds a BiLSTM .* --features=embeddings too",
+            ),
             ({"precision": "bfloat16"}, "embeddings, of other weights or in another"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -157,7 +160,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
             mock.patch.object(tagging_session, "finetune", side_effect=SystemExit),
             self.assertRaises(SystemExit),
         ):
-            self.run_script("--do_train", features=None)
+            self.run_script("--do_train", features=None, bilstm_size=None)
         self.assertNotIn("features.json", os.listdir(self.path("run")))
 
     def test_what_a_user_got_wrong(self):
