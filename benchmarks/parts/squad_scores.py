@@ -201,10 +201,12 @@ def scores_of(path: pathlib.Path, values: dict[str, Any]) -> dict[str, float]:
         name for name in ("exact", "f1", "HasAns_f1", "NoAns_f1") if name in scores
     ]
     plain = evaluate_v2(scored_on, texts, null_odds, 0.0)
+    silent = evaluate_v2(scored_on, dict.fromkeys(texts, ""), null_odds, threshold)
     return {
         "threshold": threshold,
         **{name: scores[name] for name in names},
         "f1 at threshold 0": plain["f1"],
+        "f1 of never answering": silent["f1"],
         "best f1 of these articles": scores["best_f1"],
     }
 
