@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, files
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files, flag_rules
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import GoldFile, read_golds, report_unmatched
 from bert_tf.metrics.squad import evaluate_v1, evaluate_v2
@@ -66,7 +65,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     boolean("plots", True, "With --find_null_threshold, draw what it found, as PNG.")
     for name in ("prediction_dirs", "output_dir"):
         flags.mark_flag_as_required(name, flag_values)
-    shared_flags.require_at_least(flag_values, 1, "n_best_size")
+    flag_rules.require_at_least(flag_values, 1, "n_best_size")
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from bert_tf import cli
+from bert_tf import cli, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
@@ -81,8 +81,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     integer("max_answer_length", 30, "For saved_model with a span head: the most"
             " tokens of an answer.")  # fmt: skip
     flags.mark_flags_as_required(["checkpoint", "format", "output_dir"], flag_values)
-    shared_flags.require_at_least(flag_values, _LEAST_SEQ_LENGTH, "max_seq_length")
-    shared_flags.require_at_least(flag_values, 1, *_OF_SPANS)
+    flag_rules.require_at_least(flag_values, _LEAST_SEQ_LENGTH, "max_seq_length")
+    flag_rules.require_at_least(flag_values, 1, *_OF_SPANS)
     for_serving = ("max_seq_length", *_OF_SPANS)
     flags.register_multi_flags_validator(
         ["format", *for_serving],

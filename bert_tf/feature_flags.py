@@ -7,6 +7,7 @@ from typing import Any
 
 from absl import flags
 
+from bert_tf import flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.features import choices
 
@@ -162,4 +163,4 @@ def define_running(flag_values: flags.FlagValues) -> None:
         "master",
         "num_tpu_cores",
     )
-    shared_flags.require_at_least(flag_values, 1, "num_tpu_cores")
+    flag_rules.require_at_least(flag_values, 1, "num_tpu_cores")

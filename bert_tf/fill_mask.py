@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
-from bert_tf import cli
+from bert_tf import cli, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 
@@ -46,7 +46,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     flags.mark_flag_as_required("checkpoint", flag_values)
-    shared_flags.require_at_least(flag_values, 1, "top_k")
+    flag_rules.require_at_least(flag_values, 1, "top_k")
 
 
 def fill_mask(

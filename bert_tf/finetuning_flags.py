@@ -9,6 +9,7 @@ from typing import Any
 
 from absl import flags
 
+from bert_tf import flag_rules
 from bert_tf import flags as shared_flags
 
 _IN_WORDS = {2: "two", 3: "three"}
@@ -46,11 +47,11 @@ def define_run(
     names = [name for name in _OF_A_RUN if name not in (*own, *without)]
     shared_flags.define(flag_values, *names, required=("output_dir",), **own)
     shared_flags.define_training(flag_values, without=without, **defaults)
-    shared_flags.require_at_least(flag_values, 1, "predict_batch_size")
-    shared_flags.require_at_least(flag_values, 0, "eval_steps")
-    shared_flags.require_at_least(flag_values, 0.0, "warmup_proportion")
+    flag_rules.require_at_least(flag_values, 1, "predict_batch_size")
+    flag_rules.require_at_least(flag_values, 0, "eval_steps")
+    flag_rules.require_at_least(flag_values, 0.0, "warmup_proportion")
     if "num_train_epochs" not in without:
-        shared_flags.require_at_least(flag_values, 0.0, "num_train_epochs")
+        flag_rules.require_at_least(flag_values, 0.0, "num_train_epochs")
 
 
 def define_tfds(
@@ -86,9 +87,7 @@ def define_tfds(
         message=f"must be {_IN_WORDS[len(splits)]}: {uses}",
         flag_values=flag_values,
     )
-    shared_flags.refuse_without(
-        flag_values, "tfds_name", "tfds_data_dir", "tfds_splits"
-    )
+    flag_rules.refuse_without(flag_values, "tfds_name", "tfds_data_dir", "tfds_splits")
 
 
 def define_data_set(flag_values: flags.FlagValues) -> None:
@@ -171,9 +170,9 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
         "Ours, for XNLI. Language to train on (machine-translated) and to predict"
         " (Conneau et al. 2018), such as de. The original's is Chinese.",
     )
-    shared_flags.require_one_given(flag_values, "task_name", "tfds_name")
-    shared_flags.require_one_given(flag_values, "data_dir", "tfds_name")
-    shared_flags.refuse_together(flag_values, "data_dir", "tfds_name")
+    flag_rules.require_one_given(flag_values, "task_name", "tfds_name")
+    flag_rules.require_one_given(flag_values, "data_dir", "tfds_name")
+    flag_rules.refuse_together(flag_values, "data_dir", "tfds_name")
 
 
 def define_batches(flag_values: flags.FlagValues) -> None:

@@ -6,6 +6,7 @@ original does not have are marked "Ours".
 
 from absl import flags
 
+from bert_tf import flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.config import SIZE_NAMES
 
@@ -21,8 +22,8 @@ def define_model(flag_values: flags.FlagValues) -> None:
         " the records.",
         flag_values=flag_values,
     )
-    shared_flags.refuse_together(flag_values, "bert_config_file", "bert_size")
-    shared_flags.require_one_given(
+    flag_rules.refuse_together(flag_values, "bert_config_file", "bert_size")
+    flag_rules.require_one_given(
         flag_values, "bert_config_file", "bert_size", "init_checkpoint"
     )
 
@@ -45,7 +46,7 @@ def define_records(flag_values: flags.FlagValues) -> None:
     lengths = "max_seq_length", "max_predictions_per_seq"
     shared_flags.define(flag_values, *lengths)
     flags.mark_flag_as_required("input_file", flag_values)
-    shared_flags.require_at_least(flag_values, 1, *lengths)
+    flag_rules.require_at_least(flag_values, 1, *lengths)
 
 
 def define_steps(flag_values: flags.FlagValues) -> None:
@@ -72,11 +73,9 @@ def define_steps(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     for flag in ("num_train_steps", "train_batch_size", "max_seq_length"):
-        shared_flags.refuse_together(flag_values, "phases", flag)
-    shared_flags.require_at_least(
-        flag_values, 1, "num_train_steps", "num_schedule_steps"
-    )
-    shared_flags.require_at_least(flag_values, 0, "num_warmup_steps")
+        flag_rules.refuse_together(flag_values, "phases", flag)
+    flag_rules.require_at_least(flag_values, 1, "num_train_steps", "num_schedule_steps")
+    flag_rules.require_at_least(flag_values, 0, "num_warmup_steps")
 
 
 def define_evaluation(flag_values: flags.FlagValues) -> None:
@@ -88,9 +87,9 @@ def define_evaluation(flag_values: flags.FlagValues) -> None:
         "Batches to evaluate; the records are repeated if they are fewer.",
         flag_values=flag_values,
     )
-    shared_flags.require_one_of(flag_values, "do_train", "do_eval")
-    shared_flags.require_at_least(flag_values, 1, "max_eval_steps")
-    shared_flags.require_at_least(flag_values, 0, "eval_steps")
+    flag_rules.require_one_of(flag_values, "do_train", "do_eval")
+    flag_rules.require_at_least(flag_values, 1, "max_eval_steps")
+    flag_rules.require_at_least(flag_values, 0, "eval_steps")
 
 
 def define_ablations(flag_values: flags.FlagValues) -> None:
@@ -154,7 +153,7 @@ def define_masking(flag_values: flags.FlagValues) -> None:
         message="must be above 0 and at most 1",
         flag_values=flag_values,
     )
-    shared_flags.require_at_least(flag_values, 0.0, "mask_rate", "random_rate")
+    flag_rules.require_at_least(flag_values, 0.0, "mask_rate", "random_rate")
     flags.register_multi_flags_validator(
         ["mask_rate", "random_rate"],
         lambda rates: sum(rates.values()) <= 1.0,

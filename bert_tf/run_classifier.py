@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, files, finetuning_flags, selection_flags, stability_flags
+from bert_tf import (
+    cli,
+    files,
+    finetuning_flags,
+    flag_rules,
+    selection_flags,
+    stability_flags,
+)
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 
@@ -41,8 +48,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     stability_flags.define_stability(flag_values)
     stability_flags.define_parameter_efficient(flag_values)
     finetuning_flags.define_looking(flag_values)
-    shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
-    shared_flags.require_at_least(flag_values, 4, "max_seq_length")
+    flag_rules.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
+    flag_rules.require_at_least(flag_values, 4, "max_seq_length")
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -14,7 +14,7 @@ import os
 
 from absl import flags, logging
 
-from bert_tf import cli, finetuning_flags, selection_flags, stability_flags
+from bert_tf import cli, finetuning_flags, flag_rules, selection_flags, stability_flags
 from bert_tf import flags as shared_flags
 
 SUBMISSION_NAME = "glue_submission.zip"
@@ -36,7 +36,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     stability_flags.define_stability(flag_values)
     stability_flags.define_parameter_efficient(flag_values)
     selection_flags.define_glue(flag_values)
-    shared_flags.require_at_least(flag_values, 4, "max_seq_length")
+    flag_rules.require_at_least(flag_values, 4, "max_seq_length")
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -22,10 +22,10 @@ from bert_tf import (
     cli,
     files,
     finetuning_flags,
+    flag_rules,
     tagging_feature_flags,
     tagging_flags,
 )
-from bert_tf import flags as shared_flags
 
 if TYPE_CHECKING:
     import keras
@@ -54,7 +54,7 @@ def define_flags(
     if not in_all_ways:
         tagging_feature_flags.refuse_useless(flag_values)
     finetuning_flags.define_padding(flag_values)
-    shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
+    flag_rules.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_tf import cli, finetuning_flags, squad_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, finetuning_flags, flag_rules, squad_flags
 from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         lower_bound=0,
         flag_values=flag_values,
     )
-    shared_flags.require_one_of(flag_values, "do_train", "do_predict")
+    flag_rules.require_one_of(flag_values, "do_train", "do_predict")
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, finetuning_flags, swag_flags
+from bert_tf import cli, finetuning_flags, flag_rules, swag_flags
 from bert_tf import flags as shared_flags
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     swag_flags.define_files(flag_values)
     swag_flags.define_columns(flag_values)
     finetuning_flags.define_padding(flag_values)
-    shared_flags.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
-    shared_flags.require_at_least(flag_values, 5, "max_seq_length")
+    flag_rules.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
+    flag_rules.require_at_least(flag_values, 5, "max_seq_length")
 
 
 def run(flag_values: flags.FlagValues) -> None:

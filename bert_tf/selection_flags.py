@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import flags as shared_flags
+from bert_tf import flag_rules
 
 
 class _NumbersParser(flags.ArgumentParser):
@@ -131,15 +131,15 @@ def define_selection(
         "Ours. Keep the checkpoints of all runs, not of the best one alone.",
         flag_values=flag_values,
     )
-    shared_flags.refuse_together(flag_values, "learning_rates", "learning_rate")
-    shared_flags.refuse_together(flag_values, "train_batch_sizes", "train_batch_size")
+    flag_rules.refuse_together(flag_values, "learning_rates", "learning_rate")
+    flag_rules.refuse_together(flag_values, "train_batch_sizes", "train_batch_size")
     flags.register_validator(
         "stop_early_at",
         lambda share: 0.0 < share < 1.0,
         message="must be above 0 and below 1",
         flag_values=flag_values,
     )
-    shared_flags.refuse_without(
+    flag_rules.refuse_without(
         flag_values, "stop_early", "stop_early_at", "stop_early_keep"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import finetuning_flags
+from bert_tf import finetuning_flags, flag_rules
 from bert_tf import flags as shared_flags
 
 
@@ -35,14 +35,14 @@ def define_questions(flag_values: flags.FlagValues) -> None:
         "Some questions have no answer (SQuAD 2.0).",
         flag_values=flag_values,
     )
-    shared_flags.refuse_together(flag_values, "tfds_name", "train_file")
-    shared_flags.refuse_together(flag_values, "tfds_name", "predict_file")
+    flag_rules.refuse_together(flag_values, "tfds_name", "train_file")
+    flag_rules.refuse_together(flag_values, "tfds_name", "predict_file")
     for flag, file in (
         ("do_train", "train_file"),
         ("do_predict", "predict_file"),
         ("eval_steps", "predict_file"),
     ):
-        shared_flags.require_with(flag_values, flag, file, "tfds_name")
+        flag_rules.require_with(flag_values, flag, file, "tfds_name")
 
 
 def define_windows(flag_values: flags.FlagValues) -> None:
@@ -139,7 +139,7 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
     )
 
     for name in ("version_2_with_negative", "do_predict"):
-        shared_flags.require_with(flag_values, "find_null_threshold", name)
+        flag_rules.require_with(flag_values, "find_null_threshold", name)
 
 
 def define_first_stage(flag_values: flags.FlagValues) -> None:
@@ -162,7 +162,7 @@ def define_first_stage(flag_values: flags.FlagValues) -> None:
         lower_bound=0.0,
         flag_values=flag_values,
     )
-    shared_flags.require_with(flag_values, "first_train_file", "do_train")
+    flag_rules.require_with(flag_values, "first_train_file", "do_train")
 
     def both_train(values: dict[str, Any]) -> bool:
         # The second stage's would come out when the first one has been trained.

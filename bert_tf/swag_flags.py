@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_tf import finetuning_flags
-from bert_tf import flags as shared_flags
+from bert_tf import finetuning_flags, flag_rules
 
 if TYPE_CHECKING:
     from bert_tf.tasks.choices import ColumnNames
@@ -44,9 +43,9 @@ def define_files(flag_values: flags.FlagValues) -> None:
         },
     )
     for flag, file in {**_FILE_OF, "eval_steps": "dev_file"}.items():
-        shared_flags.require_with(flag_values, flag, file, "tfds_name")
+        flag_rules.require_with(flag_values, flag, file, "tfds_name")
     for file in _FILE_OF.values():
-        shared_flags.refuse_together(flag_values, "tfds_name", file)
+        flag_rules.refuse_together(flag_values, "tfds_name", file)
 
 
 def define_columns(flag_values: flags.FlagValues) -> None:

@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from bert_tf import flags as shared_flags
+from bert_tf import flag_rules
 from bert_tf.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
@@ -60,8 +60,8 @@ def refuse_useless(flag_values: flags.FlagValues) -> None:
 
     After `define_features` and the flags of training.
     """
-    shared_flags.refuse_without(
+    flag_rules.refuse_without(
         flag_values, "features", "feature_dir", "bilstm_size", "bilstm_dropout"
     )
     for name in ("frozen_layers", "layerwise_learning_rate_decay", "recompute"):
-        shared_flags.refuse_together(flag_values, "features", name, why=_NOTHING_TUNED)
+        flag_rules.refuse_together(flag_values, "features", name, why=_NOTHING_TUNED)

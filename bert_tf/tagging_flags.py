@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import finetuning_flags
+from bert_tf import finetuning_flags, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.metrics.entities import SCHEMES
 from bert_tf.tagging.reader import FORMATS, Layout
@@ -51,8 +51,8 @@ def define_sentences(flag_values: flags.FlagValues) -> None:
         {"train": "to train on", "dev": "to evaluate on", "test": "to predict"},
     )
     for use, name in _USES:
-        shared_flags.require_with(flag_values, use, name, "tfds_name")
-        shared_flags.refuse_together(flag_values, "tfds_name", name)
+        flag_rules.require_with(flag_values, use, name, "tfds_name")
+        flag_rules.refuse_together(flag_values, "tfds_name", name)
 
 
 def define_format(flag_values: flags.FlagValues) -> None:
@@ -159,7 +159,7 @@ def define_windows(flag_values: flags.FlagValues) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
-    shared_flags.require_at_least(flag_values, 3, "max_seq_length")
+    flag_rules.require_at_least(flag_values, 3, "max_seq_length")
 
     def has_documents(values: dict[str, Any]) -> bool:
         if not values["document_context"] or not values["tfds_name"]:

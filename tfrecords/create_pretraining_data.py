@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import cli, files
+from bert_tf import cli, files, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import (
@@ -41,8 +41,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "max_predictions_per_seq",
         required=("vocab_file",),
     )
-    shared_flags.require_at_least(flag_values, MIN_SEQ_LENGTH, "max_seq_length")
-    shared_flags.require_at_least(flag_values, 1, "max_predictions_per_seq")
+    flag_rules.require_at_least(flag_values, MIN_SEQ_LENGTH, "max_seq_length")
+    flag_rules.require_at_least(flag_values, 1, "max_predictions_per_seq")
 
     def define(kind: Any, name: str, default: Any, text: str, **bounds: Any) -> None:
         kind(name, default, text, flag_values=flag_values, **bounds)

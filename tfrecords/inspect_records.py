@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from bert_tf import cli, files
+from bert_tf import cli, files, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 
@@ -38,7 +38,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "The first record to print, counted from 0 over all files.",
         flag_values=flag_values,
     )
-    shared_flags.require_at_least(flag_values, 0, "num_examples", "start")
+    flag_rules.require_at_least(flag_values, 0, "num_examples", "start")
     flags.DEFINE_bool(
         "statistics",
         True,

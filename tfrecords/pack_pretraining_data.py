@@ -11,8 +11,7 @@ row. The same command again finds its rows done, or goes on where it was killed.
 
 from absl import flags
 
-from bert_tf import cli
-from bert_tf import flags as shared_flags
+from bert_tf import cli, flag_rules
 from bert_tf.instances.settings import MIN_SEQ_LENGTH
 
 
@@ -75,8 +74,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         " name of --output_file.",
         flag_values=flag_values,
     )
-    shared_flags.require_at_least(flag_values, MIN_SEQ_LENGTH, "max_seq_length")
-    shared_flags.require_at_least(
+    flag_rules.require_at_least(flag_values, MIN_SEQ_LENGTH, "max_seq_length")
+    flag_rules.require_at_least(
         flag_values,
         1,
         "max_predictions_per_seq",

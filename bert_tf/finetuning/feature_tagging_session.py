@@ -43,7 +43,7 @@ from bert_tf.tagging.feature_choices import (
 from bert_tf.tagging.sentences import Sentence
 from bert_tf.task import Task
 from bert_tf.training.finetuning import finetune
-from bert_tf.training.loop import restore_or_initialize
+from bert_tf.training.initialization import restore_or_initialize
 
 Arrays = Mapping[str, np.ndarray]
 

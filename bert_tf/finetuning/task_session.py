@@ -23,7 +23,7 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.finetuning import RecordSet
-from bert_tf.training.loop import restore_or_initialize
+from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.strategy import is_chief
 
 Arrays = Mapping[str, np.ndarray]

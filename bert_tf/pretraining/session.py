@@ -22,7 +22,8 @@ from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from bert_tf.training.config import PhaseSpec, TrainingConfig, parse_phases
-from bert_tf.training.loop import restore_or_initialize, train
+from bert_tf.training.initialization import restore_or_initialize
+from bert_tf.training.loop import train
 from bert_tf.training.strategy import check_batch_size, is_chief
 
 

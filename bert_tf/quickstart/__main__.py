@@ -11,7 +11,7 @@ Started again, it goes on where it was stopped, or says that all is done.
 
 from absl import flags
 
-from bert_tf import cli
+from bert_tf import cli, flag_rules
 from bert_tf import flags as shared_flags
 
 
@@ -25,7 +25,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         ("num_finetune_seeds", 3, "Fine-tuning runs from each start."),
     ):
         flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
-        shared_flags.require_at_least(flag_values, 1, name)
+        flag_rules.require_at_least(flag_values, 1, name)
 
 
 def run(flag_values: flags.FlagValues) -> None:

@@ -1,5 +1,6 @@
 """The training run: phases of steps, metrics, checkpoints, stopping without a loss."""
 
+import contextlib
 import signal
 import sys
 import time
@@ -11,17 +12,16 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
-from bert_tf.conversion.adapter_files import load_adapter
-from bert_tf.conversion.checkpoint import load_weights
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.optimization.freezing import freeze
 from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.optimization.reinitialization import keeping_initial
-from bert_tf.records.pipeline import ALL_ROWS, record_error
+from bert_tf.records.pipeline import record_error
 from bert_tf.task import Task
-from bert_tf.training import diagnosis
+from bert_tf.training import divergence
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.initialization import initialize
 from bert_tf.training.precision import LossScale, computing_in
 from bert_tf.training.profiling import StepProfiler, parse_steps
 from bert_tf.training.reporting import Reporter, progress_bar
@@ -149,7 +149,7 @@ class _Run:
                 )
         elif init_checkpoint:
             with keeping_initial(self.model.encoder, config.reinitialize_layers):
-                _initialize(
+                initialize(
                     self.model, init_checkpoint, config.init_adapter, config.init_head
                 )
         self.step = self.checkpoints.step
@@ -242,10 +242,25 @@ class _Run:
             with self._profiler.call(self.step):
                 results = _call(run_steps, stream.iterator, count)
             elapsed = time.monotonic() - began
-            self._stop_unless_finite(results.losses, phase)
+            with self._naming_last_checkpoint():
+                divergence.check_losses(
+                    results.losses,
+                    phase,
+                    step=self.step,
+                    records=self.records,
+                    folder=self._folder,
+                    task_name=self._task.name,
+                )
             self.step += count
             self.records += count * phase.batch_size
-            self._stop_unless_scalable(results, count)
+            if self._loss_scale:
+                with self._naming_last_checkpoint():
+                    divergence.check_gradients(
+                        self._loss_scale,
+                        skipped=results.sums[SKIPPED][0],
+                        steps=count,
+                        step=self.step,
+                    )
             # The first call compiles; the second one, of a single step again, tells
             # the pace.
             window.add(
@@ -283,7 +298,8 @@ class _Run:
                 or stops
                 or evaluates
             ):
-                self._stop_unless_finite_weights()
+                with self._naming_last_checkpoint():
+                    divergence.check_weights(self.model, self.step)
                 self.checkpoints.save(self.step, self.records, self.data_id)
             # Who is told to stop is soon killed: the next start evaluates.
             if evaluates and not stops:
@@ -378,117 +394,16 @@ class _Run:
                 f" --output_dir={self._folder} must be one folder that all of them see."
             )
 
-    def _stop_unless_finite(self, losses: np.ndarray, phase: Phase) -> None:
-        finite = np.isfinite(losses)
-        if finite.all():
-            return
-        failed = int(np.argmin(finite))
-        step = self.step + failed + 1
-        position = self.records + failed * phase.batch_size
-        stream = phase.streams[phase.stream_of(position)]
-        batch = next(iter(stream(position, ALL_ROWS)))
-        path = diagnosis.save_batch(self._folder, step, batch, self._task.name)
-        self._wait_for_all()
-        raise DivergedError(
-            f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
-            f" the warmup. The step's batch is in {path} (python -m"
-            " tfrecords.inspect_records shows it). Last good checkpoint:"
-            f" {self.checkpoints.latest or 'none'}."
-        )
-
-    def _stop_unless_scalable(self, results: StepResults, count: int) -> None:
-        """Ends a float16 run whose gradients overflow at any scale of the loss."""
-        scale = self._loss_scale
-        if scale is None or scale.scale.numpy() > 1.0:
-            return
-        if results.sums[SKIPPED][0] < count:
-            return
-        self._wait_for_all()
-        raise DivergedError(
-            f"The gradients are not finite at step {self.step}, even without scaling"
-            " the loss. Train with --precision=bfloat16 or float32. Last good"
-            f" checkpoint: {self.checkpoints.latest or 'none'}."
-        )
-
-    def _stop_unless_finite_weights(self) -> None:
-        """Keeps a checkpoint whose next loss would not be finite from being written."""
-        if all(
-            bool(tf.reduce_all(tf.math.is_finite(variable.value)))
-            for variable in self.model.trainable_variables
-        ):
-            return
-        self._wait_for_all()
-        raise DivergedError(
-            f"The weights are not finite after step {self.step}. Lower"
-            " --learning_rate, or lengthen the warmup. Last good checkpoint:"
-            f" {self.checkpoints.latest or 'none'}."
-        )
-
-
-def restore_or_initialize(
-    task: Task,
-    folder: str,
-    init_checkpoint: str | None,
-    precision: str = "float32",
-    strategy: tf.distribute.Strategy | None = None,
-    *,
-    init_adapter: str | None = None,
-) -> tuple[keras.Model, int]:
-    """A task's model for evaluation: the folder's checkpoint, or else the given one.
-
-    Args:
-        task: the task.
-        folder: the run's output_dir.
-        init_checkpoint: what to take where it has no checkpoint.
-        precision: the numbers to compute in.
-        strategy: the devices; the default one if None.
-        init_adapter: LoRA's or adapters' weights, with their head, on top of that.
-
-    Returns:
-        The model, and the number of steps that it was trained for in this folder.
-
-    Raises:
-        InputError: there is neither, or it does not fit the model, or it has no head
-            for this task.
-    """
-    strategy = strategy or tf.distribute.get_strategy()
-    with strategy.scope(), computing_in(precision):
-        model = task.build_model()
-    checkpoints = RunCheckpoints(folder, model)
-    if checkpoints.restore():
-        return model, checkpoints.step
-    if not init_checkpoint:
-        raise InputError(
-            f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
-            " no --init_checkpoint. Train first (--do_train)."
-        )
-    missing = [
-        name
-        for name in _initialize(model, init_checkpoint, init_adapter)
-        if not name.startswith(task.unmeasured)
-    ]
-    if missing:
-        raise InputError(
-            f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"
-            f" no {missing[0]}. Train first (--do_train)."
-        )
-    return model, 0
-
-
-def _initialize(
-    model: keras.Model,
-    init_checkpoint: str,
-    init_adapter: str | None,
-    init_head: bool = True,
-) -> list[str]:
-    """Gives a model its first weights; returns the names of those that have none."""
-    # An adapter has a head of its own.
-    has_head = init_head and not init_adapter
-    missing = load_weights(model, init_checkpoint, init_head=has_head)
-    if not init_adapter:
-        return missing
-    loaded = load_adapter(model, init_adapter, init_head=init_head)
-    return [name for name in missing if name not in loaded]
+    @contextlib.contextmanager
+    def _naming_last_checkpoint(self) -> Iterator[None]:
+        """Lets a DivergedError wait for what is being written, and say where it is."""
+        try:
+            yield
+        except DivergedError as error:
+            self._wait_for_all()
+            raise DivergedError(
+                f"{error} Last good checkpoint: {self.checkpoints.latest or 'none'}."
+            ) from error
 
 
 def _log_frozen(model: keras.Model) -> None:

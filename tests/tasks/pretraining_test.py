@@ -5,7 +5,8 @@ import tensorflow as tf
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.config import TrainingConfig
-from bert_tf.training.loop import restore_or_initialize, train
+from bert_tf.training.initialization import restore_or_initialize
+from bert_tf.training.loop import train
 from tests.training import toy
 
 UNUSED = (

@@ -12,7 +12,8 @@ from bert_tf.modeling.names import weights_by_name
 from bert_tf.tasks import classification
 from bert_tf.tasks.targets import Target
 from bert_tf.training.config import Phase, TrainingConfig
-from bert_tf.training.loop import restore_or_initialize, train
+from bert_tf.training.initialization import restore_or_initialize
+from bert_tf.training.loop import train
 from tests.modeling.examples import outputs_of, random_records, randomize
 from tests.training import toy
 

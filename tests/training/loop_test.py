@@ -17,7 +17,8 @@ from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import loop, reporting
 from bert_tf.training.config import TrainingConfig
-from bert_tf.training.loop import restore_or_initialize, train
+from bert_tf.training.initialization import restore_or_initialize
+from bert_tf.training.loop import train
 from bert_tf.training.window import Window
 from tests.training import toy
 

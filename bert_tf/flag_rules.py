@@ -1,0 +1,97 @@
+"""Rules that flags keep together or alone; what breaks one is a usage error.
+
+Each function registers one rule with absl's validators: absl checks them once the
+command line has been parsed, and the error names the flags.
+"""
+
+from typing import Any
+
+from absl import flags
+
+
+def require_at_least(flag_values: flags.FlagValues, least: float, *names: str) -> None:
+    """Makes values below `least` a usage error."""
+    for name in names:
+        flags.register_validator(
+            name,
+            lambda value: value is None or value >= least,
+            message=f"must be at least {least}",
+            flag_values=flag_values,
+        )
+
+
+def require_one_of(flag_values: flags.FlagValues, *names: str) -> None:
+    """Makes it a usage error to give none of these boolean flags."""
+
+    def any_is_set(values: dict[str, Any]) -> bool:
+        if any(values.values()):
+            return True
+        wanted = ", ".join(f"--{name}" for name in names)
+        raise flags.ValidationError(f"Nothing to do: give at least one of {wanted}.")
+
+    flags.register_multi_flags_validator(
+        list(names), any_is_set, flag_values=flag_values
+    )
+
+
+def require_one_given(flag_values: flags.FlagValues, *names: str) -> None:
+    """Makes it a usage error to give none of these flags."""
+
+    def one_is_given(values: dict[str, Any]) -> bool:
+        if any(value is not None for value in values.values()):
+            return True
+        wanted = " or ".join(f"--{name}" for name in names)
+        raise flags.ValidationError(f"Give {wanted}.")
+
+    flags.register_multi_flags_validator(
+        list(names), one_is_given, flag_values=flag_values
+    )
+
+
+def require_with(flag_values: flags.FlagValues, name: str, *others: str) -> None:
+    """Makes it a usage error to give a flag without one of these others."""
+
+    def has_another(values: dict[str, Any]) -> bool:
+        if not values[name] or any(values[other] for other in others):
+            return True
+        wanted = " or ".join(f"--{other}" for other in others)
+        raise flags.ValidationError(f"--{name} needs {wanted}.")
+
+    flags.register_multi_flags_validator(
+        [name, *others], has_another, flag_values=flag_values
+    )
+
+
+def refuse_together(
+    flag_values: flags.FlagValues,
+    *names: str,
+    why: str = "say the same: give one of them",
+) -> None:
+    """Makes it a usage error to give all of these flags, defaults aside."""
+
+    def not_all_are_given(_: dict[str, Any]) -> bool:
+        if not all(flag_values[name].present for name in names):
+            return True
+        both = " and ".join(f"--{name}" for name in names)
+        raise flags.ValidationError(f"{both} {why}.")
+
+    flags.register_multi_flags_validator(
+        list(names), not_all_are_given, flag_values=flag_values
+    )
+
+
+def refuse_without(flag_values: flags.FlagValues, other: str, *names: str) -> None:
+    """Makes it a usage error to give what has no effect without another flag."""
+
+    def has_effect(values: dict[str, Any]) -> bool:
+        useless = [name for name in names if flag_values[name].present]
+        if values[other] or not useless:
+            return True
+        needed = f"--{other}=true" if flag_values[other].boolean else f"--{other}"
+        raise flags.ValidationError(
+            f"--{useless[0]} has no effect without {needed}: give both, or neither."
+        )
+
+    flags.register_multi_flags_validator(
+        [other, *names], has_effect, flag_values=flag_values
+    )

@@ -1,0 +1,90 @@
+"""The weights that a model starts with: of its own folder, or of another model."""
+
+import keras
+import tensorflow as tf
+
+from bert_tf.conversion.adapter_files import load_adapter
+from bert_tf.conversion.checkpoint import load_weights
+from bert_tf.errors import InputError
+from bert_tf.task import Task
+from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.training.precision import computing_in
+
+
+def restore_or_initialize(
+    task: Task,
+    folder: str,
+    init_checkpoint: str | None,
+    precision: str = "float32",
+    strategy: tf.distribute.Strategy | None = None,
+    *,
+    init_adapter: str | None = None,
+) -> tuple[keras.Model, int]:
+    """A task's model for evaluation: the folder's checkpoint, or else the given one.
+
+    Args:
+        task: the task.
+        folder: the run's output_dir.
+        init_checkpoint: what to take where it has no checkpoint.
+        precision: the numbers to compute in.
+        strategy: the devices; the default one if None.
+        init_adapter: LoRA's or adapters' weights, with their head, on top of that.
+
+    Returns:
+        The model, and the number of steps that it was trained for in this folder.
+
+    Raises:
+        InputError: there is neither, or it does not fit the model, or it has no head
+            for this task.
+    """
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope(), computing_in(precision):
+        model = task.build_model()
+    checkpoints = RunCheckpoints(folder, model)
+    if checkpoints.restore():
+        return model, checkpoints.step
+    if not init_checkpoint:
+        raise InputError(
+            f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
+            " no --init_checkpoint. Train first (--do_train)."
+        )
+    missing = [
+        name
+        for name in initialize(model, init_checkpoint, init_adapter)
+        if not name.startswith(task.unmeasured)
+    ]
+    if missing:
+        raise InputError(
+            f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"
+            f" no {missing[0]}. Train first (--do_train)."
+        )
+    return model, 0
+
+
+def initialize(
+    model: keras.Model,
+    init_checkpoint: str,
+    init_adapter: str | None,
+    init_head: bool = True,
+) -> list[str]:
+    """Gives a model its first weights.
+
+    Args:
+        model: the model.
+        init_checkpoint: the weights, in any format that is read.
+        init_adapter: LoRA's or adapters' weights, with their head, on top of that.
+        init_head: whether to take the head, too; false: the encoder alone.
+
+    Returns:
+        The names of the weights that it did not find.
+
+    Raises:
+        InputError: the weights do not fit the model.
+    """
+    # An adapter has a head of its own.
+    has_head = init_head and not init_adapter
+    missing = load_weights(model, init_checkpoint, init_head=has_head)
+    if not init_adapter:
+        return missing
+    loaded = load_adapter(model, init_adapter, init_head=init_head)
+    return [name for name in missing if name not in loaded]
