@@ -88,7 +88,10 @@ def read_golds(path: str) -> GoldFile:
             article, the question and what is missing).
     """
     if not files.exists(path):
-        raise InputError(f"No such SQuAD file: {path}")
+        raise InputError(
+            f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
+            " rajpurkar.github.io/SQuAD-explorer."
+        )
     if files.is_folder(path):
         raise InputError(f"The SQuAD file is a folder, not a file: {path}")
     stream = JsonStream(path)

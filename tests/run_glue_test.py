@@ -227,6 +227,12 @@ class RefusalTest(RunGlueTestCase):
         self.write("RTE/dev.tsv", header, [("0", "w1", "w2", "perhaps")])
         with self.assertRaisesRegex(InputError, "RTE/dev.tsv"):
             self.run_script("--nodo_predict")
+        # So is a test set that GLUE's server would refuse.
+        self.write_rte()
+        self.write("RTE/test.tsv", header[:3], [("0", "w1", "w2")])
+        message = "RTE/test.tsv: 1 examples; the test set of RTE has 3,"
+        with self.assertRaisesRegex(InputError, message):
+            self.run_script()
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_flags_that_it_does_not_have(self):

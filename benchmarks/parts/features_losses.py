@@ -152,17 +152,17 @@ def choices(
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
     from bert_tf.conversion.checkpoint import load_config, load_tokenizer
+    from bert_tf.records.split_records import SplitRecords
     from bert_tf.tasks import multiple_choice
     from bert_tf.tasks.choices import ColumnNames
     from bert_tf.tasks.swag import read_choices
-    from bert_tf.training.finetuning import RecordSet
 
     length = MAX_SEQ_LENGTHS[SWAG]
     examples, target = read_choices(str(train), ColumnNames(), has_labels=True)
     featurizer = multiple_choice.Featurizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
-    records = RecordSet.prepare(
+    records = SplitRecords.prepare(
         str(folder / "records"),
         multiple_choice.schema(target, length),
         SWAG,
@@ -176,17 +176,17 @@ def words(
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
     from bert_tf.conversion.checkpoint import load_config, load_tokenizer
+    from bert_tf.records.split_records import SplitRecords
     from bert_tf.tagging.features import Featurizer
     from bert_tf.tagging.reader import Layout, read_sentences
     from bert_tf.tasks import tagging
-    from bert_tf.training.finetuning import RecordSet
 
     length = MAX_SEQ_LENGTHS[NER]
     names = tags_of(train)
     sentences = read_sentences([str(train)], Layout(format="slashes"))
     featurizer = Featurizer(load_tokenizer(job["checkpoint"]), max_seq_length=length)
     labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
-    records = RecordSet.prepare(
+    records = SplitRecords.prepare(
         str(folder / "records"),
         tagging.schema(length),
         NER,

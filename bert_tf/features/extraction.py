@@ -20,7 +20,7 @@ from bert_tf.features.choices import FIRST_PIECE
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.model import VECTORS
 from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, static_lengths
+from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
 from bert_tf.records.schema import INT64, Feature, RecordSchema
 
 Arrays = Mapping[str, np.ndarray]
@@ -30,9 +30,6 @@ Predict = Callable[["GroupBatches", int], Iterator[tuple[Arrays, Arrays]]]
 INPUTS_AT_ONCE = 4096
 # 128 MB of float32.
 VALUES_AT_ONCE = 1 << 25
-
-# A length takes about as long to compile as so many batches to compute.
-_BATCHES_PER_LENGTH = 2
 
 
 class Features(NamedTuple):
@@ -215,8 +212,7 @@ def _groups(
             assert max_lengths is not None
             lengths = [len(sequence.ids) for sequence in group]
             num_batches = -(-max(num_inputs or 0, len(group)) // batch_size)
-            count = max(1, min(max_lengths, num_batches // _BATCHES_PER_LENGTH))
-            buckets = static_lengths(lengths, count)
+            buckets = prediction_lengths(lengths, num_batches, max_lengths)
             # A later input may be longer than all of these.
             buckets = (*(n for n in buckets if n < max_seq_length), max_seq_length)
         if is_done(number):

@@ -27,13 +27,14 @@ from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.task_session import TaskSession
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.tasks.windows import average_windows
 from bert_tf.training import run_folder
-from bert_tf.training.finetuning import RecordSet, finetune
+from bert_tf.training.finetuning import finetune
 from bert_tf.training.strategy import num_workers
 
 # A split's records, under the original's names where it has one.
@@ -94,7 +95,7 @@ class ClassifierSession(TaskSession):
             recompute=flag_values.recompute,
             **self._options,
         )
-        self._records: dict[str, RecordSet] = {}
+        self._records: dict[str, SplitRecords] = {}
 
     def fine_tune(
         self, folder: str, settings: Settings | None = None, *, until: float = 1.0
@@ -141,7 +142,7 @@ class ClassifierSession(TaskSession):
                 problem_type=self.target.kind,
             )
 
-    def records(self, split: str) -> RecordSet:
+    def records(self, split: str) -> SplitRecords:
         """A split's records, tokenized once."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
@@ -249,7 +250,7 @@ class ClassifierSession(TaskSession):
             " --init_head=false begins with a new head."
         )
 
-    def _tokenized(self, split: str) -> RecordSet:
+    def _tokenized(self, split: str) -> SplitRecords:
         examples = self.examples[split]
         length = self._flags.max_seq_length
         featurizer = classification.Featurizer(
@@ -259,7 +260,7 @@ class ClassifierSession(TaskSession):
             windows=self._flags.long_text == "window",
             doc_stride=self._flags.doc_stride,
         )
-        records = RecordSet.prepare(
+        records = SplitRecords.prepare(
             os.path.join(
                 self._records_dir, f"{_RECORD_NAMES.get(split, split)}.tf_record"
             ),

@@ -29,7 +29,7 @@ from bert_tf.finetuning.tagging_session import (
 )
 from bert_tf.finetuning.word_vectors import (
     VectorBatches,
-    VectorRecordSet,
+    VectorRecords,
     WordFeaturizer,
 )
 from bert_tf.modeling.bilstm_tagger import BiLstmTagger
@@ -141,7 +141,7 @@ class FeatureTaggingSession(TaggingSession):
         own["init_checkpoint"].value = None  # its features are there; no weights are
         return finetune(
             self.task,
-            VectorRecordSet.of(self._records(folder), self.vectors(TRAIN)),
+            VectorRecords.of(self._records(folder), self.vectors(TRAIN)),
             own,
             self.strategy,
             folder=folder,

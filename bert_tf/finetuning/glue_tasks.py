@@ -18,7 +18,7 @@ from bert_tf.finetuning.glue_results import (
     write_result,
 )
 from bert_tf.finetuning.search import search
-from bert_tf.finetuning.submission import write_task_file
+from bert_tf.finetuning.submission import task_file, write_task_file
 from bert_tf.metrics.glue import MISMATCHED
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.glue import GLUE_TASKS
@@ -93,10 +93,19 @@ def check_examples(data_set: DataSet, flag_values: flags.FlagValues) -> None:
     """Reads all that a task needs, so that what is wrong is said before any training.
 
     Raises:
-        InputError: a file has something in it that is no example.
+        InputError: a file has something in it that is no example, or a test set is not
+            as long as GLUE's.
     """
+    folder = _data_dir(data_set, flag_values)
     for split in _splits(data_set, flag_values):
-        data_set.read(_data_dir(data_set, flag_values), split)
+        count = len(data_set.read(folder, split))
+        wanted = task_file(data_set.name, split)
+        if wanted is not None and count != wanted.num_examples:
+            raise InputError(
+                f"{data_set.path(folder, split)}: {count} examples; the test set of"
+                f" {data_set.name} has {wanted.num_examples}, and GLUE's server takes"
+                " no other number. Give the whole of it, or --do_predict=false."
+            )
 
 
 def run_task(

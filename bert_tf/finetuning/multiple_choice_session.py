@@ -13,9 +13,10 @@ from absl import flags, logging
 from bert_tf.conversion import names
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceExample, ChoiceSet
-from bert_tf.training.finetuning import RecordSet, finetune
+from bert_tf.training.finetuning import finetune
 from bert_tf.training.strategy import num_workers
 
 ACCURACY = "accuracy"
@@ -55,7 +56,7 @@ class MultipleChoiceSession(TaskSession):
         super().__init__(flag_values, strategy, output_dir=output_dir)
         self.sets = sets
         self.task = multiple_choice.task(self.config, recompute=flag_values.recompute)
-        self._records: dict[str, RecordSet] = {}
+        self._records: dict[str, SplitRecords] = {}
         self.refuse_other_metrics(METRICS)
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
@@ -80,7 +81,7 @@ class MultipleChoiceSession(TaskSession):
             best_metric=self._flags.best_metric or ACCURACY,
         )
 
-    def records(self, split: str) -> RecordSet:
+    def records(self, split: str) -> SplitRecords:
         """A split's records, tokenized once, in --output_dir."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
@@ -125,13 +126,13 @@ class MultipleChoiceSession(TaskSession):
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, "dev")
 
-    def _tokenized(self, split: str) -> RecordSet:
+    def _tokenized(self, split: str) -> SplitRecords:
         examples, target = self.sets[split]
         length = self._flags.max_seq_length
         featurizer = multiple_choice.Featurizer(
             self.tokenizer, max_seq_length=length, target=target
         )
-        records = RecordSet.prepare(
+        records = SplitRecords.prepare(
             os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
             multiple_choice.schema(target, length),
             {**featurizer.settings, "examples": _digest(examples)},

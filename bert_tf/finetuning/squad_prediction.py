@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan
+from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
 from bert_tf.squad.features import QuestionFeatures
 from bert_tf.tasks import squad
-from bert_tf.training.finetuning import prediction_lengths
 
 Arrays = Mapping[str, np.ndarray]
 # (batches, about how many) -> (batch, outputs), batch by batch.

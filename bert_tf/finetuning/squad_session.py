@@ -17,6 +17,7 @@ from bert_tf.finetuning.squad_evaluation import Answers, best_metric
 from bert_tf.finetuning.squad_prediction import question_logits
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.parallel import available_cores
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.squad.checked_questions import CheckedQuestions
 from bert_tf.squad.decoding import Decoded, Decoder, DecodingSettings
 from bert_tf.squad.features import Featurizer, QuestionFeatures
@@ -24,7 +25,7 @@ from bert_tf.squad.prediction_files import PredictionFiles
 from bert_tf.tasks import squad
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
-from bert_tf.training.finetuning import RecordSet, finetune
+from bert_tf.training.finetuning import finetune
 from bert_tf.training.strategy import num_workers
 
 RECORDS_NAME = "train.tf_record"
@@ -251,13 +252,13 @@ class SquadSession(TaskSession):
             for_training=for_training,
         )
 
-    def _records(self, folder: str, source: CheckedQuestions) -> RecordSet:
+    def _records(self, folder: str, source: CheckedQuestions) -> SplitRecords:
         """The windows to train on, made once."""
         featurizer = self._featurizer(for_training=True)
         length = self._flags.max_seq_length
         is_alone = num_workers(self.strategy) == 1
         cut = squad.CutQuestions()
-        records = RecordSet.prepare(
+        records = SplitRecords.prepare(
             os.path.join(folder, RECORDS_NAME),
             squad.schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},

@@ -10,10 +10,9 @@ import numpy as np
 
 from bert_tf.errors import DivergedError
 from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan
+from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
 from bert_tf.tagging.features import Features
 from bert_tf.tasks import tagging
-from bert_tf.training.finetuning import prediction_lengths
 
 Arrays = Mapping[str, np.ndarray]
 # (batches, how many) -> (batch, outputs), batch by batch.

@@ -27,13 +27,14 @@ from bert_tf.finetuning.tagging_labels import (
 from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.metrics.entities import Labels
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.schemes import NO_SCHEME
 from bert_tf.tagging.sentences import Sentence, digest
 from bert_tf.tasks import tagging
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
-from bert_tf.training.finetuning import RecordSet, finetune
+from bert_tf.training.finetuning import finetune
 from bert_tf.training.strategy import num_workers
 
 RECORDS_NAME = "train.tf_record"
@@ -252,10 +253,10 @@ class TaggingSession(TaskSession):
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores("dev", self.predict(model, "dev"))
 
-    def _records(self, folder: str) -> RecordSet:
+    def _records(self, folder: str) -> SplitRecords:
         """The windows to train on, made once."""
         sentences = self.splits[TRAIN]
-        records = RecordSet.prepare(
+        records = SplitRecords.prepare(
             os.path.join(folder, RECORDS_NAME),
             tagging.schema(self._flags.max_seq_length),
             {

@@ -18,11 +18,11 @@ from bert_tf.conversion.model_files import model_files
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.records.example_table import ROWS, EvaluationBatches
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.task import Task
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.finetuning import RecordSet
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.strategy import is_chief
 
@@ -139,7 +139,7 @@ class TaskSession:
     def logits_of(
         self,
         model: keras.Model,
-        records: RecordSet,
+        records: SplitRecords,
         *,
         batch_size: int,
         num_outputs: int,

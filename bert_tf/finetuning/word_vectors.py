@@ -20,9 +20,9 @@ import tensorflow as tf
 
 from bert_tf.records.example_table import EvaluationBatches, ExampleTable
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.sentences import Sentence
-from bert_tf.training.finetuning import RecordSet
 
 FEATURES = "features"
 
@@ -138,7 +138,7 @@ class VectorTable(ExampleTable):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VectorRecordSet(RecordSet):
+class VectorRecords(SplitRecords):
     """Records to train on, with their words' vectors.
 
     Attributes:
@@ -148,7 +148,7 @@ class VectorRecordSet(RecordSet):
     vectors: np.ndarray
 
     @classmethod
-    def of(cls, records: RecordSet, vectors: np.ndarray) -> "VectorRecordSet":
+    def of(cls, records: SplitRecords, vectors: np.ndarray) -> "VectorRecords":
         """Records of places, and what is there."""
         values = {
             field.name: getattr(records, field.name)

@@ -27,6 +27,11 @@ import numpy as np
 # The number of an example that is none.
 PADDING = -1
 
+# A length takes about as long to compile as so many batches to compute: forward and
+# backward, or forward alone.
+_BATCHES_PER_LENGTH = 4
+_BATCHES_PER_LENGTH_FORWARD = 2
+
 
 class PlannedBatches(NamedTuple):
     """Consecutive batches.
@@ -85,6 +90,39 @@ def static_lengths(
             break
         chosen.append(before)
     return tuple(int(ends[index]) for index in reversed(chosen))
+
+
+def training_lengths(
+    lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
+) -> tuple[int, ...]:
+    """The static lengths of batches to train on; arguments as `prediction_lengths`."""
+    return _worthwhile_lengths(lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH)
+
+
+def prediction_lengths(
+    lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
+) -> tuple[int, ...]:
+    """The static lengths of batches that are predicted.
+
+    Args:
+        lengths: [N], the tokens of each record.
+        num_batches: how many there will be: few do not make up for many lengths.
+        max_lengths: how many lengths there may be.
+    """
+    return _worthwhile_lengths(
+        lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH_FORWARD
+    )
+
+
+def _worthwhile_lengths(
+    lengths: Sequence[int] | np.ndarray,
+    num_batches: int,
+    max_lengths: int,
+    batches_per_length: int,
+) -> tuple[int, ...]:
+    """The static lengths of batches: fewer where few batches would make up for them."""
+    count = num_batches // batches_per_length
+    return static_lengths(lengths, max(1, min(max_lengths, count)))
 
 
 class LengthPlan:

@@ -107,7 +107,10 @@ class SquadFile(QuestionReader):
             for_training=for_training,
         )
         if not files.exists(path):
-            raise InputError(f"No such SQuAD file: {path}")
+            raise InputError(
+                f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
+                " rajpurkar.github.io/SQuAD-explorer."
+            )
         if files.is_folder(path):
             raise InputError(f"The SQuAD file is a folder, not a file: {path}")
         self._sha256 = ""

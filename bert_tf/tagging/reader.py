@@ -169,7 +169,7 @@ def _columns(
         if len(cells) != width:
             raise InputError(
                 f"{path}:{number}: {len(cells)} columns, but the first word's line has"
-                f" {width}."
+                f" {width}. Give every word's line the same columns."
             )
         if not rows:
             source = f"{path}:{number}"

@@ -5,12 +5,12 @@ import tensorflow as tf
 
 from bert_tf.finetuning.word_vectors import (
     VectorBatches,
-    VectorRecordSet,
+    VectorRecords,
     words_of_windows,
 )
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.tagging.features import Features
 from bert_tf.tasks import tagging
-from bert_tf.training.finetuning import RecordSet
 
 # Two windows of 2 and 1 words; the words' labels, and their vectors [T, 1, 2].
 WINDOWS = [
@@ -23,7 +23,7 @@ VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
 
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
-        return RecordSet.prepare(
+        return SplitRecords.prepare(
             os.path.join(self.get_temp_dir(), "train.tf_record"),
             tagging.schema(8),
             {},
@@ -44,7 +44,7 @@ class WordVectorsTest(tf.test.TestCase):
         self.assertAllEqual(batch["input_mask"], weights)
 
     def test_batches_to_train_on(self):
-        records = VectorRecordSet.of(self.records(), VECTORS)
+        records = VectorRecords.of(self.records(), VECTORS)
         dataset = records.table.batches(np.array([[1, 0, -1]]), 3)
         self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
         (batch,) = dataset

@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.errors import InputError
+from bert_tf.records.split_records import SplitRecords
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceExample
 from bert_tf.tasks.targets import Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import step
-from bert_tf.training.finetuning import RecordSet
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e"]
@@ -97,7 +97,7 @@ class FeaturizerTest(tf.test.TestCase):
 class RecordsTest(tf.test.TestCase):
     def records(self):
         """Examples whose longest choice has 6, 8 and 5 tokens."""
-        return RecordSet.prepare(
+        return SplitRecords.prepare(
             os.path.join(self.get_temp_dir(), "records"),
             multiple_choice.schema(TARGET, L),
             "a",
