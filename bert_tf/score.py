@@ -11,7 +11,7 @@ follows the first one (the next sentence head). --input_file=FILE has one a line
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
@@ -20,7 +20,7 @@ from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
-    from bert_tf.study.sentence_scores import SentenceScore
+    from bert_tf.study.sentence_scores import SentenceScore, SentenceScorer
 
 SEPARATOR = " ||| "
 
@@ -65,14 +65,32 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.mark_flag_as_required("checkpoint", flag_values)
 
 
-def _texts(flag_values: flags.FlagValues) -> list[str]:
+class Text(NamedTuple):
+    """A text to score.
+
+    Attributes:
+        text: a sentence, or two with `SEPARATOR` between.
+        place: where it stands, "FILE:LINE: "; "" for an argument.
+    """
+
+    text: str
+    place: str = ""
+
+    @property
+    def parts(self) -> list[str]:
+        """The sentence, or the two of a pair."""
+        return self.text.split(SEPARATOR, 1)
+
+
+def _texts(flag_values: flags.FlagValues) -> list[Text]:
     """What to score: the arguments, then the file's lines."""
-    texts = list(flag_values.positional)
-    if flag_values.input_file:
-        content = files.read_text(flag_values.input_file, "file of sentences")
+    texts = [Text(argument) for argument in flag_values.positional]
+    path = flag_values.input_file
+    if path:
+        content = files.read_text(path, "file of sentences").removeprefix("\ufeff")
         texts += [
-            line.rstrip("\r\n")
-            for line in files.lines(content.removeprefix("\ufeff"))
+            Text(line.rstrip("\r\n"), f"{path}:{number}: ")
+            for number, line in enumerate(files.lines(content), start=1)
             if line.strip()
         ]
     if not texts:
@@ -93,7 +111,16 @@ def show_sentence(text: str, score: "SentenceScore", *, tokens: bool) -> str:
     return "\n".join(lines)
 
 
-def _lines(flag_values: flags.FlagValues, texts: list[str]) -> Iterator[str]:
+def _check(scorer: "SentenceScorer", texts: list[Text]) -> None:
+    """Raises InputError, with its place, for the first text that cannot be scored."""
+    for text in texts:
+        try:
+            scorer.check(*text.parts)
+        except InputError as error:
+            raise InputError(f"{text.place}{error}") from error
+
+
+def _lines(flag_values: flags.FlagValues, texts: list[Text]) -> Iterator[str]:
     from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
     from bert_tf.study.sentence_scores import SentenceScorer, corpus_pseudo_perplexity
@@ -104,12 +131,13 @@ def _lines(flag_values: flags.FlagValues, texts: list[str]) -> Iterator[str]:
         load_tokenizer(source),
         batch_size=flag_values.batch_size,
     )
-    pairs = (text.split(SEPARATOR, 1) for text in texts if SEPARATOR in text)
-    of_pairs = scorer.pairs((first, second) for first, second in pairs)
-    of_sentences = scorer.sentences(text for text in texts if SEPARATOR not in text)
+    _check(scorer, texts)
+    split = [text.parts for text in texts]
+    of_pairs = scorer.pairs((one[0], one[1]) for one in split if len(one) > 1)
+    of_sentences = scorer.sentences(one[0] for one in split if len(one) == 1)
     scores = []
-    for text in texts:
-        if SEPARATOR in text:
+    for (text, _), parts in zip(texts, split, strict=True):
+        if len(parts) > 1:
             probability = next(of_pairs)
             values = {"text": text, "next_sentence_probability": probability}
             shown = f"{probability:12.2%}  {text}"

@@ -23,13 +23,13 @@ class ScoreTest(tf.test.TestCase):
         toy.write_config(folder)
         self.folder = folder
 
+    def run_script(self, *arguments):
+        checkpoint = f"--checkpoint={self.folder}"
+        score.run(cli.parse(score.define_flags, [checkpoint, *arguments]))
+
     def printed(self, *arguments):
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            score.run(
-                cli.parse(
-                    score.define_flags, [f"--checkpoint={self.folder}", *arguments]
-                )
-            )
+            self.run_script(*arguments)
         return out.getvalue().split("\n")[:-1]
 
     def test_lines(self):
@@ -65,6 +65,17 @@ class ScoreTest(tf.test.TestCase):
         found = map(json.loads, self.printed("--json", f"--input_file={path}"))
         texts = [line["text"] for line in found if "text" in line]
         self.assertEqual(texts, ["cat\u2028sat\x0ccat", "sat"])
+
+    def test_what_cannot_be_scored_is_said_before_anything_else(self):
+        path = os.path.join(self.get_temp_dir(), "lines")
+        with open(path, "w") as file:
+            file.write("sat\n\n" + "cat " * 40 + "\n")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            with self.assertRaisesRegex(InputError, f"^{path}:3: .* 42 tokens"):
+                self.run_script(f"--input_file={path}")
+            with self.assertRaisesRegex(InputError, "^There is no token"):
+                self.run_script("sat", "cat |||  ")
+        self.assertEqual(out.getvalue(), "")
 
     def test_nothing_to_score(self):
         with self.assertRaisesRegex(InputError, "Give a sentence"):

@@ -4,8 +4,6 @@ A session reads and checks every input before anything is written or trained. A 
 then a call: `fine_tune` in a folder, `logits` and `scores` of a split.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +25,7 @@ from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.split_records import SplitRecords, rows_digest
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
@@ -265,7 +263,12 @@ class ClassifierSession(TaskSession):
                 self._records_dir, f"{_RECORD_NAMES.get(split, split)}.tf_record"
             ),
             classification.schema(self.target, length),
-            {**featurizer.settings, "examples": _digest(examples)},
+            {
+                **featurizer.settings,
+                "examples": rows_digest(
+                    (one.text_a, one.text_b, one.label) for one in examples
+                ),
+            },
             featurizer.blocks(examples),
             lambda: {
                 "num_truncated": featurizer.num_truncated,
@@ -297,12 +300,3 @@ def _described(kind: str, labels: Sequence[str]) -> str:
     if kind == REGRESSION:
         return ", ".join(labels) or "a number"
     return f"{'any' if kind == MULTI_LABEL else 'one'} of {', '.join(labels)}"
-
-
-def _digest(examples: Sequence[Example]) -> str:
-    """Tells sets of examples apart by all that records are made of."""
-    digest = hashlib.sha256()
-    for example in examples:
-        cells = (example.text_a, example.text_b, example.label)
-        digest.update(json.dumps(cells).encode("utf-8"))
-    return digest.hexdigest()

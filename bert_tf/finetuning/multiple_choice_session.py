@@ -1,9 +1,7 @@
 """The runs on multiple choice: examples in, scores of their endings out."""
 
-import hashlib
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import keras
 import numpy as np
@@ -13,9 +11,9 @@ from absl import flags, logging
 from bert_tf.conversion import names
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.split_records import SplitRecords, rows_digest
 from bert_tf.tasks import multiple_choice
-from bert_tf.tasks.choices import ChoiceExample, ChoiceSet
+from bert_tf.tasks.choices import ChoiceSet
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.strategy import num_workers
 
@@ -135,7 +133,11 @@ class MultipleChoiceSession(TaskSession):
         records = SplitRecords.prepare(
             os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
             multiple_choice.schema(target, length),
-            {**featurizer.settings, "examples": _digest(examples)},
+            # Not the line: the same rows in another file are the same.
+            {
+                **featurizer.settings,
+                "examples": rows_digest(one[:-1] for one in examples),
+            },
             featurizer.blocks(examples),
             lambda: {"num_truncated": featurizer.num_truncated},
             is_alone=num_workers(self.strategy) == 1,
@@ -151,12 +153,3 @@ class MultipleChoiceSession(TaskSession):
                 length,
             )
         return records
-
-
-def _digest(examples: Sequence[ChoiceExample]) -> str:
-    """Tells sets of examples apart by all that records are made of."""
-    digest = hashlib.sha256()
-    for example in examples:
-        # Not the line: the same rows in another file are the same.
-        digest.update(json.dumps(example[:-1]).encode("utf-8"))
-    return digest.hexdigest()

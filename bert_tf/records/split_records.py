@@ -155,6 +155,21 @@ class SplitRecords:
         return EvaluationBatches(self.table, plan.rows, np.array(buckets)[plan.buckets])
 
 
+def rows_digest(rows: Iterable[Any]) -> str:
+    """Tells sets of rows apart, as part of what records are made from.
+
+    Args:
+        rows: each as JSON has it: all of an example that its records hang on.
+
+    Returns:
+        A SHA-256 in hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row).encode("utf-8"))
+    return digest.hexdigest()
+
+
 def _manifest(path: str) -> Mapping[str, Any]:
     """What a manifest says; nothing where there is none, or a damaged one."""
     if not files.exists(path):

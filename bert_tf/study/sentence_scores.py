@@ -141,11 +141,7 @@ class SentenceScorer:
             InputError: the model has no next sentence head, a text has no token, or
                 both have more than the model can take.
         """
-        if not self._has_pairs:
-            raise InputError(
-                "The checkpoint has no next sentence head: it was pre-trained without"
-                " one. Give single sentences."
-            )
+        self._refuse_pairs_without_head()
         for some in _batched(pairs, self._batch_size):
             rows = [self._encoded(*pair) for pair in some]
             segments = [
@@ -157,6 +153,26 @@ class SentenceScorer:
             inputs["masked_lm_positions"] = tf.zeros([len(rows), 1], tf.int32)
             yield from self._follows(inputs).numpy().tolist()
 
+    def check(self, *texts: str) -> None:
+        """Checks that a sentence, or a pair of two, can be scored.
+
+        Args:
+            *texts: one text, or two.
+
+        Raises:
+            InputError: as `sentences` and `pairs`.
+        """
+        if len(texts) > 1:
+            self._refuse_pairs_without_head()
+        self._encoded(*texts)
+
+    def _refuse_pairs_without_head(self) -> None:
+        if not self._has_pairs:
+            raise InputError(
+                "The checkpoint has no next sentence head: it was pre-trained without"
+                " one. Give single sentences."
+            )
+
     @property
     def _sep(self) -> int:
         return self._tokenizer.vocabulary.sep_id
@@ -167,13 +183,15 @@ class SentenceScorer:
         for text in texts:
             tokens = self._tokenizer.encode(text)
             if not tokens:
-                raise InputError(f"There is no token to score in {text!r}.")
+                raise InputError(
+                    f"There is no token to score in {text!r}: leave it out."
+                )
             # [SEP] written in a text is no special token; so the first one ends A.
             ids += [*tokens, self._sep]
         if len(ids) > self._longest:
             raise InputError(
                 f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
-                f" {self._longest}: {texts[0][:60]!r}"
+                f" {self._longest}: {texts[0][:60]!r}. Cut it, or leave it out."
             )
         return ids
 
