@@ -81,7 +81,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_golds(path: str) -> GoldFile:
-    """Reads what is right from a file of SQuAD's format, packed or not.
+    """Reads what is right from a file of SQuAD's format, compressed or not.
 
     Raises:
         InputError: there is no such file, or it is not of the format (names the

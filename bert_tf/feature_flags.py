@@ -20,7 +20,7 @@ def define_files(flag_values: flags.FlagValues) -> None:
 
     string(
         "input_file",
-        "A text a line, or two with ' ||| ' between them; may be packed (.gz, .bz2,"
+        "A text a line, or two with ' ||| ' between them; may be compressed (.gz, .bz2,"
         " .xz).",
     )
     string("output_file", "What is written; for --format=npy a folder.")

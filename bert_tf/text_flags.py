@@ -31,7 +31,7 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
         "input_file",
         None,
         "Files with text: names, globs or folders, with commas between; plain, or"
-        " packed as .gz, .bz2 or .xz.",
+        " compressed as .gz, .bz2 or .xz.",
     )
     flags.DEFINE_enum(
         "input_format",

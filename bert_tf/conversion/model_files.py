@@ -8,6 +8,8 @@ something else, and nothing would show it.
 import os
 from typing import NamedTuple
 
+from absl import logging
+
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.conversion.checkpoint import refuse_other_function
@@ -106,6 +108,10 @@ def checked_casing(
 ) -> bool:
     """Whether to lower-case: what the user says, or else the checkpoint.
 
+    A checkpoint tells it by its tokenizer's files, or by the name of a release
+    (cased_..., uncased_...). Where it does not, a vocabulary with upper-case letters
+    does: that of a TF1 release in a folder of another name.
+
     Args:
         source: what the run starts from, if anything.
         vocabulary: the run's.
@@ -113,8 +119,7 @@ def checked_casing(
         vocabulary_said_by: where the run's vocabulary comes from, for the message.
 
     Raises:
-        InputError: the user's word or the vocabulary contradicts the checkpoint: its
-            tokenizer's files, or the name of a release (cased_..., uncased_...).
+        InputError: the user's word or the vocabulary contradicts the checkpoint.
     """
     if source is None:
         return True if do_lower_case is None else do_lower_case
@@ -125,6 +130,14 @@ def checked_casing(
             f" which the checkpoint {source.path} was trained with."
         )
     there = source.tokenizer.do_lower_case
+    if there is None and vocabulary.has_upper_case:
+        logging.log(
+            logging.WARNING if do_lower_case else logging.INFO,
+            "%s does not say whether text keeps its case; its vocabulary has upper-case"
+            " letters, so it does unless --do_lower_case=True.",
+            source.path,
+        )
+        return bool(do_lower_case)
     if do_lower_case is None:
         return True if there is None else there
     if there is not None and there != do_lower_case:

@@ -109,6 +109,23 @@ class CasingTest(FolderTestCase):
             with self.assertRaisesRegex(InputError, f"do_lower_case={not lower}"):
                 checked_casing(source, vocabulary, not lower, "")
 
+    def test_of_a_vocabulary_where_nothing_else_tells(self):
+        for name, tokens, lower in (
+            ("mine_cased", [*TOKENS, "The", "##ABC"], False),
+            ("mine_uncased", TOKENS, True),
+        ):
+            source = open_source(self.folder(name, tokens=tokens))
+            vocabulary = Vocabulary(tokens)
+            self.assertEqual(checked_casing(source, vocabulary, None, ""), lower)
+            # The user's word goes before what is only guessed.
+            for word in (True, False):
+                self.assertEqual(checked_casing(source, vocabulary, word, ""), word)
+        # What says it goes before what is guessed, too.
+        source = open_source(
+            self.folder("said", tokens=[*TOKENS, "The", "Cat"], casing=True)
+        )
+        self.assertTrue(checked_casing(source, source.tokenizer.vocabulary, None, ""))
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -18,7 +18,7 @@ from tests.readme.markdown import blocks, code_spans, prose
 
 # (what, its place taken by, why): in commands and in Python.
 REPLACED = (
-    (r"--bert_size=(base|large)", "--bert_size=tiny", "a step takes seconds"),
+    (r"--bert_size=(small|base|large)", "--bert_size=tiny", "a step takes seconds"),
     (
         r"--phases=128:900000:256,512:100000:256",
         "--phases=128:3:8,512:2:4",
@@ -57,7 +57,7 @@ NOT_RUN = (
     ),
     (r"git |cd |source |tensorboard ", "not this package"),
     (r"export [A-Z_]+_DIR=", "the test has such folders"),
-    (r".*--tfds_name=|.*kaggle://|.*hf://", "downloads"),
+    (r".*--tfds_name=|.*kaggle://|.*hf://|hf |.*bert-base-uncased", "downloads"),
     (r"python benchmarks/", "hours, and data sets"),
 )
 # (which, why), of the files that the text names.

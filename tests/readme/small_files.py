@@ -45,10 +45,11 @@ class SmallFiles:
         self._sentences = [
             " ".join(sentence.split()[:12]) for text in texts for sentence in text
         ]
-        self._write(
-            work / "text.txt",
-            *("".join(f"{sentence}\n" for sentence in text) for text in texts),
-        )
+        for name, some in (("text", texts), ("held_out", texts[-5:])):
+            self._write(
+                work / f"{name}.txt",
+                *("".join(f"{sentence}\n" for sentence in text) for text in some),
+            )
         self._write(work / "input.txt", "He said so. ||| So he did.\n", "Who?\n")
         self.variables = {
             "BERT_BASE_DIR": self._release("uncased_L-4_H-16_A-2"),

@@ -76,6 +76,14 @@ class VocabularyTest(tf.test.TestCase):
             with self.assertRaises(ValueError):
                 Vocabulary(["[PAD]", token])
 
+    def test_upper_case(self):
+        special = ["[PAD]", "[UNK]", "[CLS]", "<S>", "[unused1]", "A1"]
+        lower = [f"w{number}" for number in range(194)]
+        self.assertFalse(Vocabulary([*special, *lower]).has_upper_case)
+        # Two of 202 are fewer than one in a hundred, three of 203 are more.
+        self.assertFalse(Vocabulary([*special, *lower, "A", "##É"]).has_upper_case)
+        self.assertTrue(Vocabulary([*special, *lower, "A", "##É", "Ж"]).has_upper_case)
+
     def test_missing_special_tokens(self):
         vocabulary = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "a"])
         with self.assertRaisesRegex(InputError, r"^words\.txt: .*: \[SEP\], \[MASK\]$"):
