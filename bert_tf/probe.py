@@ -51,6 +51,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
     string("output_dir", None, "Folder for the table, the picture and the vectors.")
     tagging_flags.define_format(flag_values)
+    flags.DEFINE_list(
+        "labels",
+        None,
+        "For jsonl. What labels that are numbers stand for, from 0: O,B-PER,...",
+        flag_values=flag_values,
+    )
     flags.DEFINE_integer(
         "max_words",
         20000,
@@ -139,7 +145,8 @@ def _splits(flag_values: flags.FlagValues) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
     from bert_tf.tagging.reader import read_sentences
 
-    layout = tagging_flags.layout(flag_values)
+    names = flag_values.labels and tuple(flag_values.labels)
+    layout = tagging_flags.layout(flag_values, names)
 
     def read(flag: str) -> "list[Sentence]":
         return read_sentences(

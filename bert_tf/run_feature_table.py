@@ -31,6 +31,10 @@ from bert_tf.tagging.feature_choices import (
 
 _WAYS = tuple(PAPER_DEV_F1)
 _METRICS = ("f1", "accuracy")
+# In each way's folder.
+RESULTS_NAME, FLAGS_NAME = "eval_results.txt", "flags.json"
+# What two runs must have in common for their scores to stand in one table.
+_DATA = ("train_file", "dev_file", "tfds_name", "tfds_splits", "init_checkpoint")
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -60,6 +64,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         BILSTM_EPOCHS,
         "Of the BiLSTM; --num_train_epochs is of fine-tuning.",
         lower_bound=0.0,
+        flag_values=flag_values,
+    )
+    flags.register_validator(
+        "distribution",
+        lambda distribution: distribution != "multi_worker",
+        message="the ways run one after the other on one machine; on several, give each"
+        " to run_ner --features",
         flag_values=flag_values,
     )
     flags.register_validator(
@@ -112,19 +123,50 @@ def run(flag_values: flags.FlagValues) -> None:
         own = flags_of(flag_values, way)
         logging.info("***** %s *****", way)
         run_ner.run(own)
-        path = os.path.join(own.output_dir, "eval_results.txt")
-        results = dict(line.split(" = ") for line in files.read_text(path).splitlines())
-        metric = next(name for name in _METRICS if name in results)
-        scores[way] = float(results[metric])
+        metric, scores[way] = _result(own.output_dir)
         # After each: what there is of it can be read while the next one trains.
-        text = feature_table(scores, metric)
+        shown = _with_earlier(scores, metric, flag_values)
+        text = feature_table(shown, metric)
         for name, content in (
             ("feature_table.md", text),
-            ("feature_table.png", feature_picture(scores, metric)),
+            ("feature_table.png", feature_picture(shown, metric)),
         ):
             files.write_atomically(os.path.join(flag_values.output_dir, name), content)
     print(text, end="")
     sys.stdout.flush()
+
+
+def _result(folder: str) -> tuple[str, float]:
+    """The metric of a way's run, and what it came to."""
+    lines = files.read_text(os.path.join(folder, RESULTS_NAME)).splitlines()
+    results = dict(line.split(" = ") for line in lines)
+    metric = next(name for name in _METRICS if name in results)
+    return metric, float(results[metric])
+
+
+def _with_earlier(
+    scores: dict[str, float], metric: str, flag_values: flags.FlagValues
+) -> dict[str, float]:
+    """The scores, and those of ways that an earlier command compared on the same data.
+
+    Args:
+        scores: by way.
+        metric: what they are.
+        flag_values: the script's.
+    """
+    found = {}
+    for way in _WAYS:
+        folder = os.path.join(flag_values.output_dir, way)
+        paths = [os.path.join(folder, name) for name in (RESULTS_NAME, FLAGS_NAME)]
+        if way in scores:
+            found[way] = scores[way]
+        elif all(map(files.exists, paths)):
+            there = files.read_json(paths[1])
+            if all(there.get(name) == flag_values[name].value for name in _DATA):
+                its_metric, score = _result(folder)
+                if its_metric == metric:
+                    found[way] = score
+    return found
 
 
 def _refuse_other_ways(flag_values: flags.FlagValues) -> None:

@@ -84,6 +84,12 @@ def define_format(flag_values: flags.FlagValues) -> None:
         " TensorFlow Datasets ner.",
     )
     string("tag_separator", "/", "For slashes. What stands between word and label.")
+    flags.register_validator(
+        "tag_separator",
+        lambda separator: bool(separator),
+        message="must not be empty",
+        flag_values=flag_values,
+    )
 
 
 def layout(

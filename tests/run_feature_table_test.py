@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import tempfile
 from unittest import mock
@@ -93,6 +94,34 @@ class RunFeatureTableTest(tf.test.TestCase):
         with open(os.path.join(self.root, "feature_table.md")) as file:
             self.assertIn("fine_tuned", file.read())
 
+    def test_the_ways_of_an_earlier_command_stay_in_the_table(self):
+        for way, train_file, line in (
+            ("last", None, "f1 = 0.25"),
+            ("embeddings", "other", "f1 = 0.125"),
+            ("second_to_last", None, "accuracy = 0.125"),
+        ):
+            own = run_feature_table.flags_of(self.flags(), way)
+            if train_file:
+                own["train_file"].value = train_file
+            os.makedirs(own.output_dir)
+            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
+                file.write(line + "\n")
+            with open(os.path.join(own.output_dir, "flags.json"), "w") as file:
+                json.dump({name: own[name].value for name in own}, file)
+
+        def ran(own):
+            os.makedirs(own.output_dir)
+            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
+                file.write("f1 = 0.5\n")
+
+        with self.model(12), mock.patch.object(run_ner, "run", ran):
+            run_feature_table.run(self.flags("--ways=fine_tuned"))
+        with open(os.path.join(self.root, "feature_table.md")) as file:
+            lines = file.read().splitlines()
+        self.assertLen(lines, 4)
+        self.assertRegex(lines[2], r"fine_tuned \| +50.00")
+        self.assertRegex(lines[3], r"last +\| +25.00")
+
     def test_what_a_later_way_would_find_out_is_said_at_once(self):
         with mock.patch.object(run_ner, "run", side_effect=AssertionError("trained")):
             with (
@@ -114,6 +143,8 @@ class RunFeatureTableTest(tf.test.TestCase):
     def test_usage_errors(self):
         with self.assertRaisesRegex(Exception, "must be of fine_tuned, embeddings"):
             self.flags("--ways=first")
+        with self.assertRaisesRegex(Exception, "on one machine"):
+            self.flags("--distribution=multi_worker")
         with self.assertRaisesRegex(Exception, "--ways says which"):
             self.flags("--features=last")
         with self.assertRaisesRegex(Exception, "table is of the development set"):

@@ -13,6 +13,7 @@ words. A word has a vector if its first piece was not cut off.
 """
 
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -74,7 +75,7 @@ def read_lines(path: str) -> Iterator[Line]:
     """
     _require_file(path)
     for block in blocks.read_blocks(path):
-        for text in blocks.lines(block, path):
+        for text in blocks.lines(block, path, keep_mark=False):
             yield parse_line(text)
 
 
@@ -93,6 +94,11 @@ def _require_file(path: str) -> None:
         raise InputError(f"No such input file: {path}")
     if files.is_folder(path):
         raise InputError(f"The input file is a folder, not a file: {path}")
+    if not files.is_remote(path) and not os.path.isfile(path):
+        raise InputError(
+            f"The input file is read more than once, so it cannot be a pipe: {path}."
+            " Save it to a file."
+        )
 
 
 def parse_line(text: str) -> Line:

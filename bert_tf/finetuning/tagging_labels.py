@@ -11,10 +11,11 @@ from absl import flags, logging
 from bert_tf.conversion.names import TAGGING, heads_of
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.metrics.entities import IOB1, IOB2, Labels
+from bert_tf.metrics.entities import IOB1, IOB2, OUTSIDE, Labels
 from bert_tf.tagging.schemes import (
     NO_SCHEME,
     find_scheme,
+    is_part_of_entity,
     labels_in,
     respelt,
     scheme_of_labels,
@@ -58,8 +59,37 @@ def find_file_schemes(
         split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
     }
     logging.info("The schemes of the files' labels: %s.", found)
+    for split, scheme in found.items():
+        if scheme == NO_SCHEME:
+            _warn_of_odd_labels(split, splits[split])
     first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
     return {split: first if one == NO_SCHEME else one for split, one in found.items()}
+
+
+def _warn_of_odd_labels(split: str, sentences: Sequence[Sentence]) -> None:
+    """Says which few labels keep the others from being scored as entities."""
+    parts = 0
+    odd: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for sentence in sentences:
+        for label in sentence.labels or ():
+            if is_part_of_entity(label):
+                parts += 1
+            elif label != OUTSIDE:
+                odd[label] += 1
+                places.setdefault(label, sentence.source)
+    if parts > odd.total() > 0:
+        label, count = odd.most_common()[-1]
+        logging.warning(
+            "%s: %d labels spell entities, but not %r (%d times, first in the sentence"
+            " at %s): all are taken as they are, and there is no entity F1. Mend the"
+            " file, or say --tag_scheme.",
+            split,
+            parts,
+            label,
+            count,
+            places[label],
+        )
 
 
 def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:

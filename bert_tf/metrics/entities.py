@@ -4,7 +4,8 @@ Tjong Kim Sang and De Meulder 2003 (CoNLL-2003): an entity counts as found if it
 word, its last word and its type are right; F1 is the harmonic mean of the two shares,
 over all entities at once.
 
-A label is `O`, or a prefix, a hyphen and a type: B-PER. Two readings of them:
+A label is `O`, or a prefix, a hyphen and a type: B-PER; or a prefix alone, where there
+is one type without a name. Two readings of them:
 
 default   the official scorer's (conlleval): every label but O belongs to an entity. One
           starts at B (or S, U), where the type changes, after O, and after a word that
@@ -81,6 +82,11 @@ def split_label(label: str) -> tuple[str, str]:
     return (OUTSIDE, "") if prefix == OUTSIDE else (prefix, entity_type)
 
 
+def joined_label(prefix: str, entity_type: str) -> str:
+    """The label of a prefix and a type, "" for none: "B-PER", or "B"."""
+    return f"{prefix}-{entity_type}" if entity_type else prefix
+
+
 def entities(labels: Labels) -> list[Entity]:
     """The entities of a sentence, in their order, by the default reading.
 
@@ -133,10 +139,10 @@ def strict_entities(labels: Labels, scheme: str) -> list[Entity]:
             found.append(Entity(start, number, entity_type))
         if prefix != "B":
             continue
-        while labels[number : number + 1] == [f"I-{entity_type}"]:
+        while labels[number : number + 1] == [joined_label("I", entity_type)]:
             number += 1
         if last:
-            if labels[number : number + 1] != [f"{last}-{entity_type}"]:
+            if labels[number : number + 1] != [joined_label(last, entity_type)]:
                 continue
             number += 1
         found.append(Entity(start, number, entity_type))

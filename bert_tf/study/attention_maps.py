@@ -82,7 +82,7 @@ def attention_maps(
     if len(ids) > longest:
         raise InputError(
             f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
-            f" {longest}."
+            f" {longest}. Cut it."
         )
     segments = np.arange(len(ids)) >= first
     outputs = encoder(

@@ -6,6 +6,10 @@ conll     A word a line, columns with blanks or tabs between, a blank line behin
               EU NNP B-NP B-ORG
               rejects VBZ B-VP O
 
+          A line with # in front of a sentence that has other columns than a word's, or
+          reads "# key = value", "# id ...", "#begin document ..." or has an address, is
+          a comment: it is passed over, and predictions have no line for it.
+
 conllu    Universal Dependencies' ten columns; the word is FORM, the label UPOS; see
           `bert_tf.tagging.conllu`. Predictions have no line for what is no word.
 
@@ -24,6 +28,7 @@ has a line for each of the file's.
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -45,8 +50,15 @@ _NAMES = {
     "jsonl": re.compile(r"\.jsonl?" + _PACKED),
     "conllu": re.compile(r"\.conllu" + _PACKED),
 }
+# What a line with # in front of a sentence begins with that is no word: CoNLL-U's
+# "# text = ...", MultiCoNER's "# id ...", CoNLL-2012's "#begin document ...",
+# GermEval's "#<tab>http://...".
+_COMMENT = re.compile(r"#([ \t]*[\w.]+[ \t]*=| id |(begin|end) |[ \t]+https?://)")
+_DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]*newdoc)\b")
 # Not other white space, which may be a part of a word.
 _BETWEEN = re.compile(r"[ \t]+")
+
+_LONE_RETURN = re.compile(rb"\r(?=[^\r\n])")
 
 Numbered = tuple[int, str]
 
@@ -97,9 +109,9 @@ def read_sentences(
             name = next(found_by_name, "conll")
         read = _READERS[name]
         document = found[-1].document + 1 if found else 0
-        # One file's last sentence has no blank line of its own before the next file.
+        # One file's last sentence may have no blank line before the next file.
         for one in read(path, layout, has_labels, document):
-            if found and not one.before:
+            if found and not one.before and not found[-1].after:
                 one = dataclasses.replace(one, before=("",))
             found.append(one)
     if not found:
@@ -121,6 +133,13 @@ def _lines(path: str) -> Iterator[Numbered]:
         raise InputError(f"Give files of tagged words; this is a folder: {path}")
     number = 0
     for block in blocks.read_blocks(path):
+        lone = _LONE_RETURN.search(block.data)
+        if lone:
+            raise InputError(
+                f"{path}:{blocks.line_number(path, block.offset + lone.start())}: a"
+                " carriage return that no line feed follows, as old Macs end lines."
+                " Convert the file, e.g. with tr '\\r' '\\n'."
+            )
         for line in blocks.lines(block, path, keep_mark=False):
             number += 1
             yield number, line.strip(" \t")
@@ -131,11 +150,17 @@ def _columns(
 ) -> Iterator[Sentence]:
     word_column = _number(layout.word_column, 0, "word_column")
     label_column = _number(layout.label_column, -1, "label_column")
-    width = 0
+    lines, first, width = _with_width(_lines(path))
+    is_labelled = has_labels is not False
+    if width:
+        is_labelled = _check_width(path, first, width, layout, has_labels)
     before: list[str] = []
     rows: list[list[str]] = []
     source = ""
     seen_words = False
+    num_comments = 0
+    # Held back until it is known what stands behind it at the file's end.
+    last: Sentence | None = None
 
     def sentence() -> Sentence:
         words = tuple(cells[word_column] for cells in rows)
@@ -150,32 +175,68 @@ def _columns(
             before=tuple(before),
         )
 
-    is_labelled = has_labels is not False
-    for number, line in _lines(path):
-        is_start = line.startswith(DOCUMENT_START)
+    for number, line in lines:
+        cells = _BETWEEN.split(line)
+        is_comment = not rows and _is_comment(line, len(cells), width)
+        is_start = line.startswith(DOCUMENT_START) or (
+            is_comment and _DOCUMENT_COMMENT.match(line) is not None
+        )
         if (not line or is_start) and rows:
-            yield sentence()
+            if last is not None:
+                yield last
+            last = sentence()
             rows, before, seen_words = [], [], True
         if is_start:
             document += seen_words
             seen_words = False
-        if not line or is_start:
-            before.append(" ".join(_BETWEEN.split(line)))
+        if is_comment:
+            num_comments += 1
             continue
-        cells = _BETWEEN.split(line)
-        if not width:
-            width = len(cells)
-            is_labelled = _check_width(path, number, width, layout, has_labels)
+        if not line or is_start:
+            before.append(" ".join(cells))
+            continue
         if len(cells) != width:
             raise InputError(
-                f"{path}:{number}: {len(cells)} columns, but the first word's line has"
-                f" {width}. Give every word's line the same columns."
+                f"{path}:{number}: {len(cells)} columns, but line {first}, the first"
+                f" word's, has {width}. Give every word's line the same columns."
             )
         if not rows:
             source = f"{path}:{number}"
         rows.append(cells)
+    if num_comments:
+        logging.info("%s: passed over %d comments.", path, num_comments)
     if rows:
-        yield sentence()
+        if last is not None:
+            yield last
+        last, before = sentence(), []
+    if last is not None:
+        yield dataclasses.replace(last, after=tuple(before))
+
+
+def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int]:
+    """The lines, and the number and columns of the first one that is a word for sure.
+
+    Where all begin with #, that is the first of them; 0 and 0 where there is no word.
+    """
+    seen: list[Numbered] = []
+    found = 0, 0
+    for number, line in lines:
+        seen.append((number, line))
+        if not line or line.startswith(DOCUMENT_START):
+            continue
+        here = number, len(_BETWEEN.split(line))
+        found = found if found[0] else here
+        if not line.startswith("#"):
+            found = here
+            break
+    return itertools.chain(seen, lines), *found
+
+
+def _is_comment(line: str, num_columns: int, width: int) -> bool:
+    """Whether a line in front of a sentence is no word."""
+    if not line.startswith("#"):
+        return False
+    return num_columns != width or _COMMENT.match(line) is not None
 
 
 def _check_width(
@@ -263,6 +324,7 @@ def _json_lines(
 ) -> Iterator[Sentence]:
     num_empty = 0
     before: object = None
+    is_first = True
     for number, line in _lines(path):
         if not line:
             continue
@@ -280,8 +342,8 @@ def _json_lines(
             num_empty += 1
             continue
         # None where no sentence says it: the file is one document.
-        document += before is not None and name != before
-        before = name
+        document += not is_first and name != before
+        before, is_first = name, False
         yield Sentence.of_words(words, labels, document=document, source=source)
     if num_empty:
         logging.warning("%s: passed over %d sentences without a word.", path, num_empty)

@@ -17,12 +17,18 @@ from bert_tf.metrics.entities import (
     Entity,
     Labels,
     entities,
+    joined_label,
     split_label,
 )
 
 NO_SCHEME = "none"
 
-_SPELLS_ENTITY = re.compile(r"[BIELSU]-.")
+_PART_OF_ENTITY = re.compile(r"[BIELSU](-.+)?", re.DOTALL)
+
+
+def is_part_of_entity(label: str) -> bool:
+    """Whether a label is a prefix of a scheme's, with a type or without: B-PER, B."""
+    return _PART_OF_ENTITY.fullmatch(label) is not None
 
 
 def find_scheme(sentences: Iterable[Labels]) -> str:
@@ -43,7 +49,7 @@ def find_scheme(sentences: Iterable[Labels]) -> str:
     known: set[str] = set()
     for labels in sentences:
         for label in set(labels) - known:
-            if label != OUTSIDE and not _SPELLS_ENTITY.match(label):
+            if label != OUTSIDE and not is_part_of_entity(label):
                 return NO_SCHEME
             known.add(label)
             prefixes.add(split_label(label)[0])
@@ -82,11 +88,14 @@ def respelt(labels: Labels, scheme: str) -> list[str]:
     if scheme == NO_SCHEME:
         return list(labels)
     spelt = [OUTSIDE] * len(labels)
-    before = Entity(0, 0, "")
+    before: Entity | None = None
     for entity in entities(labels):
-        is_behind_its_like = (entity.start, entity.type) == (before.end, before.type)
+        is_behind_its_like = before is not None and (entity.start, entity.type) == (
+            before.end,
+            before.type,
+        )
         spelt[entity.start : entity.end] = (
-            f"{prefix}-{entity.type}"
+            joined_label(prefix, entity.type)
             for prefix in _prefixes(
                 entity.end - entity.start, scheme, is_behind_its_like=is_behind_its_like
             )
@@ -108,10 +117,14 @@ def labels_in(scheme: str, labels: Iterable[str]) -> list[str]:
     """
     if scheme == NO_SCHEME:
         return sorted(set(labels))
-    types = sorted({split_label(label)[1] for label in labels} - {""})
+    split = map(split_label, labels)
+    types = sorted({name for prefix, name in split if prefix != OUTSIDE})
     single, last = SINGLE_AND_LAST.get(scheme, ("", ""))
     prefixes = [prefix for prefix in ("B", "I", last, single) if prefix]
-    return [OUTSIDE, *(f"{prefix}-{name}" for name in types for prefix in prefixes)]
+    return [
+        OUTSIDE,
+        *(joined_label(prefix, name) for name in types for prefix in prefixes),
+    ]
 
 
 def _prefixes(length: int, scheme: str, *, is_behind_its_like: bool) -> list[str]:

@@ -20,6 +20,7 @@ class Sentence:
             label among them where it is known.
         before: the lines that stand in the file between the sentence before and this
             one, such as -DOCSTART-; blank ones are "".
+        after: of a file's last sentence, those that stand behind it.
     """
 
     words: tuple[str, ...]
@@ -28,6 +29,7 @@ class Sentence:
     source: str
     rows: tuple[str, ...]
     before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
     @classmethod
     def of_words(

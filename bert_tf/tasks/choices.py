@@ -13,6 +13,7 @@ Where a file stands in for SWAG with all of the context in "sent1", "sent2" is e
 """
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -98,7 +99,7 @@ class ColumnNames:
             wanted = f"{', '.join(map(repr, PREMISES[:-1]))} or {PREMISES[-1]!r}"
             raise _missing(path, f"a premise ({wanted})", "premise_column", there)
         start = _first(STARTS, there) if self.start is None else self.start or None
-        endings = self.endings or _endings(there)
+        endings = self.endings or _endings(path, there)
         if not endings:
             wanted = f"endings ({LIST_OF_ENDINGS!r}, or '{ENDING}0' and so on)"
             raise _missing(path, wanted, "ending_columns", there)
@@ -147,14 +148,20 @@ def _first(names: Sequence[str], there: Sequence[str]) -> str | None:
     return next((name for name in names if name in there), None)
 
 
-def _endings(there: Sequence[str]) -> tuple[str, ...]:
+def _endings(path: str, there: Sequence[str]) -> tuple[str, ...]:
     """The columns of the endings that a file has."""
     if LIST_OF_ENDINGS in there:
         return (LIST_OF_ENDINGS,)
-    count = 0
-    while f"{ENDING}{count}" in there:
-        count += 1
-    return tuple(f"{ENDING}{number}" for number in range(count))
+    count = sum(re.fullmatch(rf"{ENDING}\d+", name) is not None for name in there)
+    wanted = tuple(f"{ENDING}{number}" for number in range(count))
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise InputError(
+            f"{path}: {count} columns of endings, but none is {missing[0]}; they are"
+            f" counted from {ENDING}0. --ending_columns names others. Columns:"
+            f" {', '.join(there)}."
+        )
+    return wanted
 
 
 def _missing(path: str, what: str, flag: str, there: Sequence[str]) -> InputError:

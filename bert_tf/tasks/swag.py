@@ -16,7 +16,7 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.tasks.choices import ChoiceExample, ChoiceSet, ColumnNames, Columns
-from bert_tf.tasks.examples import UnusableRows, comma_separated
+from bert_tf.tasks.examples import UnusableRows, comma_separated, warn_of_left_out
 from bert_tf.tasks.targets import Target
 from bert_tf.text import blocks
 from bert_tf.text.jsonl import whole_characters
@@ -27,6 +27,7 @@ _NO_LABEL = ("", "-1")
 
 # A row: its line, and its cells by column, or why it has none.
 Row = tuple[int, Mapping[str, Any] | str]
+_BLANK = "the row is blank."
 
 
 def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSet:
@@ -70,8 +71,14 @@ def choices_of_rows(
     examples: list[ChoiceExample] = []
     target: Target | None = None
     num_rows = 0
+    blank: list[int] = []
+    last = 0
     for number, row in rows:
         num_rows += 1
+        if row == _BLANK:
+            blank.append(number)
+            continue
+        last = number
         try:
             example = _example(row, columns, f"{path}:{number}")
             if target is None:
@@ -81,6 +88,12 @@ def choices_of_rows(
             unusable.add(number, str(error))
             continue
         examples.append(example)
+    if has_labels:
+        warn_of_left_out(path, blank, "blank")
+    else:  # the predictions of what follows would be those of other rows
+        for number in blank:
+            if number < last:
+                unusable.add(number, _BLANK)
     unusable.report(num_rows, may_be_few=has_labels)
     if target is None or not examples:
         raise InputError(f"{path}: no examples in it.")
@@ -165,14 +178,17 @@ def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
     ):
         return _objects(text, path)
     table = _tab_separated(text) if kind == ".tsv" else comma_separated(text, path)
-    filled = ((number, cells) for number, cells in table if any(cells))
-    _, header = next(filled, (0, None))
+    # A line without anything in it is no row.
+    written = ((number, cells) for number, cells in table if cells not in ([], [""]))
+    header = next((cells for _, cells in written if any(cells)), None)
     if header is None:
         raise InputError(f"{path}: all its cells are empty.")
-    return header, ((number, _named(header, cells)) for number, cells in filled)
+    return header, ((number, _named(header, cells)) for number, cells in written)
 
 
 def _named(header: Sequence[str], cells: Sequence[str]) -> Mapping[str, str] | str:
+    if not any(cells):
+        return _BLANK
     if len(cells) == len(header):
         return dict(zip(header, cells, strict=True))
     return f"the row has {len(cells)} columns, the header {len(header)}."

@@ -7,6 +7,8 @@ The library shuffles a set when it prepares it, so that there are no documents.
 
 from typing import Any
 
+from absl import logging
+
 from bert_tf.errors import InputError
 from bert_tf.tagging.json_lines import label_name
 from bert_tf.tagging.sentences import Sentence
@@ -57,18 +59,22 @@ def read_split(
         label_names = getattr(inner, "names", None) or label_names
     path = f"tfds:{builder.info.full_name}:{split}"
     found: list[Sentence] = []
-    for number, (words, labels) in enumerate(_rows(builder, split, wanted)):
+    num_empty = 0
+    for number, row in enumerate(_rows(builder, split, wanted)):
         source = f"{path}:{number}"
+        words, labels = (_text_of(values, source) for values in row)
+        if not words:
+            num_empty += 1
+            continue
         if labels is not None:
             labels = [label_name(label, label_names, source) for label in labels]
             if len(labels) != len(words):
                 raise InputError(
                     f"{source}: {len(words)} words, but {len(labels)} labels."
                 )
-        if words:
-            found.append(
-                Sentence.of_words(words, labels, document=number, source=source)
-            )
+        found.append(Sentence.of_words(words, labels, document=number, source=source))
+    if num_empty:
+        logging.warning("%s: passed over %d sentences without a word.", path, num_empty)
     if not found:
         raise InputError(f"{path}: no sentences in this split.")
     return found
@@ -78,13 +84,20 @@ def _rows(builder: Any, split: str, wanted: list[str]) -> Any:
     """Yields (words, labels) of each example; labels are None where none are wanted."""
     dataset = tfds.read_split(builder, split, dict.fromkeys(wanted, True))
     for batch in dataset.ragged_batch(_BATCH_SIZE):
-        columns = [
-            [[_text(value) for value in row] for row in batch[name].to_list()]
-            for name in wanted
-        ]
+        columns = [batch[name].to_list() for name in wanted]
         labels = columns[1] if len(columns) > 1 else [None] * len(columns[0])
         yield from zip(columns[0], labels, strict=True)
 
 
-def _text(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def _text_of(values: list[Any] | None, source: str) -> Any:
+    """A feature's values, those that are bytes as text; None as it is."""
+    try:
+        return values and [
+            value.decode("utf-8") if isinstance(value, bytes) else value
+            for value in values
+        ]
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source}: not UTF-8 (byte 0x{error.object[error.start]:02x}): leave this"
+            " sentence out, such as by a slice of the split."
+        ) from error

@@ -64,6 +64,13 @@ class LinesTest(tf.test.TestCase):
         path = self.write(b"a\nb\n\xff\n")
         with self.assertRaisesRegex(InputError, r"in.txt:3: not UTF-8"):
             count_lines(path)
+        # A mark at the beginning is of no word.
+        path = self.write(b"\xef\xbb\xbfa b\n")
+        self.assertEqual(list(read_lines(path)), [Line("a b")])
+        pipe = os.path.join(self.get_temp_dir(), "pipe")
+        os.mkfifo(pipe)
+        with self.assertRaisesRegex(InputError, "pipe. Save it to a file"):
+            count_lines(pipe)
         with self.assertRaisesRegex(InputError, "No such input file: nowhere"):
             count_lines("nowhere")
         with self.assertRaisesRegex(InputError, "is a folder"):

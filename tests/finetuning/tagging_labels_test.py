@@ -107,6 +107,19 @@ class LabelsTest(tf.test.TestCase):
             find_file_schemes({"test": [unlabelled]}, "auto"), {"test": "none"}
         )
 
+    def test_a_label_that_keeps_the_others_from_being_entities_is_named(self):
+        rows = [sentence("O B-A I-A B-A I-A"), sentence("B_A"), sentence("B-A O")]
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as log:
+            found = find_file_schemes({"dev": rows}, "auto")
+        self.assertEqual(found, {"dev": "none"})
+        (line,) = log.output
+        self.assertIn("dev: 5 labels spell entities, but not 'B_A' (1 times", line)
+        self.assertIn("f:1", line)
+        # Parts of speech are no such labels, whatever two of them look like.
+        with self.assertNoLogs(logging.get_absl_logger(), "WARNING"):
+            find_file_schemes({"dev": [sentence("nn vb B-A")]}, "auto")
+            find_file_schemes({"dev": [sentence("O O")]}, "auto")
+
     def test_labels_stay_as_they_are_where_the_scheme_does(self):
         labels = ["O", "I-A", "B-A"]
         for scheme, wanted, expected in (

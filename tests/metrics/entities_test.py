@@ -31,6 +31,8 @@ class EntitiesTest(tf.test.TestCase):
             ("U-A L-A I-A O E-A", ["A:0-1", "A:1-2", "A:2-3", "A:4-5"]),
             # The first hyphen divides.
             ("B-A-B I-A-B", ["A-B:0-2"]),
+            # One type without a name.
+            ("B I O I B S B E", [":0-2", ":3-4", ":4-5", ":5-6", ":6-8"]),
             ("", []),
         ):
             self.assertEqual(found(labels), expected, labels)
@@ -39,6 +41,8 @@ class EntitiesTest(tf.test.TestCase):
         for scheme, labels, expected in (
             ("iob2", "B-A I-A O B-B B-B", ["A:0-2", "B:3-4", "B:4-5"]),
             ("iob2", "O I-A I-A B-A I-B I-A", ["A:3-4"]),
+            ("iob2", "B I O I B", [":0-2", ":4-5"]),
+            ("bilou", "B I L U I B", [":0-3", ":3-4"]),
             ("iobes", "S-A B-A E-A B-A I-A E-A", ["A:0-1", "A:1-3", "A:3-6"]),
             ("iobes", "B-A I-A O B-A E-B E-A I-A S-B", ["B:7-8"]),
             ("iobes", "B-A B-A E-A I-A B-A", ["A:1-3"]),

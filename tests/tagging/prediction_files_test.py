@@ -61,6 +61,20 @@ rejects VBZ I-VP O O
         sentences = self.read("a\nb\n")
         self.assertEqual(self.written(sentences, [["O", "X"]]), "a O\nb X\n\n")
 
+    def test_lines_at_the_end_of_files(self):
+        paths = []
+        for number, text in enumerate(
+            ("-DOCSTART- O\n\na O\n\n", "-DOCSTART- O\n\nb O\n")
+        ):
+            paths.append(self.path(f"{number}.txt"))
+            with open(paths[-1], "w", encoding="utf-8") as file:
+                file.write(text)
+        sentences = read_sentences(paths, Layout())
+        expected = "-DOCSTART- O O\n\na O X\n\n-DOCSTART- O O\n\nb O Y\n\n"
+        self.assertEqual(self.written(sentences, [["X"], ["Y"]]), expected)
+        alone = self.written(sentences[:1], [["X"]])
+        self.assertEqual(alone, "-DOCSTART- O O\n\na O X\n\n")
+
     def test_labels_that_are_not_the_last_column_stand_before_the_predicted_ones(self):
         sentences = self.read(CONLL, label_column="1")
         self.assertEqual(

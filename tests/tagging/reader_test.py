@@ -64,6 +64,38 @@ class ReaderTest(tf.test.TestCase):
         self.assertEqual([one.document for one in found], [0, 1])
         self.assertEqual(found[1].before, ("",))
 
+    def test_comments_in_front_of_sentences(self):
+        for comment, document in (
+            ("# id 4037ff98\tdomain=en", 0),  # MultiCoNER: as many columns as a word's
+            ("#\thttp://example.com/a\t[2009-10-17]\tx", 0),  # GermEval
+            ("# text = It is.", 0),
+            ("#begin document (bc/cctv/00); part 000", 1),  # CoNLL-2012
+            ("# newdoc id = b", 1),
+            ("#", 0),
+        ):
+            text = f"{comment}\nit _ _ O\n# _ _ O\n\n{comment}\n# NN I-NP O\n\n#end\n"
+            found = self.read(text)
+            words = [one.words for one in found]
+            self.assertEqual(words, [("it", "#"), ("#",)], comment)
+            documents = [one.document for one in found]
+            self.assertEqual(documents, [0, document], comment)
+            # Predictions have no line for them.
+            self.assertEqual(found[1].before, ("",))
+        # Words alone.
+        found = self.read("# NN\n1 CD\n\n# NN\n", has_labels=None)
+        self.assertEqual([one.words for one in found], [("#", "1"), ("#",)])
+        (found,) = self.read("# NN\n")
+        self.assertEqual(found.words, ("#",))
+
+    def test_lines_behind_a_files_last_sentence(self):
+        for after in ((), ("",), ("", "")):
+            paths = [self.write(CONLL + "\n" * len(after), "1"), self.write(CONLL, "2")]
+            found = read_sentences(paths, Layout())
+            self.assertEqual(found[2].after, after)
+            before = found[3].before
+            self.assertEqual(before, ("-DOCSTART- -X- O O", ""))
+            self.assertEqual([one.document for one in found], [0, 0, 1, 2, 2, 3])
+
     def test_columns_without_labels(self):
         self.assertIsNone(self.read("a\nb\n\nc\n", has_labels=None)[0].labels)
         (found,) = self.read("a DT\nb NN\n", has_labels=False)
@@ -96,6 +128,12 @@ class ReaderTest(tf.test.TestCase):
         self.assertEqual(found[0].words, ("a b", ""))
         # In columns no white space and nothing empty.
         self.assertEqual(found[0].rows, ("a_b O", "_ B-X"))
+        # What says no document is not of the next one's.
+        names = ("x", None, None, "y", "y")
+        rows = [{"tokens": ["a"], "document_id": name} for name in names]
+        text = "\n".join(map(json.dumps, rows))
+        found = self.read(text, name="x.jsonl", has_labels=False)
+        self.assertEqual([one.document for one in found], [0, 1, 1, 2, 2])
         numbers = json.dumps({"text": ["a", "b"], "pos": [1, 0]})
         (found,) = self.read(
             numbers,
@@ -110,7 +148,9 @@ class ReaderTest(tf.test.TestCase):
 
     def test_what_is_wrong_is_named_with_its_line(self):
         for text, layout, message in (
-            ("a O\nb\n", {}, ":2: 1 columns, but the first word's line has 2"),
+            ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
+            ("#no\na O\nb\n", {}, ":3: 1 columns, but line 2, the first word's, has"),
+            ("a O\r\n\r\nb O\rc O\r", {}, ":3: a carriage return"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
             ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),

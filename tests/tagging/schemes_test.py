@@ -23,6 +23,20 @@ class SchemesTest(tf.test.TestCase):
             for other, expected in SPELLINGS.items():
                 self.assertEqual(respelt(labels.split(), other), expected.split())
 
+    def test_one_type_without_a_name(self):
+        spellings = {
+            "iob1": "I O I I B B I O I",
+            "iob2": "B O B I B B I O B",
+            "iobes": "S O B E S B E O S",
+            "bilou": "U O B L U B L O U",
+        }
+        for scheme, labels in spellings.items():
+            self.assertEqual(find_scheme([labels.split()]), scheme)
+            for other, expected in spellings.items():
+                self.assertEqual(respelt(labels.split(), other), expected.split())
+        self.assertEqual(labels_in("iob2", ["O", "B"]), ["O", "B", "I"])
+        self.assertEqual(labels_in("bilou", ["U", "O"]), ["O", "B", "I", "L", "U"])
+
     def test_a_wrong_label_does_not_change_the_scheme(self):
         right, wrong = ["B-A", "I-A", "O", "B-B"], ["O", "I-A"]
         self.assertEqual(find_scheme([right, wrong, right]), "iob2")

@@ -163,6 +163,23 @@ class ReadChoicesTest(tf.test.TestCase):
             self.assertLen(self.read().examples, 99)
         self.assertIn("the row has 5 columns, the header 12", logs.output[0])
 
+    def test_blank_rows(self):
+        blank = "," * HEADER.count(",")
+        self.write("v.csv", blank, HEADER, ROWS[0], blank, ROWS[0], "", blank)
+        with self.assertLogs(level="WARNING") as logs:
+            self.assertLen(self.read().examples, 2)
+        self.assertIn("left out 2 blank rows: lines 4, 7", logs.output[0])
+        # In a test set what follows would have another row's number.
+        with self.assertRaisesRegex(InputError, ":4: the row is blank"):
+            read_choices(self.path, ColumnNames(), has_labels=False)
+        self.write("v.csv", HEADER, ROWS[0], ROWS[0], blank)
+        found = read_choices(self.path, ColumnNames(), has_labels=False)
+        self.assertLen(found.examples, 2)
+
+    def test_endings_that_are_not_counted_through(self):
+        self.write("v.csv", "sent1,ending0,ending1,ending3,label", "p,a,b,c,0")
+        self.assert_refused("3 columns of endings, but none is ending2")
+
     def test_no_examples(self):
         for name, lines, message in (
             ("a.csv", [], "empty"),

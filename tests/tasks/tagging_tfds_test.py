@@ -4,18 +4,14 @@ import tempfile
 
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.tagging_tfds import read_split
 
 
-def mocked():
+def mocked(*rows):
     def as_dataset(self, split, **_):
-        rows = (
-            {"tokens": ["EU", "rejects", "it"], "ner": [3, 0, 0]},
-            {"tokens": [], "ner": []},
-            {"tokens": ["東京"], "ner": [5]},
-        )
 
         def generate():
             for row in rows:
@@ -41,21 +37,37 @@ def mocked():
 
 class LibrarysSetTest(tf.test.TestCase):
     def test_conll2003(self):
-        with mocked():
+        rows = (
+            {"tokens": ["EU", "rejects", "it"], "ner": [3, 0, 0]},
+            {"tokens": [], "ner": []},
+            {"tokens": ["東京"], "ner": [5]},
+        )
+        with mocked(*rows), self.assertLogs(logging.get_absl_logger()) as log:
             found = read_split("conll2003", "train")
+        self.assertIn("passed over 1 sentences without a word", log.output[-1])
         self.assertEqual(
             [(one.words, one.labels) for one in found],
             [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("東京",), ("B-LOC",))],
         )
         self.assertEqual(found[1].source, "tfds:conll2003/conll2003/1.0.0:train:2")
-        with mocked():
+        with mocked(*rows):
             self.assertIsNone(
                 read_split("conll2003", "train", has_labels=False)[0].labels
             )
 
+    def test_what_cannot_be_read(self):
+        for row, message in (
+            ({"tokens": [b"a\xff"], "ner": [0]}, ":train:0: not UTF-8 .byte 0xff"),
+            ({"tokens": ["a"], "ner": [-1]}, "label -1. .*--test_has_labels=false"),
+            ({"tokens": ["a"], "ner": [0, 0]}, "1 words, but 2 labels"),
+            ({"tokens": [], "ner": []}, "no sentences"),
+        ):
+            with mocked(row), self.assertRaisesRegex(InputError, message):
+                read_split("conll2003", "train")
+
     def test_features_that_are_not_there(self):
         with (
-            mocked(),
+            mocked({"tokens": ["a"], "ner": [0]}),
             self.assertRaisesRegex(InputError, "no feature 'x'; --label_column"),
         ):
             read_split("conll2003", "train", label_feature="x")
