@@ -18,7 +18,10 @@ pytestmark = pytest.mark.checkout
 
 # What is checked; of the first ones each command is run too.
 RUN = ("README.md", "tfrecords/README.md")
-FILES = (*RUN, "CHANGELOG.md", "CONTRIBUTING.md", "colab/README.md")
+FILES = (
+    *RUN,
+    *("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "colab/README.md"),
+)
 
 WRONG = """\
 # Wrong `setup.cfg` --bare
