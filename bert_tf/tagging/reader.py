@@ -6,9 +6,9 @@ conll     A word a line, columns with blanks or tabs between, a blank line behin
               EU NNP B-NP B-ORG
               rejects VBZ B-VP O
 
-          A line with # in front of a sentence that has other columns than a word's, or
-          reads "# key = value", "# id ...", "#begin document ..." or has an address, is
-          a comment: it is passed over, and predictions have no line for it.
+          A line in front of a sentence is a comment if it has a # alone and other
+          columns than a word's, or reads "# key = value", "# id ...", "#begin document
+          ..." or "# http...": it is passed over, and predictions have no line for it.
 
 conllu    Universal Dependencies' ten columns; the word is FORM, the label UPOS; see
           `bert_tf.tagging.conllu`. Predictions have no line for what is no word.
@@ -53,7 +53,9 @@ _NAMES = {
 # What a line with # in front of a sentence begins with that is no word: CoNLL-U's
 # "# text = ...", MultiCoNER's "# id ...", CoNLL-2012's "#begin document ...",
 # GermEval's "#<tab>http://...".
-_COMMENT = re.compile(r"#([ \t]*[\w.]+[ \t]*=| id |(begin|end) |[ \t]+https?://)")
+_COMMENT = re.compile(
+    r"#([ \t]*[\w.]+[ \t]*=| id |(begin|end) document\b|[ \t]+https?://)"
+)
 _DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]*newdoc)\b")
 # Not other white space, which may be a part of a word.
 _BETWEEN = re.compile(r"[ \t]+")
@@ -234,9 +236,9 @@ def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int
 
 def _is_comment(line: str, num_columns: int, width: int) -> bool:
     """Whether a line in front of a sentence is no word."""
-    if not line.startswith("#"):
-        return False
-    return num_columns != width or _COMMENT.match(line) is not None
+    # A hashtag (#word) without its columns is a fault.
+    is_other = num_columns != width and line.startswith(("# ", "#\t"))
+    return is_other or _COMMENT.match(line) is not None
 
 
 def _check_width(

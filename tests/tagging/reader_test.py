@@ -71,16 +71,19 @@ class ReaderTest(tf.test.TestCase):
             ("# text = It is.", 0),
             ("#begin document (bc/cctv/00); part 000", 1),  # CoNLL-2012
             ("# newdoc id = b", 1),
-            ("#", 0),
+            ("# a b", 0),
         ):
-            text = f"{comment}\nit _ _ O\n# _ _ O\n\n{comment}\n# NN I-NP O\n\n#end\n"
-            found = self.read(text)
+            first, second = "it _ _ O\n# _ _ O\n\n", "# NN I-NP O\n\n#end document\n"
+            found = self.read(f"{comment}\n{first}{comment}\n{second}")
             words = [one.words for one in found]
             self.assertEqual(words, [("it", "#"), ("#",)], comment)
             documents = [one.document for one in found]
             self.assertEqual(documents, [0, document], comment)
             # Predictions have no line for them.
             self.assertEqual(found[1].before, ("",))
+        # Hashtags are words.
+        found = self.read("#begin O\n\n#id O\n")
+        self.assertEqual([one.words for one in found], [("#begin",), ("#id",)])
         # Words alone.
         found = self.read("# NN\n1 CD\n\n# NN\n", has_labels=None)
         self.assertEqual([one.words for one in found], [("#", "1"), ("#",)])
@@ -149,7 +152,7 @@ class ReaderTest(tf.test.TestCase):
     def test_what_is_wrong_is_named_with_its_line(self):
         for text, layout, message in (
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
-            ("#no\na O\nb\n", {}, ":3: 1 columns, but line 2, the first word's, has"),
+            ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
             ("a O\r\n\r\nb O\rc O\r", {}, ":3: a carriage return"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
