@@ -41,8 +41,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "do_lower_case",
         None,
-        "Whether to lower-case the text. Default: as the checkpoint's folder says, or"
-        " else true.",
+        "Whether to lower-case the text. Default: as the checkpoint says, or its"
+        " vocabulary; else true.",
         flag_values=flag_values,
     )
     flags.mark_flag_as_required("checkpoint", flag_values)

@@ -45,7 +45,7 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     "vocab_file": _string("The WordPiece vocabulary: one token a line."),
     "do_lower_case": _boolean(
         "Lower-case the text and strip accents: true for uncased vocabularies, false"
-        " for cased ones. A checkpoint, or records, know it where it is not given.",
+        " for cased ones.",
         True,
     ),
     "init_checkpoint": _string(
@@ -61,8 +61,8 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     ),
     # The shape of the data.
     "max_seq_length": _integer(
-        "The most WordPieces of a sequence, [CLS] and [SEP] included. What is longer is"
-        " cut, or read in windows where there is a --doc_stride.",
+        "The most WordPieces of a sequence, [CLS] and [SEP] included. Longer ones are"
+        " cut, unless they are read in windows.",
         128,
     ),
     "max_predictions_per_seq": _integer(

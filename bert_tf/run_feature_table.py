@@ -34,7 +34,11 @@ _METRICS = ("f1", "accuracy")
 # In each way's folder.
 RESULTS_NAME, FLAGS_NAME = "eval_results.txt", "flags.json"
 # What two runs must have in common for their scores to stand in one table.
-_DATA = ("train_file", "dev_file", "tfds_name", "tfds_splits", "init_checkpoint")
+_DATA = (
+    *("train_file", "dev_file", "tfds_name", "tfds_splits", "tfds_data_dir"),
+    *("format", "word_column", "label_column", "tag_scheme", "labels"),
+    "init_checkpoint",
+)
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:

@@ -189,8 +189,9 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: handed to WordPieceTokenizer; `do_lower_case` where nothing says it
-            (a TF1 release).
+        **options: handed to WordPieceTokenizer; `do_lower_case` where nothing says it:
+            neither files, nor the folder's name, nor a vocabulary with upper-case
+            letters.
 
     Raises:
         InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
@@ -205,6 +206,8 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
     tokenizer.require_same()
     if tokenizer.do_lower_case is not None:
         options.setdefault("do_lower_case", tokenizer.do_lower_case)
+    elif tokenizer.vocabulary.has_upper_case:
+        options.setdefault("do_lower_case", False)
     tokenizer.vocabulary.require_special_tokens(tokenizer.path or path)
     return WordPieceTokenizer(tokenizer.vocabulary, **options)
 

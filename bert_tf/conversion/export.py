@@ -45,7 +45,8 @@ def completed(
         source: the opened checkpoint.
         config: the architecture, where the source has none.
         vocabulary: the vocabulary, where the source has none.
-        do_lower_case: the casing, where the source does not say it; default true.
+        do_lower_case: the casing, where the source does not say it; None: what its
+            vocabulary looks like.
         heads: which heads to keep; None keeps all.
 
     Raises:

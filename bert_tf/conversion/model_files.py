@@ -110,7 +110,7 @@ def checked_casing(
 
     A checkpoint tells it by its tokenizer's files, or by the name of a release
     (cased_..., uncased_...). Where it does not, a vocabulary with upper-case letters
-    does: that of a TF1 release in a folder of another name.
+    does: such as that of a TF1 release in a folder of another name.
 
     Args:
         source: what the run starts from, if anything.
@@ -121,28 +121,28 @@ def checked_casing(
     Raises:
         InputError: the user's word or the vocabulary contradicts the checkpoint.
     """
-    if source is None:
-        return True if do_lower_case is None else do_lower_case
-    own = source.tokenizer.vocabulary
-    if own is not None and own.sha256 != vocabulary.sha256:
-        raise InputError(
-            f"{vocabulary_said_by} has other tokens than {source.tokenizer.path},"
-            f" which the checkpoint {source.path} was trained with."
-        )
-    there = source.tokenizer.do_lower_case
+    said_by, there = vocabulary_said_by, None
+    if source is not None:
+        own = source.tokenizer.vocabulary
+        if own is not None and own.sha256 != vocabulary.sha256:
+            raise InputError(
+                f"{vocabulary_said_by} has other tokens than {source.tokenizer.path},"
+                f" which the checkpoint {source.path} was trained with."
+            )
+        said_by, there = source.path, source.tokenizer.do_lower_case
     if there is None and vocabulary.has_upper_case:
         logging.log(
             logging.WARNING if do_lower_case else logging.INFO,
-            "%s does not say whether text keeps its case; its vocabulary has upper-case"
+            "%s does not say whether text keeps its case; the vocabulary has upper-case"
             " letters, so it does unless --do_lower_case=True.",
-            source.path,
+            said_by,
         )
         return bool(do_lower_case)
     if do_lower_case is None:
         return True if there is None else there
     if there is not None and there != do_lower_case:
         raise InputError(
-            f"--do_lower_case={do_lower_case}, but the checkpoint {source.path} was"
+            f"--do_lower_case={do_lower_case}, but the checkpoint {said_by} was"
             f" trained with {there}."
         )
     return do_lower_case

@@ -59,15 +59,17 @@ def find_file_schemes(
         split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
     }
     logging.info("The schemes of the files' labels: %s.", found)
+    first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
     for split, scheme in found.items():
         if scheme == NO_SCHEME:
-            _warn_of_odd_labels(split, splits[split])
-    first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
+            _warn_of_odd_labels(split, splits[split], are_entities=first != NO_SCHEME)
     return {split: first if one == NO_SCHEME else one for split, one in found.items()}
 
 
-def _warn_of_odd_labels(split: str, sentences: Sequence[Sentence]) -> None:
-    """Says which few labels keep the others from being scored as entities."""
+def _warn_of_odd_labels(
+    split: str, sentences: Sequence[Sentence], *, are_entities: bool
+) -> None:
+    """Names the rarest of the few labels that spell no entity beside those that do."""
     parts = 0
     odd: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -82,13 +84,13 @@ def _warn_of_odd_labels(split: str, sentences: Sequence[Sentence]) -> None:
         label, count = odd.most_common()[-1]
         logging.warning(
             "%s: %d labels spell entities, but not %r (%d times, first in the sentence"
-            " at %s): all are taken as they are, and there is no entity F1. Mend the"
-            " file, or say --tag_scheme.",
+            " at %s)%s. Mend it, if it is a mistake.",
             split,
             parts,
             label,
             count,
             places[label],
+            "" if are_entities else ", so there is no entity F1",
         )
 
 

@@ -223,7 +223,7 @@ class PretrainingSession:
             do_lower_case = checked_casing(
                 source, vocabulary, do_lower_case, "The vocabulary of the records"
             )
-        return vocabulary, do_lower_case
+        return vocabulary, do_lower_case is not False
 
     def _refuse_other_metrics(self) -> None:
         """Raises InputError now for what would come out at the first evaluation."""

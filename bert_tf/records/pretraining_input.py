@@ -238,14 +238,17 @@ class PretrainingRecords:
         rows = [manifest.report["rows"] for manifest in self.manifests]
         return sum(row["sequences"] for row in rows) / sum(row["rows"] for row in rows)
 
-    def vocabulary(self, do_lower_case: bool | None) -> tuple[Vocabulary | None, bool]:
+    def vocabulary(
+        self, do_lower_case: bool | None
+    ) -> tuple[Vocabulary | None, bool | None]:
         """The vocabulary and its casing.
 
         Args:
             do_lower_case: the user's; None to take the records' own.
 
         Returns:
-            The vocabulary, None where nobody says it, and whether it is lower-cased.
+            The vocabulary and whether it is lower-cased, each None where nobody says
+            it.
 
         Raises:
             InputError: the user's and the records' contradict each other.
@@ -257,7 +260,7 @@ class PretrainingRecords:
                     "The records have no manifest, so the run will have no vocab.txt:"
                     " fill_mask will not work. Give --vocab_file."
                 )
-            return vocabulary, do_lower_case is not False
+            return vocabulary, do_lower_case
         manifest = self.manifests[0]
         if do_lower_case is not None and do_lower_case != manifest.do_lower_case:
             raise InputError(

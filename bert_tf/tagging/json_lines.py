@@ -87,14 +87,8 @@ def label_name(label: object, names: Sequence[str] | None, source: str) -> str:
             )
         if 0 <= label < len(names):
             return names[label]
-        raise InputError(
-            f"{source}: --labels has no name for the label {label}."
-            + (
-                " A test set that keeps them back: --test_has_labels=false."
-                if label == -1
-                else ""
-            )
-        )
+        hint = " -1 mostly stands for a label that is kept back." if label < 0 else ""
+        raise InputError(f"{source}: --labels has no name for the label {label}.{hint}")
     raise InputError(
         f"{source}: a label must be a word without blanks, or a number. Found:"
         f" {label!r}."

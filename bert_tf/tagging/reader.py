@@ -7,8 +7,9 @@ conll     A word a line, columns with blanks or tabs between, a blank line behin
               rejects VBZ B-VP O
 
           A line in front of a sentence is a comment if it has a # alone and other
-          columns than a word's, or reads "# key = value", "# id ...", "#begin document
-          ..." or "# http...": it is passed over, and predictions have no line for it.
+          columns than a word's, or reads "# key = value", "# newdoc", "# id 4037ff98-",
+          "#begin document" or "# http...": it is passed over, counted, and predictions
+          have no line for it.
 
 conllu    Universal Dependencies' ten columns; the word is FORM, the label UPOS; see
           `bert_tf.tagging.conllu`. Predictions have no line for what is no word.
@@ -24,7 +25,7 @@ slashes   A sentence a line, each word with its label behind the last slash (the
 
 A file's end ends its last sentence and document. Names that end in .gz, .bz2 or .xz are
 unpacked. A line that is not as its format has it is an error: a prediction of columns
-has a line for each of the file's.
+has a line for each of the file's but its comments.
 """
 
 import dataclasses
@@ -50,17 +51,16 @@ _NAMES = {
     "jsonl": re.compile(r"\.jsonl?" + _PACKED),
     "conllu": re.compile(r"\.conllu" + _PACKED),
 }
-# What a line with # in front of a sentence begins with that is no word: CoNLL-U's
-# "# text = ...", MultiCoNER's "# id ...", CoNLL-2012's "#begin document ...",
-# GermEval's "#<tab>http://...".
+# What a line with # in front of a sentence begins with that is no word, though it may
+# have as many columns: CoNLL-U's "# text = ..." and "# newdoc ...", MultiCoNER's
+# "# id 4037ff98-...", CoNLL-2012's "#begin document ...", GermEval's "#<tab>http://...".
 _COMMENT = re.compile(
-    r"#([ \t]*[\w.]+[ \t]*=| id |(begin|end) document\b|[ \t]+https?://)"
+    r"#([ \t]+(new(doc|par)([ \t]|$)|[\w.]+[ \t]+=[ \t]|id [0-9a-f-]{8,}|https?://)"
+    r"|(begin|end) document([ \t]|$))"
 )
-_DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]*newdoc)\b")
+_DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]+newdoc)([ \t]|$)")
 # Not other white space, which may be a part of a word.
 _BETWEEN = re.compile(r"[ \t]+")
-
-_LONE_RETURN = re.compile(rb"\r(?=[^\r\n])")
 
 Numbered = tuple[int, str]
 
@@ -135,12 +135,11 @@ def _lines(path: str) -> Iterator[Numbered]:
         raise InputError(f"Give files of tagged words; this is a folder: {path}")
     number = 0
     for block in blocks.read_blocks(path):
-        lone = _LONE_RETURN.search(block.data)
-        if lone:
+        content = block.data.rstrip(b"\r\n")
+        if block.offset == 0 and b"\r" in content and b"\n" not in content:
             raise InputError(
-                f"{path}:{blocks.line_number(path, block.offset + lone.start())}: a"
-                " carriage return that no line feed follows, as old Macs end lines."
-                " Convert the file, e.g. with tr '\\r' '\\n'."
+                f"{path}: its lines end in carriage returns alone, as old Macs wrote"
+                " them. Convert it, e.g. with tr '\\r' '\\n'."
             )
         for line in blocks.lines(block, path, keep_mark=False):
             number += 1

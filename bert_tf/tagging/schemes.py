@@ -5,7 +5,7 @@ What spells no entity, such as a part of speech, has no scheme and stays as it i
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from bert_tf.metrics.entities import (
     BILOU,
@@ -104,7 +104,7 @@ def respelt(labels: Labels, scheme: str) -> list[str]:
     return spelt
 
 
-def labels_in(scheme: str, labels: Iterable[str]) -> list[str]:
+def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
     """All labels that the types of some labels have in a scheme, O first.
 
     Args:
@@ -117,8 +117,10 @@ def labels_in(scheme: str, labels: Iterable[str]) -> list[str]:
     """
     if scheme == NO_SCHEME:
         return sorted(set(labels))
-    split = map(split_label, labels)
-    types = sorted({name for prefix, name in split if prefix != OUTSIDE})
+    names = {split_label(label)[1] for label in labels} - {""}
+    if any(is_part_of_entity(label) and "-" not in label for label in labels):
+        names.add("")
+    types = sorted(names)
     single, last = SINGLE_AND_LAST.get(scheme, ("", ""))
     prefixes = [prefix for prefix in ("B", "I", last, single) if prefix]
     return [

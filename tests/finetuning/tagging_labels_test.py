@@ -114,7 +114,12 @@ class LabelsTest(tf.test.TestCase):
         self.assertEqual(found, {"dev": "none"})
         (line,) = log.output
         self.assertIn("dev: 5 labels spell entities, but not 'B_A' (1 times", line)
-        self.assertIn("f:1", line)
+        self.assertIn("f:1), so there is no entity F1. Mend", line)
+        splits = {"train": [sentence("B-A O")], "dev": rows}
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as log:
+            found = find_file_schemes(splits, "auto")
+        self.assertEqual(found, {"train": "iob2", "dev": "iob2"})
+        self.assertIn("f:1). Mend", log.output[0])
         # Parts of speech are no such labels, whatever two of them look like.
         with self.assertNoLogs(logging.get_absl_logger(), "WARNING"):
             find_file_schemes({"dev": [sentence("nn vb B-A")]}, "auto")

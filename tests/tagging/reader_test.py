@@ -58,6 +58,9 @@ class ReaderTest(tf.test.TestCase):
         )
         self.assertEqual([one.words for one in found], [("Er", "lebt"), ("Ja",)])
         self.assertEqual(found[0].labels, ("PPER", "VV"))
+        # A stray carriage return is none of a line's end.
+        found = self.read("a O\r\nb\r O\r\n\r\nc O\r\n")
+        self.assertEqual([one.words for one in found], [("a", "b"), ("c",)])
         # Of several files each is a document, and a sentence does not reach over.
         paths = [self.write("a O", "1"), self.write("b O\n", "2")]
         found = read_sentences(paths, Layout())
@@ -81,9 +84,16 @@ class ReaderTest(tf.test.TestCase):
             self.assertEqual(documents, [0, document], comment)
             # Predictions have no line for them.
             self.assertEqual(found[1].before, ("",))
-        # Hashtags are words.
-        found = self.read("#begin O\n\n#id O\n")
-        self.assertEqual([one.words for one in found], [("#begin",), ("#id",)])
+        # Words with # in them are words.
+        words = ("#begin", "#id", "#a=b", "#id=1", "#http://a")
+        found = self.read("".join(f"{word} O\n\n" for word in words))
+        self.assertEqual([one.words for one in found], [(word,) for word in words])
+        for width in (1, 2, 5):
+            columns = " ".join(["O"] * width)
+            text = "# newdoc id = a\n# sent_id = 1\n# newpar\n# text = a b c d e f\n"
+            found = self.read(f"{text}it {columns}\n\n# newdoc\n# {columns}\n")
+            self.assertEqual([one.words for one in found], [("it",), ("#",)])
+            self.assertEqual([one.document for one in found], [0, 1])
         # Words alone.
         found = self.read("# NN\n1 CD\n\n# NN\n", has_labels=None)
         self.assertEqual([one.words for one in found], [("#", "1"), ("#",)])
@@ -153,7 +163,7 @@ class ReaderTest(tf.test.TestCase):
         for text, layout, message in (
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
-            ("a O\r\n\r\nb O\rc O\r", {}, ":3: a carriage return"),
+            ("a O\rb O\r\rc O\r", {}, "carriage returns alone"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
             ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),

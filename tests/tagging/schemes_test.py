@@ -35,6 +35,7 @@ class SchemesTest(tf.test.TestCase):
             for other, expected in spellings.items():
                 self.assertEqual(respelt(labels.split(), other), expected.split())
         self.assertEqual(labels_in("iob2", ["O", "B"]), ["O", "B", "I"])
+        self.assertEqual(labels_in("iob2", ["B_A", "B-A"]), ["O", "B-A", "I-A"])
         self.assertEqual(labels_in("bilou", ["U", "O"]), ["O", "B", "I", "L", "U"])
 
     def test_a_wrong_label_does_not_change_the_scheme(self):
