@@ -15,7 +15,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.names import weights_by_name
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training import loop, reporting
+from bert_tf.training import initialization, loop, reporting
 from bert_tf.training.config import TrainingConfig
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.loop import train
@@ -418,7 +418,7 @@ class InitializationTest(LoopTestCase):
     def test_what_no_metric_depends_on_may_be_missing(self):
         """As of a checkpoint with the masked LM's head alone."""
         missing = ["bert/pooler/dense/kernel", "cls/seq_relationship/output_bias"]
-        with mock.patch.object(loop, "load_weights", return_value=missing):
+        with mock.patch.object(initialization, "load_weights", return_value=missing):
             alone = pretraining_task(toy.CONFIG, next_sentence=False)
             _, step = restore_or_initialize(alone, self.folder("empty"), "given")
             self.assertEqual(step, 0)
