@@ -4,6 +4,7 @@ Local paths use Python's own calls, so that reading a vocabulary costs no Tensor
 import; a path with a scheme (`gs://...`) goes through `tf.io.gfile`.
 """
 
+import fcntl
 import glob as local_glob
 import hashlib
 import json
@@ -12,6 +13,8 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
+
+from absl import logging
 
 from bert_tf.errors import InputError
 
@@ -59,6 +62,39 @@ def make_folder(path: str) -> None:
         raise InputError(
             f"{path} must be a folder, but a file is in its way."
         ) from error
+
+
+def lock(path: str, in_use: str) -> int:
+    """Makes a local folder and locks it until the handle is closed or the process ends.
+
+    Args:
+        path: the folder.
+        in_use: the message if another process holds the lock.
+
+    Returns:
+        The handle, for `os.close`.
+
+    Raises:
+        InputError: another process holds the lock.
+    """
+    while True:
+        make_folder(path)
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # the process that held it has just removed it
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise InputError(f"{path}: {in_use}") from error
+        except OSError as error:
+            # Some file systems of networks have no locks.
+            logging.warning("%s cannot be locked: %s", path, error.strerror)
+            return handle
+        if os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path)):
+            return handle
+        os.close(handle)
 
 
 def open_binary(path: str, mode: str = "rb") -> IO[bytes]:

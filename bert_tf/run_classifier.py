@@ -123,16 +123,18 @@ def _train_or_restore(
     """The model to evaluate and to predict with, and the step that it is of."""
     from bert_tf.finetuning.search import search
     from bert_tf.training import best_checkpoint
+    from bert_tf.training.run_folder import held_for_training
 
     output_dir = flag_values.output_dir
-    if selects:
+    if not flag_values.do_train:
+        return session.restore(_folder_of_model(flag_values))
+    with held_for_training(output_dir, session.strategy):
+        if not selects:
+            return session.fine_tune(output_dir)
         search(session, flag_values, output_dir)
         model, step = session.restore(best_checkpoint.folder_of(output_dir))
         session.save_adapter(model, output_dir)
         return model, step
-    if flag_values.do_train:
-        return session.fine_tune(output_dir)
-    return session.restore(_folder_of_model(flag_values))
 
 
 def _folder_of_model(flag_values: flags.FlagValues) -> str:

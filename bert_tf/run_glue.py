@@ -46,6 +46,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.finetuning import glue_tasks
     from bert_tf.finetuning.glue_report import report, write_report
     from bert_tf.finetuning.submission import write_submission
+    from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import (
         check_batch_size,
         is_chief,
@@ -62,12 +63,13 @@ def run(flag_values: flags.FlagValues) -> None:
         glue_tasks.check_examples(data_set, flag_values)
     logging.info("GLUE: %s", ", ".join(data_set.name for data_set in tasks))
     output_dir = flag_values.output_dir
-    for data_set in tasks:
-        glue_tasks.run_task(data_set, flag_values, strategy)
-        if is_chief(strategy):
-            results = glue_tasks.results_in(output_dir)
-            if results:
-                write_report(results, output_dir)
+    with held_for_training(output_dir, strategy):
+        for data_set in tasks:
+            glue_tasks.run_task(data_set, flag_values, strategy)
+            if is_chief(strategy):
+                results = glue_tasks.results_in(output_dir)
+                if results:
+                    write_report(results, output_dir)
     if not is_chief(strategy):
         return
     if results:

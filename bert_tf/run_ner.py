@@ -63,6 +63,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.finetuning.feature_tagging_session import FeatureTaggingSession
     from bert_tf.finetuning.tagging_session import TaggingSession
     from bert_tf.training import run_folder
+    from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
     strategy = strategy_from_flags(flag_values)
@@ -90,7 +91,8 @@ def run(flag_values: flags.FlagValues) -> None:
         output_dir=flag_values.output_dir,
     )
     if flag_values.do_train:
-        model, step = session.fine_tune(flag_values.output_dir)
+        with held_for_training(flag_values.output_dir, strategy):
+            model, step = session.fine_tune(flag_values.output_dir)
     else:
         model, step = session.restore(flag_values.output_dir)
     results: dict[str, float] = {}

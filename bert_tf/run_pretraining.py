@@ -35,10 +35,16 @@ def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
     from bert_tf.pretraining.session import PretrainingSession
+    from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import strategy_from_flags
 
-    session = PretrainingSession(flag_values, strategy_from_flags(flag_values))
-    model, step = session.train() if flag_values.do_train else session.restore()
+    strategy = strategy_from_flags(flag_values)
+    session = PretrainingSession(flag_values, strategy)
+    if flag_values.do_train:
+        with held_for_training(flag_values.output_dir, strategy):
+            model, step = session.train()
+    else:
+        model, step = session.restore()
     if flag_values.do_eval:
         session.evaluate(model, step)
 

@@ -51,6 +51,7 @@ def run(flag_values: flags.FlagValues) -> None:
         first_questions_from_flags,
         questions_from_flags,
     )
+    from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
     strategy = strategy_from_flags(flag_values)
@@ -71,7 +72,8 @@ def run(flag_values: flags.FlagValues) -> None:
     if questions is not None:
         _refuse_no_answers(flag_values, questions)
     if training is not None:
-        model, step = session.fine_tune_in_stages(first, training, questions)
+        with held_for_training(flag_values.output_dir, strategy):
+            model, step = session.fine_tune_in_stages(first, training, questions)
     else:
         model, step = session.restore(flag_values.output_dir)
     if flag_values.do_predict:

@@ -49,6 +49,7 @@ def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     from bert_tf.finetuning.multiple_choice_session import MultipleChoiceSession
+    from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
     strategy = strategy_from_flags(flag_values)
@@ -67,7 +68,8 @@ def run(flag_values: flags.FlagValues) -> None:
         output_dir=flag_values.output_dir,
     )
     if flag_values.do_train:
-        model, step = session.fine_tune(flag_values.output_dir)
+        with held_for_training(flag_values.output_dir, strategy):
+            model, step = session.fine_tune(flag_values.output_dir)
     else:
         model, step = session.restore(flag_values.output_dir)
     if flag_values.do_eval:

@@ -10,7 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import loop
+from bert_tf.training import loop, run_folder
 from tests.script_case import ScriptCase
 from tests.training import toy
 
@@ -449,6 +449,60 @@ class RefusalTest(RunClassifierTestCase):
         for arguments in (["--labels=pos,neg"], ["--regression"]):
             with self.assertRaisesRegex(InputError, "holds a run with the labels neg"):
                 self.run_script("--do_predict", *arguments)
+
+    def test_a_run_is_of_one_task_and_one_training_set(self):
+        self.write_tsv(train=16, label=lambda number: ("0", "1")[number])
+        self.write("dev.tsv", [("sentence", "label"), ("w1", "0"), ("w2", "1")])
+        sst2 = {"task_name": "SST-2", "num_train_epochs": 1}
+        for split in ("train", "dev"):
+            lines = [(text, str(side)) for text, side in rows(16, seed=1)]
+            self.write(f"{split}.tsv", [("sentence", "label"), *lines])
+        self.run_script("--do_train", "--do_eval", **sst2)
+        before = self.written()
+        cola = [("x", str(side), "", text) for text, side in rows(16, seed=1)]
+        for split in ("train", "dev"):
+            self.write(f"{split}.tsv", cola)
+        message = "holds a run on SST-2; this one is on CoLA. Give another"
+        for arguments in (["--do_train", "--do_eval"], ["--do_eval"]):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(*arguments, **(sst2 | {"task_name": "CoLA"}))
+        lines = [(text, str(side)) for text, side in rows(18, seed=2)]
+        self.write("train.tsv", [("sentence", "label"), *lines])
+        message = "on SST-2, 16 examples of .*; this one is on SST-2, 18 examples of"
+        with self.assertRaisesRegex(InputError, message):
+            self.run_script("--do_train", **sst2)
+        self.assertEqual(self.written(), before)
+
+    def test_what_a_run_was_trained_with_stays_on_record(self):
+        self.write_tsv(train=16)
+        self.run_script("--do_train", num_train_epochs=1, learning_rate=0.01)
+
+        def recorded():
+            return json.loads(self.read("run", "flags.json"))["learning_rate"]
+
+        with self.assertLogs(level="WARNING") as logs:
+            self.run_script("--do_train", num_train_epochs=1, learning_rate=0.02)
+        self.assertRegex(logs.output[0], "learning_rate was 0.01 and is 0.02")
+        self.run_script("--do_eval", learning_rate=0.03)
+        self.assertEqual(recorded(), 0.01)
+        self.run_script("--do_train", num_train_epochs=2, learning_rate=0.02)
+        self.assertEqual(recorded(), 0.02)
+        starts = self.read("run", "starts.jsonl").splitlines()
+        starts = [json.loads(line) for line in starts]
+        self.assertEqual([one["step"] for one in starts], [0, 1])
+        rates = [one["settings"]["learning_rate"] for one in starts]
+        self.assertEqual(rates, [0.01, 0.02])
+
+    def test_two_trainings_in_one_folder(self):
+        self.write_tsv(train=16)
+        strategy = tf.distribute.get_strategy()
+        message = "another run is training in this"
+        with (
+            run_folder.held_for_training(self.path("run"), strategy),
+            self.assertRaisesRegex(InputError, message),
+        ):
+            self.run_script("--do_train", num_train_epochs=1)
+        self.assertEmpty(os.listdir(self.path("run")))
 
     def test_one_label_alone(self):
         self.write_tsv(label=lambda number: "same")

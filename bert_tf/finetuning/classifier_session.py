@@ -33,6 +33,7 @@ from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.tasks.windows import average_windows
 from bert_tf.training import run_folder
 from bert_tf.training.finetuning import finetune
+from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
 # A split's records, under the original's names where it has one.
@@ -108,7 +109,8 @@ class ClassifierSession(TaskSession):
         Returns:
             The model, and the number of steps that it was trained for.
         """
-        self.prepare(folder)
+        data = self._run_data()
+        self.prepare(folder, data)
         values = settings or settings_from_flags(self._flags)[0]
         model, step = finetune(
             self.task,
@@ -116,6 +118,7 @@ class ClassifierSession(TaskSession):
             self._flags,
             self.strategy,
             folder=folder,
+            data=data,
             max_lengths=self.max_lengths,
             until=until,
             evaluate=self._evaluate if self._flags.eval_steps else None,
@@ -208,12 +211,34 @@ class ClassifierSession(TaskSession):
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.data_set.dev_splits[0])
 
-    def prepare(self, folder: str) -> None:
+    @property
+    def trains_task(self) -> str | None:
+        """The name of the task whose run a folder must hold.
+
+        A data set without a training set, GLUE's AX, is predicted by another's model.
+        """
+        return self.data_set.name if "train" in self.data_set.splits else None
+
+    def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, and records its labels there."""
         described = self.target.labels, self.target.kind
         run_folder.refuse_other_labels(folder, *described)
-        super().prepare(folder)
+        super().prepare(folder, data)
         run_folder.check_labels(folder, *described)
+
+    def _run_data(self) -> RunData:
+        """The training set, as a run's folder records it."""
+        where = self._flags.tfds_name or self.data_set.path(
+            self._flags.data_dir, "train"
+        )
+        return RunData(
+            f"{len(self.examples['train'])} examples of {where}", self._digest("train")
+        )
+
+    def _digest(self, split: str) -> str:
+        return rows_digest(
+            (one.text_a, one.text_b, one.label) for one in self.examples[split]
+        )
 
     def _target(self, output_dir: str, trained: Source | AdapterFiles | None) -> Target:
         """What the model predicts.
@@ -265,9 +290,7 @@ class ClassifierSession(TaskSession):
             classification.schema(self.target, length),
             {
                 **featurizer.settings,
-                "examples": rows_digest(
-                    (one.text_a, one.text_b, one.label) for one in examples
-                ),
+                "examples": self._digest(split),
             },
             featurizer.blocks(examples),
             lambda: {

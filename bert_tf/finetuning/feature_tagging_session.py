@@ -44,6 +44,7 @@ from bert_tf.tagging.sentences import Sentence
 from bert_tf.task import Task
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.initialization import restore_or_initialize
+from bert_tf.training.run_folder import RunData
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -136,7 +137,8 @@ class FeatureTaggingSession(TaggingSession):
         Returns:
             The model, and the number of steps that it was trained for.
         """
-        self.prepare(folder)
+        data = self._run_data()
+        self.prepare(folder, data)
         own = copy.deepcopy(self._flags)
         own["init_checkpoint"].value = None  # its features are there; no weights are
         return finetune(
@@ -145,19 +147,20 @@ class FeatureTaggingSession(TaggingSession):
             own,
             self.strategy,
             folder=folder,
+            data=data,
             num_train_epochs=own.num_train_epochs,
             max_lengths=self.max_lengths,
             evaluate=self._evaluate if own.eval_steps else None,
             best_metric=own.best_metric or self._metrics[-1],
         )
 
-    def prepare(self, folder: str) -> None:
+    def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, and records whose features it is trained on.
 
         Raises:
             InputError: it holds a run of another kind, or with other labels.
         """
-        super().prepare(folder)
+        super().prepare(folder, data)
         files.write_atomically(
             os.path.join(folder, FEATURES_NAME),
             json.dumps(self._settings, indent=1) + "\n",

@@ -15,6 +15,7 @@ from bert_tf.records.split_records import SplitRecords, rows_digest
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceSet
 from bert_tf.training.finetuning import finetune
+from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
 ACCURACY = "accuracy"
@@ -66,13 +67,17 @@ class MultipleChoiceSession(TaskSession):
         Returns:
             The model, and the number of steps that it was trained for.
         """
-        self.prepare(folder)
+        examples = self.sets["train"].examples
+        where = self._flags.tfds_name or self._flags.train_file
+        data = RunData(f"{len(examples)} examples of {where}", self._digest("train"))
+        self.prepare(folder, data)
         return finetune(
             self.task,
             self.records("train"),
             self._flags,
             self.strategy,
             folder=folder,
+            data=data,
             num_train_epochs=self._flags.num_train_epochs,
             max_lengths=self.max_lengths,
             evaluate=self._evaluate if self._flags.eval_steps else None,
@@ -124,6 +129,10 @@ class MultipleChoiceSession(TaskSession):
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, "dev")
 
+    def _digest(self, split: str) -> str:
+        # Not the line: the same rows in another file are the same.
+        return rows_digest(one[:-1] for one in self.sets[split].examples)
+
     def _tokenized(self, split: str) -> SplitRecords:
         examples, target = self.sets[split]
         length = self._flags.max_seq_length
@@ -133,10 +142,9 @@ class MultipleChoiceSession(TaskSession):
         records = SplitRecords.prepare(
             os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
             multiple_choice.schema(target, length),
-            # Not the line: the same rows in another file are the same.
             {
                 **featurizer.settings,
-                "examples": rows_digest(one[:-1] for one in examples),
+                "examples": self._digest(split),
             },
             featurizer.blocks(examples),
             lambda: {"num_truncated": featurizer.num_truncated},

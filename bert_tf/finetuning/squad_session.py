@@ -17,7 +17,7 @@ from bert_tf.finetuning.squad_evaluation import Answers, best_metric
 from bert_tf.finetuning.squad_prediction import question_logits
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.parallel import available_cores
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.split_records import SplitRecords, rows_digest
 from bert_tf.squad.checked_questions import CheckedQuestions
 from bert_tf.squad.decoding import Decoded, Decoder, DecodingSettings
 from bert_tf.squad.features import Featurizer, QuestionFeatures
@@ -26,6 +26,7 @@ from bert_tf.tasks import squad
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
 from bert_tf.training.finetuning import finetune
+from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
 RECORDS_NAME = "train.tf_record"
@@ -93,7 +94,11 @@ class SquadSession(TaskSession):
         Returns:
             The model, and the number of steps that it was trained for.
         """
-        self.prepare(folder)
+        data = RunData(
+            f"{source.num_questions} questions of {source.report.source}",
+            rows_digest([source.identity]),
+        )
+        self.prepare(folder, data)
         records = self._records(folder, source)
         return finetune(
             self.task,
@@ -101,6 +106,7 @@ class SquadSession(TaskSession):
             self._flags,
             self.strategy,
             folder=folder,
+            data=data,
             num_train_epochs=num_train_epochs,
             max_lengths=self.max_lengths,
             num_examples=records.notes["num_questions"],

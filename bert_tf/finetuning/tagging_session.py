@@ -35,6 +35,7 @@ from bert_tf.tasks import tagging
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.finetuning import finetune
+from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
 RECORDS_NAME = "train.tf_record"
@@ -122,20 +123,22 @@ class TaggingSession(TaskSession):
         Returns:
             The model, and the number of steps that it was trained for.
         """
-        self.prepare(folder)
+        data = self._run_data()
+        self.prepare(folder, data)
         return finetune(
             self.task,
             self._records(folder),
             self._flags,
             self.strategy,
             folder=folder,
+            data=data,
             num_train_epochs=self._flags.num_train_epochs,
             max_lengths=self.max_lengths,
             evaluate=self._evaluate if self._flags.eval_steps else None,
             best_metric=self._flags.best_metric or self._metrics[-1],
         )
 
-    def prepare(self, folder: str) -> None:
+    def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, and records its labels there.
 
         Raises:
@@ -148,7 +151,7 @@ class TaggingSession(TaskSession):
             files.remove(path)  # of a start that failed before its first checkpoint
         described = self.labels.names, SINGLE_LABEL
         run_folder.refuse_other_labels(folder, *described)
-        super().prepare(folder)
+        super().prepare(folder, data)
         run_folder.check_labels(folder, *described)
 
     def has_labels(self, split: str) -> bool:
@@ -249,6 +252,12 @@ class TaggingSession(TaskSession):
                 f" --features={files.read_json(path)['features']} too, or another"
                 " folder."
             )
+
+    def _run_data(self) -> RunData:
+        """The training set, as a run's folder records it."""
+        where = self._flags.tfds_name or self._flags.train_file
+        sentences = self.splits[TRAIN]
+        return RunData(f"{len(sentences)} sentences of {where}", digest(sentences))
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores("dev", self.predict(model, "dev"))

@@ -24,6 +24,7 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.initialization import restore_or_initialize
+from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import is_chief
 
 Arrays = Mapping[str, np.ndarray]
@@ -51,6 +52,11 @@ class TaskSession:
 
     task: Task
     head: str
+
+    @property
+    def trains_task(self) -> str | None:
+        """The name of the task whose run a folder must hold."""
+        return self.task.name
 
     def __init__(
         self,
@@ -86,8 +92,13 @@ class TaskSession:
         """How many lengths batches may have; None for max_seq_length alone."""
         return None if self._flags.pad == "max" else self._flags.length_buckets
 
-    def prepare(self, folder: str) -> None:
-        """Makes a run's folder, with all that its checkpoints need beside them."""
+    def prepare(self, folder: str, data: RunData | None = None) -> None:
+        """Makes a run's folder, with all that its checkpoints need beside them.
+
+        Args:
+            folder: the run's output_dir.
+            data: what will be trained on there; None for nothing.
+        """
         run_folder.prepare(
             folder,
             self.config,
@@ -95,6 +106,8 @@ class TaskSession:
             self.tokenizer.do_lower_case,
             self._flags,
             head=self.head,
+            task=self.trains_task,
+            data=data,
         )
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:

@@ -12,6 +12,7 @@ from typing import Protocol
 import keras
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records.lengths import files_by_length
 from bert_tf.records.pretraining_input import PretrainingRecords
@@ -19,6 +20,7 @@ from bert_tf.records.shards import record_files
 from bert_tf.task import Task
 from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData
 from bert_tf.training.evaluation import Evaluator
+from bert_tf.training.run_folder import RunData
 
 
 class OpenRecords(Protocol):
@@ -122,6 +124,18 @@ class PretrainingData:
     def num_train_steps(self) -> int:
         """The steps of all phases."""
         return sum(spec.num_steps for spec, _ in self.phases)
+
+    def described(self, input_file: str) -> RunData:
+        """The records of all phases, as a run's folder records them.
+
+        Args:
+            input_file: what names them.
+        """
+        ids = [
+            fingerprint(records.paths, records.counts, records.max_seq_length)
+            for _, records in self.phases
+        ]
+        return RunData(input_file, files.sha256(repr(ids).encode()))
 
     def training_phases(
         self,

@@ -116,6 +116,14 @@ class PretrainingSession:
             ),
             init_checkpoint=self._flags.init_checkpoint,
             strategy=self._strategy,
+            start=run_folder.Start(
+                task=self.task.name,
+                data=self.data.described(self._flags.input_file),
+                settings=training.decisive
+                | {"phases": self._flags.phases}
+                | dataclasses.asdict(self._masking),
+                flags=run_folder.resolved(self._flags),
+            ),
         )
 
     def restore(self) -> tuple[keras.Model, int]:
@@ -244,6 +252,7 @@ class PretrainingSession:
             self._do_lower_case,
             self._flags,
             head=names.MASKED_LM,
+            task=self.task.name,
         )
         if not self.data.records.has_pairs:
             logging.info(

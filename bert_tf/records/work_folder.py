@@ -7,7 +7,6 @@ the records are finished it is removed.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -57,35 +56,13 @@ def hold_work_folder(path: str) -> Iterator[None]:
     Raises:
         InputError: another run has it, or a file is in its place.
     """
-    handle = _lock(path)
+    handle = files.lock(
+        path, "another run is making these records just now; wait for it, or stop it."
+    )
     try:
         yield
         files.remove(path)
     finally:
-        os.close(handle)
-
-
-def _lock(path: str) -> int:
-    while True:
-        files.make_folder(path)
-        try:
-            handle = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # the run that had it has just ended
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(handle)
-            raise InputError(
-                f"{path}: another run is making these records just now; wait for it, "
-                "or stop it."
-            ) from error
-        except OSError as error:
-            # Some file systems of networks have no locks.
-            logging.warning("%s cannot be locked: %s", path, error.strerror)
-            return handle
-        if os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path)):
-            return handle
         os.close(handle)
 
 

@@ -29,7 +29,7 @@ from bert_tf.training.checkpoint_files import (
     remove_checkpoint,
     write_state,
 )
-from bert_tf.training.run_folder import FLAGS_NAME
+from bert_tf.training.run_folder import FLAGS_NAME, STARTS_NAME
 
 FOLDER_NAME = "best"
 BEST_NAME = "best.json"
@@ -41,6 +41,7 @@ _COMPANIONS = (
     LABELS_NAME,
     PROBLEM_TYPE_NAME,
     FLAGS_NAME,
+    STARTS_NAME,
 )
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 

@@ -11,6 +11,22 @@ from absl import flags
 from bert_tf.errors import InputError
 from bert_tf.records.pipeline import InputShard
 
+# What decides where, how fast and how closely watched a run is made, or how it begins.
+_WITHOUT_EFFECT = (
+    "reinitialize_layers",
+    "init_head",
+    "init_adapter",
+    "gradient_accumulation_steps",
+    "jit_compile",
+    "save_checkpoints_steps",
+    "keep_checkpoint_max",
+    "log_steps",
+    "eval_steps",
+    "best_metric",
+    "profile_steps",
+    "iterations_per_loop",
+)
+
 # Position in the records, a worker's rows -> endless batches from there on.
 TrainingData = Callable[[int, InputShard], tf.data.Dataset]
 
@@ -92,6 +108,14 @@ class TrainingConfig:
                 f" {self.num_train_steps} steps of training, or the last ones would"
                 " learn nothing."
             )
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The settings that decide how a run comes out, by name."""
+        values = dataclasses.asdict(self)
+        steps = values.pop("num_train_steps")
+        values["num_schedule_steps"] = self.num_schedule_steps or steps
+        return {name: values[name] for name in values if name not in _WITHOUT_EFFECT}
 
     @classmethod
     def from_flags(

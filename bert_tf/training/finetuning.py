@@ -19,6 +19,7 @@ from bert_tf.records.split_records import SplitRecords
 from bert_tf.task import Task
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.loop import train
+from bert_tf.training.run_folder import RunData, Start, resolved
 
 
 def finetune(
@@ -28,6 +29,7 @@ def finetune(
     strategy: tf.distribute.Strategy,
     *,
     folder: str,
+    data: RunData,
     num_train_epochs: float,
     max_lengths: int | None = None,
     num_examples: int | None = None,
@@ -50,6 +52,7 @@ def finetune(
         flag_values: how, by the flags of `TrainingConfig`'s names.
         strategy: the devices.
         folder: the run's output_dir.
+        data: the split, as the folder records it.
         num_train_epochs: passes over the records.
         max_lengths: how many lengths batches may have; None for max_seq_length alone.
         num_examples: what the original counts an epoch's steps by, where that is not
@@ -101,6 +104,10 @@ def finetune(
     )
     if max_lengths is not None:
         phase = _by_length(phase, records, config, max_lengths)
+    fixed = {
+        "num_train_epochs": num_train_epochs,
+        "max_seq_length": records.max_seq_length,
+    }
     return train(
         task,
         config,
@@ -108,6 +115,12 @@ def finetune(
         phases=[phase],
         init_checkpoint=init_checkpoint or flag_values.init_checkpoint,
         strategy=strategy,
+        start=Start(
+            task=task.name,
+            data=data,
+            settings=config.decisive | fixed,
+            flags=resolved(flag_values) | settings | fixed,
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.optimization.reinitialization import keeping_initial
 from bert_tf.records.pipeline import record_error
 from bert_tf.task import Task
-from bert_tf.training import divergence
+from bert_tf.training import divergence, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase, TrainingConfig
 from bert_tf.training.initialization import initialize
@@ -52,6 +52,7 @@ def train(
     phases: Sequence[Phase],
     init_checkpoint: str | None = None,
     strategy: tf.distribute.Strategy | None = None,
+    start: run_folder.Start | None = None,
 ) -> tuple[keras.Model, int]:
     """Trains a task's model through its phases, from where the folder stands.
 
@@ -64,6 +65,7 @@ def train(
             `config.num_train_steps`.
         init_checkpoint: weights to start a fresh run from.
         strategy: the devices; the default one if None.
+        start: what to record of this start in the folder; None for nothing.
 
     Returns:
         The trained model, and the number of steps that it was trained for.
@@ -79,7 +81,7 @@ def train(
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
-    run = _Run(task, config, folder, strategy, init_checkpoint)
+    run = _Run(task, config, folder, strategy, init_checkpoint, start)
     with run.checkpoints:
         run.train(phases)
     return run.model, run.step
@@ -103,11 +105,13 @@ class _Run:
         folder: str,
         strategy: tf.distribute.Strategy,
         init_checkpoint: str | None,
+        start: run_folder.Start | None,
     ) -> None:
         self._task = task
         self._config = config
         self._folder = folder
         self._strategy = strategy
+        self._start = start
         keras.utils.set_random_seed(config.random_seed)
         with strategy.scope():
             with computing_in(config.precision):
@@ -171,8 +175,12 @@ class _Run:
                 self.step,
                 config.num_train_steps,
             )
-            if not self._evaluates(behind):
-                return
+        if self._start and self.step:
+            different = run_folder.differences(self._folder, self._start)
+            if different:
+                logging.warning("Other settings than the run's before: %s.", different)
+        if is_done and not self._evaluates(behind):
+            return
         self._reporter = Reporter(
             self._folder, self.step, is_chief=is_chief(self._strategy)
         )
@@ -186,6 +194,8 @@ class _Run:
         if is_done:
             self._reporter.close()
             return
+        if self._start and is_chief(self._strategy):
+            run_folder.record_start(self._folder, self.step, self._start)
         self._profiler = StepProfiler(
             self._folder, config.profile_steps, traces=is_chief(self._strategy)
         )

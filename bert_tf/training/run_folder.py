@@ -3,24 +3,30 @@
     bert_config.json       the architecture
     vocab.txt              the vocabulary, one token a line
     tokenizer_config.json  {"do_lower_case": true}
-    flags.json             the resolved flags of the last start
+    flags.json             the resolved flags of the last start that trained
+    starts.jsonl           one JSON object per start that trained: the step it started
+                           from, its task, its data, its settings, its flags
     labels.txt             a classifier's labels, in the order of its outputs
     problem_type.txt       what it predicts, where the labels do not tell
                            (`bert_tf.conversion.label_files`)
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
-A folder belongs to one model, one vocabulary and one task; another one is refused
-before anything in it is written over.
+A folder belongs to one model, one vocabulary, one task and its training data; another
+one is refused before anything in it is written over. Pre-training may change its data:
+the paper's second phase reads longer records.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from absl import flags
+import tensorflow as tf
+from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
@@ -41,9 +47,67 @@ from bert_tf.training.checkpoint_reader import (
     shown_key,
 )
 from bert_tf.training.reporting import Reporter
+from bert_tf.training.strategy import Agreement, is_chief
 
 FLAGS_NAME = "flags.json"
+STARTS_NAME = "starts.jsonl"
 EVAL_RESULTS_NAME = "eval_results.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunData:
+    """What a run trains on.
+
+    Attributes:
+        name: for messages: "3668 examples of /glue/MRPC/train.tsv".
+        digest: a SHA-256 of the examples, wherever they are.
+    """
+
+    name: str
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of a run: a line of starts.jsonl, but for the step.
+
+    Attributes:
+        task: the task's name.
+        data: what is trained on.
+        settings: what decides how the run comes out, by name.
+        flags: all resolved flags.
+    """
+
+    task: str
+    data: RunData
+    settings: Mapping[str, Any]
+    flags: Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def held_for_training(folder: str, strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Keeps other trainings out of a folder; all workers call it, the first one locks.
+
+    Raises:
+        InputError: another process trains in the folder.
+    """
+    handle, error = None, None
+    if is_chief(strategy) and not files.is_remote(folder):
+        try:
+            handle = files.lock(
+                folder,
+                "another run is training in this --output_dir; wait for it, stop it, or"
+                " give another folder.",
+            )
+        except InputError as locked:
+            error = locked
+    try:
+        if Agreement(strategy, 1).sum([float(error is not None)])[0]:
+            raise error or InputError(f"{folder}: another run is training in it.")
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def prepare(
@@ -54,8 +118,10 @@ def prepare(
     flag_values: flags.FlagValues,
     *,
     head: str,
+    task: str | None = None,
+    data: RunData | None = None,
 ) -> None:
-    """Creates the folder, or checks that it belongs to this model and vocabulary.
+    """Creates the folder, or checks that it belongs to this model, task and data.
 
     Args:
         folder: the run's output_dir.
@@ -65,11 +131,15 @@ def prepare(
         do_lower_case: its casing.
         flag_values: the resolved flags, for flags.json.
         head: the head that is trained, of `bert_tf.conversion.names.HEADS`.
+        task: the task's name; None where any task's model will do.
+        data: what will be trained on; None for nothing, or anything.
 
     Raises:
-        InputError: the folder holds another model's, vocabulary's or task's run.
+        InputError: the folder holds another model's, vocabulary's, task's or data's
+            run.
     """
     files.make_folder(folder)
+    _refuse_other_task(folder, task, data)
     _refuse_other_head(folder, head)
     config_path = os.path.join(folder, CONFIG_NAME)
     flags_path = os.path.join(folder, FLAGS_NAME)
@@ -112,9 +182,89 @@ def prepare(
             os.path.join(folder, TOKENIZER_CONFIG_NAME),
             json.dumps({"do_lower_case": do_lower_case}) + "\n",
         )
-    values = {name: flag_values[name].value for name in flag_values}
+    if not has_run:
+        _write_flags(folder, resolved(flag_values))
+
+
+def resolved(flag_values: flags.FlagValues) -> dict[str, Any]:
+    """The flags as flags.json has them."""
+    return {name: flag_values[name].value for name in flag_values}
+
+
+def record_start(folder: str, step: int, start: Start) -> None:
+    """Writes down a start that trains: starts.jsonl, flags.json.
+
+    Args:
+        folder: the run's output_dir.
+        step: what the run resumes at; 0 begins its history.
+        start: what it is made with.
+    """
+    path = os.path.join(folder, STARTS_NAME)
+    line = json.dumps({"step": step, **dataclasses.asdict(start)}, sort_keys=True)
+    before = files.read_text(path) if step and files.exists(path) else ""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    files.write_atomically(path, before + line + "\n")
+    _write_flags(folder, start.flags)
+
+
+def differences(folder: str, start: Start) -> str:
+    """What a start is made with that the one before it was not; "" for nothing."""
+    before = _last_start(folder)
+    if before is None:
+        return ""
+    old = {**before["settings"], "data": before["data"]["name"]}
+    new = {**start.settings, "data": start.data.name}
+    if before["data"]["digest"] == start.data.digest:
+        new["data"] = old["data"]  # it has moved
+    # A setting that only one of them knows is one that the other version lacks.
+    new = json.loads(json.dumps(new))
+    return ", ".join(
+        f"{name} was {old[name]} and is {new[name]}"
+        for name in sorted(old.keys() & new.keys())
+        if old[name] != new[name]
+    )
+
+
+def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
     files.write_atomically(
-        flags_path, json.dumps(values, indent=2, sort_keys=True) + "\n"
+        os.path.join(folder, FLAGS_NAME),
+        json.dumps(values, indent=2, sort_keys=True) + "\n",
+    )
+
+
+def _last_start(folder: str) -> dict[str, Any] | None:
+    """The last line of starts.jsonl; None where there is none that can be read."""
+    path = os.path.join(folder, STARTS_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        start = json.loads(files.read_text(path).splitlines()[-1])
+        names = start["task"], start["data"]["name"], start["data"]["digest"]
+        if all(isinstance(name, str) for name in names) and start["settings"].keys():
+            return start
+    except (InputError, ValueError, IndexError, KeyError, TypeError, AttributeError):
+        pass
+    logging.warning("%s is damaged: what its run was made with is unknown.", path)
+    return None
+
+
+def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> None:
+    """Raises InputError if a folder's run is of another task, or of other data."""
+    if task is None or not files.exists(os.path.join(folder, "checkpoint")):
+        return
+    there = _last_start(folder)
+    if there is None:
+        return
+    if there["task"] != task:
+        old, new = there["task"], task
+    elif data is not None and there["data"]["digest"] != data.digest:
+        old, new = (f"{task}, {name}" for name in (there["data"]["name"], data.name))
+    else:
+        return
+    raise InputError(
+        f"--output_dir={folder} holds a run on {old}; this one is on {new}. Give"
+        " another folder; to start from that run, name it as --init_checkpoint."
     )
 
 

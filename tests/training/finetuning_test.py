@@ -16,6 +16,7 @@ from bert_tf.tasks import classification
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import finetuning, loop, step
 from bert_tf.training.finetuning import finetune
+from bert_tf.training.run_folder import RunData
 from tests.training import toy
 from tests.training.toy_examples import (
     LENGTHS,
@@ -96,6 +97,7 @@ class FinetuneTest(tf.test.TestCase):
             cli.parse(define_flags, arguments),
             tf.distribute.get_strategy(),
             folder=os.path.join(cls.root, name),
+            data=RunData("eleven examples", "0"),
             num_train_epochs=num_train_epochs,
             max_lengths=max_lengths,
             until=until,

@@ -23,13 +23,20 @@ class PrepareTest(tf.test.TestCase):
         vocabulary=VOCABULARY,
         do_lower_case=True,
         head=names.CLASSIFIER,
+        **identity,
     ):
         values = flags.FlagValues()
         flags.DEFINE_integer("train_batch_size", 32, "", flag_values=values)
         values(["test"])
         self.folder = os.path.join(self.get_temp_dir(), "run")
         run_folder.prepare(
-            self.folder, config, vocabulary, do_lower_case, values, head=head
+            self.folder,
+            config,
+            vocabulary,
+            do_lower_case,
+            values,
+            head=head,
+            **identity,
         )
 
     def read(self, name):
@@ -155,13 +162,78 @@ class PrepareTest(tf.test.TestCase):
         # The newest one is damaged: the one before it tells.
         with open(os.path.join(self.folder, "model.ckpt-2.index"), "w"):
             pass
-        before = self.read("flags.json")
-        os.remove(os.path.join(self.folder, "flags.json"))
+        with open(os.path.join(self.folder, "flags.json"), "w") as file:
+            file.write("{}")
         with self.assertRaisesRegex(InputError, "is for tagging, this one's for span"):
             self.prepare(head=names.SPAN)
-        self.assertNotIn("flags.json", os.listdir(self.folder))
+        # What a run was trained with stays, whatever is asked of it later.
         self.prepare(head=names.TAGGING)
-        self.assertEqual(self.read("flags.json"), before)
+        self.assertEqual(self.read("flags.json"), "{}")
+
+    def test_other_settings_data_and_tasks_than_before(self):
+        data = run_folder.RunData("3 examples of a.tsv", "abc")
+        start = run_folder.Start(
+            task="MRPC", data=data, settings={"learning_rate": 0.1}, flags={"a": 1}
+        )
+        self.prepare(task="MRPC", data=data)
+        self.assertEqual(run_folder.differences(self.folder, start), "")
+        run_folder.record_start(self.folder, 0, start)
+        # Nothing is trained yet: another task may have the folder.
+        self.prepare(task="CoLA", data=data)
+        with open(os.path.join(self.folder, "checkpoint"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "a run on MRPC; this one is on CoLA"):
+            self.prepare(task="CoLA")
+        other = run_folder.RunData("4 examples of b.tsv", "def")
+        with self.assertRaisesRegex(
+            InputError, "on MRPC, 3 examples of a.tsv; .* on MRPC, 4 examples of b.tsv"
+        ):
+            self.prepare(task="MRPC", data=other)
+        # The same examples in another file; nothing trained; another task's model.
+        self.prepare(task="MRPC", data=run_folder.RunData("moved", "abc"))
+        self.prepare(task="MRPC")
+        self.prepare()
+        later = dataclasses.replace(
+            start,
+            data=other,
+            settings={"learning_rate": 0.2, "of_a_later_version": 1},
+            flags={"a": 2},
+        )
+        self.assertEqual(
+            run_folder.differences(self.folder, later),
+            "data was 3 examples of a.tsv and is 4 examples of b.tsv, learning_rate was"
+            " 0.1 and is 0.2",
+        )
+        run_folder.record_start(self.folder, 5, later)
+        lines = [json.loads(line) for line in self.read("starts.jsonl").splitlines()]
+        self.assertEqual([line["step"] for line in lines], [0, 5])
+        self.assertEqual([line["flags"] for line in lines], [{"a": 1}, {"a": 2}])
+        self.assertEqual(json.loads(self.read("flags.json")), {"a": 2})
+        # A run from the beginning has a history of its own.
+        run_folder.record_start(self.folder, 0, start)
+        self.assertLen(self.read("starts.jsonl").splitlines(), 1)
+
+    def test_a_damaged_history_is_unknown(self):
+        self.prepare()
+        for text in ("", "{", "[1]\n", '{"task": 1}\n', "\n\n"):
+            for name in ("checkpoint", "starts.jsonl"):
+                with open(os.path.join(self.folder, name), "w") as file:
+                    file.write(text)
+            with self.assertLogs(level="WARNING") as logs:
+                self.prepare(task="MRPC")
+            self.assertRegex(logs.output[0], "starts.jsonl is damaged")
+
+    def test_one_training_at_a_time(self):
+        folder = os.path.join(self.get_temp_dir(), "run")
+        strategy = tf.distribute.get_strategy()
+        with (
+            run_folder.held_for_training(folder, strategy),
+            self.assertRaisesRegex(InputError, "run: another run is training in"),
+            run_folder.held_for_training(folder, strategy),
+        ):
+            self.fail()
+        with run_folder.held_for_training(folder, strategy):
+            pass
 
     def test_a_file_in_the_way(self):
         with open(os.path.join(self.get_temp_dir(), "run"), "w"):

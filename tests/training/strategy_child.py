@@ -26,6 +26,7 @@ from bert_tf.tasks.targets import SINGLE_LABEL, Target
 from bert_tf.training import loop, step
 from bert_tf.training.config import TrainingConfig
 from bert_tf.training.finetuning import finetune
+from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
 from tests.training import toy, toy_examples
 
@@ -72,6 +73,7 @@ def fine_tuned(folder, config, strategy):
             cli.parse(toy_examples.define_flags, []),
             strategy,
             folder=folder,
+            data=RunData("eleven examples", "0"),
             num_train_epochs=6.0,
             max_lengths=2,
             **config,

@@ -33,7 +33,7 @@ from bert_tf.task import Task
 from bert_tf.tasks import classification
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
-from bert_tf.training import evaluation, finetuning
+from bert_tf.training import evaluation, finetuning, run_folder
 from bert_tf.training.precision import computing_in
 from bert_tf.training.step import evaluation_step, training_steps
 from tests.modeling.examples import random_choices, random_records, random_tags
@@ -141,11 +141,12 @@ def examples_by_length(folder):
     flag_values = cli.parse(toy_examples.define_flags, [f"--train_batch_size={BATCH}"])
     with mock.patch.object(finetuning, "train") as train:
         finetuning.finetune(
-            None,
+            toy.task(),
             records,
             flag_values,
             tf.distribute.get_strategy(),
             folder=folder,
+            data=run_folder.RunData("examples", "0"),
             num_train_epochs=2.0,
             max_lengths=1,
         )
