@@ -1,9 +1,11 @@
+import dataclasses
 import os
 import subprocess
 import sys
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import bert_tf
@@ -81,6 +83,25 @@ class NotebookTest(tf.test.TestCase):
         theirs = bert_tf.weights_by_name(classifier)
         for name, weight in bert_tf.weights_by_name(encoder).items():
             self.assertAllEqual(weight.numpy(), theirs[name].numpy())
+
+    @pytest.mark.slow
+    def test_a_cell_that_makes_and_fits_a_model_is_run_again(self):
+        # Weights as large as the embeddings of a real vocabulary are updated by
+        # compiled code, which must not outlive them.
+        config = dataclasses.replace(toy.CONFIG, vocab_size=10_000, hidden_size=8)
+        ones = np.ones([2, 3], np.int32)
+        batch = {
+            "input_ids": ones,
+            "input_mask": ones,
+            "segment_ids": 0 * ones,
+            "label_ids": ones[:, :1],
+            "is_real_example": ones[:, :1],
+        }
+        for _ in range(10):
+            model = bert_tf.BertClassifier(config, 2)
+            model.compile(bert_tf.create_optimizer(1e-3, 10, 1))
+            losses = model.fit(batch, epochs=2, verbose=0).history["loss"]
+            self.assertLen(losses, 2)
 
 
 if __name__ == "__main__":

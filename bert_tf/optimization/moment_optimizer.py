@@ -87,6 +87,7 @@ class MomentOptimizer(keras.optimizers.Optimizer):
         self.layerwise_decay = layerwise_decay
         self._rules: list[MomentRule] = []
         self._rate_factors: list[float] = []
+        self._assignments: list[Callable[..., None]] = []
 
     def build(self, variables: list[Any]) -> None:
         """Makes the moments of each variable, and settles which variables decay.
@@ -104,6 +105,13 @@ class MomentOptimizer(keras.optimizers.Optimizer):
         rules = {excluded: self.rule(excluded) for excluded in (False, True)}
         self._rules = [rules[self._is_excluded(path)] for path in paths]
         self._rate_factors = rate_factors(paths, self.layerwise_decay)
+        compiled = {rule: compiled_assignment(rule) for rule in rules.values()}
+        self._assignments = [
+            functools.partial(assign_next_values, rule)
+            if math.prod(variable.shape) < SMALLEST_COMPILED_SIZE
+            else compiled[rule]
+            for rule, variable in zip(self._rules, variables, strict=True)
+        ]
 
     @property
     def decayed_variables(self) -> list[Any]:
@@ -200,13 +208,8 @@ class MomentOptimizer(keras.optimizers.Optimizer):
         """
         rate, scale, corrections = learning_rate
         index = self._get_variable_index(variable)
-        rule = self._rules[index]
-        if math.prod(variable.shape) < SMALLEST_COMPILED_SIZE:
-            assign: Callable[..., None] = functools.partial(assign_next_values, rule)
-        else:
-            assign = compiled_assignment(rule)
         factor = self._rate_factors[index]
-        assign(
+        self._assignments[index](
             variable,
             gradient,
             _on_this_replica(self._first_moments[index]),

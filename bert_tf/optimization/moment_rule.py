@@ -1,7 +1,6 @@
 """One variable's update: the mathematics, and its assignment in one kernel."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -101,12 +100,12 @@ def assign_next_values(
         target.assign(value)
 
 
-@functools.lru_cache(maxsize=64)
 def compiled_assignment(rule: MomentRule) -> Callable[..., None]:
     """`assign_next_values` of a rule as one kernel, compiled once a shape.
 
     It takes the variables, not their values, so that the kernel writes where it reads:
-    with new arrays for the results it takes half as long again.
+    with new arrays for the results it takes half as long again. Its traces refer to
+    these variables: it must not outlive them.
     """
 
     def assignment(*args: Any) -> None:
