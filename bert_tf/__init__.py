@@ -16,6 +16,8 @@ Names are looked up when first used: `import bert_tf` costs no TensorFlow import
 import importlib
 from typing import Any
 
+from bert_tf import serialization
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -50,6 +52,8 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+serialization.register()
 
 
 def __getattr__(name: str) -> Any:

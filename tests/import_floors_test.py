@@ -17,6 +17,7 @@ FLOORS = {
     "bert_tf.files": 0,
     "bert_tf.parallel": 0,
     "bert_tf.pictures": 0,
+    "bert_tf.serialization": 0,
     "bert_tf.flag_rules": 0,
     "bert_tf.flags": 0,
     "bert_tf.compilation": 1,

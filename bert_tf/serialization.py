@@ -1,0 +1,81 @@
+"""Lets Keras find our classes in saved files, without importing Keras or TensorFlow.
+
+A class registers itself with Keras when its module is imported, which `import bert_tf`
+alone does not do. Until then a stand-in has its name.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+# Class -> its module.
+_CLASSES = {
+    "AdamWeightDecay": "bert_tf.optimization.adamw",
+    "BertClassifier": "bert_tf.modeling.heads",
+    "BertEncoder": "bert_tf.modeling.encoder",
+    "BertMultipleChoice": "bert_tf.modeling.heads",
+    "BertPretrainer": "bert_tf.modeling.heads",
+    "BertSpanPredictor": "bert_tf.modeling.heads",
+    "BertTagger": "bert_tf.modeling.heads",
+    "BiLstmTagger": "bert_tf.modeling.bilstm_tagger",
+    "Lamb": "bert_tf.optimization.lamb",
+    "WarmupSchedule": "bert_tf.optimization.schedules",
+}
+
+
+def register() -> None:
+    """Registers all classes now, or as soon as Keras is imported."""
+    keras = sys.modules.get("keras")
+    if keras is None:
+        sys.meta_path.insert(0, _AfterKeras())
+    else:
+        _register_with(keras)
+
+
+class _StandIn:
+    """What Keras deserializes in the place of a class that is not imported yet."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self._name = name
+        self._module = module
+
+    def from_config(self, config: dict[str, Any], **kwargs: Any) -> Any:
+        """An instance of the class, which importing its module registers."""
+        module = importlib.import_module(self._module)
+        return getattr(module, self._name).from_config(config, **kwargs)
+
+
+def _register_with(keras: Any) -> None:
+    registered = keras.saving.get_custom_objects()
+    for name, module in _CLASSES.items():
+        registered.setdefault(f"bert_tf>{name}", _StandIn(name, module))
+
+
+class _AfterKeras(importlib.abc.MetaPathFinder):
+    """Registers the classes at the end of Keras' own import."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Keras' own spec, with a loader that registers; None for other modules."""
+        if fullname != "keras":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_register(module: ModuleType) -> None:
+                load(module)
+                _register_with(module)
+
+            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
