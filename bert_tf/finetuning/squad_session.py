@@ -25,7 +25,7 @@ from bert_tf.squad.prediction_files import PredictionFiles
 from bert_tf.tasks import squad
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
-from bert_tf.training.finetuning import finetune
+from bert_tf.training.finetuning import finetune, steps_of
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
@@ -79,6 +79,7 @@ class SquadSession(TaskSession):
         source: CheckedQuestions,
         *,
         num_train_epochs: float,
+        epochs_flag: str = "num_train_epochs",
         init_checkpoint: str | None = None,
         scored: CheckedQuestions | None = None,
     ) -> tuple[keras.Model, int]:
@@ -88,6 +89,7 @@ class SquadSession(TaskSession):
             folder: the run's output_dir.
             source: the questions.
             num_train_epochs: passes over them.
+            epochs_flag: what that comes from, for messages.
             init_checkpoint: what a fresh run starts from. Default: --init_checkpoint.
             scored: questions whose answers are scored every --eval_steps.
 
@@ -110,6 +112,7 @@ class SquadSession(TaskSession):
             num_train_epochs=num_train_epochs,
             max_lengths=self.max_lengths,
             num_examples=records.notes["num_questions"],
+            epochs_flag=epochs_flag,
             init_checkpoint=init_checkpoint,
             evaluate=functools.partial(self.scores, questions=scored)
             if scored is not None and self._flags.eval_steps
@@ -134,6 +137,14 @@ class SquadSession(TaskSession):
             The model, and the number of steps of the last stage.
         """
         init_checkpoint = None
+        if self.max_lengths is None:
+            # Now rather than after the first stage.
+            steps_of(
+                training.num_questions / self._flags.train_batch_size,
+                self._flags.num_train_epochs,
+                is_whole=False,
+                flag="num_train_epochs",
+            )
         # Where the second stage has begun, nothing starts from the first one's end.
         if first is not None and not candidates(self._flags.output_dir):
             init_checkpoint = os.path.join(self._flags.output_dir, FIRST_STAGE)
@@ -142,6 +153,7 @@ class SquadSession(TaskSession):
                 init_checkpoint,
                 first,
                 num_train_epochs=self._flags.first_num_train_epochs,
+                epochs_flag="first_num_train_epochs",
             )
         return self.fine_tune(
             self._flags.output_dir,

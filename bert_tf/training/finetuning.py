@@ -33,6 +33,7 @@ def finetune(
     num_train_epochs: float,
     max_lengths: int | None = None,
     num_examples: int | None = None,
+    epochs_flag: str = "num_train_epochs",
     init_checkpoint: str | None = None,
     until: float = 1.0,
     evaluate: Evaluate | None = None,
@@ -57,6 +58,7 @@ def finetune(
         max_lengths: how many lengths batches may have; None for max_seq_length alone.
         num_examples: what the original counts an epoch's steps by, where that is not
             the records: SQuAD's questions, of which some have several windows.
+        epochs_flag: what `num_train_epochs` comes from, for the message.
         init_checkpoint: what a fresh run starts from. Default: --init_checkpoint.
         until: the share of the steps to make now. The schedule is that of all of them.
         evaluate: what to do every --eval_steps.
@@ -70,19 +72,15 @@ def finetune(
     """
     settings = {"train_batch_size": flag_values.train_batch_size, **settings}
     batch_size = settings["train_batch_size"]
-    if max_lengths is None:
-        examples = num_examples or records.num_records
-        num_schedule_steps = int(examples / batch_size * num_train_epochs)
-    else:
-        num_schedule_steps = math.ceil(
-            records.num_batches(batch_size) * num_train_epochs
-        )
-    if num_schedule_steps < 1:
-        raise InputError(
-            f"--num_train_epochs={num_train_epochs}: {records.num_records} examples in"
-            f" batches of {batch_size} give less than one step. Raise it, or lower"
-            " --train_batch_size."
-        )
+    num_batches = (num_examples or records.num_records) / batch_size
+    if max_lengths is not None:
+        num_batches = records.num_batches(batch_size)
+    num_schedule_steps = steps_of(
+        num_batches,
+        num_train_epochs,
+        is_whole=max_lengths is not None,
+        flag=epochs_flag,
+    )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
     config = TrainingConfig.from_flags(
         flag_values,
@@ -122,6 +120,30 @@ def finetune(
             flags=resolved(flag_values) | settings | fixed,
         ),
     )
+
+
+def steps_of(
+    num_batches: float, num_train_epochs: float, *, is_whole: bool, flag: str
+) -> int:
+    """The steps of some epochs.
+
+    Args:
+        num_batches: examples / batch size of an epoch.
+        num_train_epochs: passes over the examples.
+        is_whole: whether each epoch's last batch, too, is a step; the original's
+            reaches into the next epoch.
+        flag: what `num_train_epochs` comes from, for the message.
+
+    Raises:
+        InputError: that is less than one step.
+    """
+    steps = num_batches * num_train_epochs
+    if (steps < 1 and not is_whole) or not steps:
+        raise InputError(
+            f"--{flag}={num_train_epochs}: {num_batches:g} batches per epoch make less"
+            " than one step. Raise it, or lower --train_batch_size."
+        )
+    return math.ceil(steps) if is_whole else int(steps)
 
 
 def _of_one_length(
