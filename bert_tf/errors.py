@@ -30,6 +30,8 @@ def cause_of(message: str) -> str:
     Args:
         message: of a `tf.errors.OpError`, or of any other exception.
     """
+    if "Collective ops is aborted" in message:
+        return _stopped_worker(message)
     lines = [line.strip() for line in message.split("\n")]
     told = [
         line
@@ -43,3 +45,13 @@ def cause_of(message: str) -> str:
             break
     cause = re.sub(r"^\{\{function_node [^}]*\}\} *", "", told[0] if told else "")
     return re.sub(r" *\[Op:[^\]]*\].*$", "", cause)
+
+
+def _stopped_worker(message: str) -> str:
+    """What to say where other workers can no longer be reached."""
+    found = re.search(r"/job:(\w+)/replica:\d+/task:(\d+)", message)
+    worker = f"{found[1]} {found[2]}" if found else "another worker"
+    return (
+        f"No answer from {worker}: it was stopped, or its machine is gone. Start the"
+        " same command again on every worker; the run resumes from its last checkpoint."
+    )

@@ -238,7 +238,7 @@ class RunNerTest(ScriptCase):
             num_train_epochs=6,
         )
         results = self.results()
-        self.assertEqual({*results}, {"loss", "accuracy", "global_step"})
+        self.assertEqual({*results}, {"loss", "accuracy", "majority", "global_step"})
         self.assertBetween(results["accuracy"], 0.9, 0.999)  # xx was never trained
 
     def test_what_a_user_got_wrong_is_said_before_training(self):

@@ -94,7 +94,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.run_script(do_train=True, do_eval=True, eval_input_file=held_out)
         with open(self.path("run", "eval_results.txt")) as file:
             lines = file.read().splitlines()
-        # The names, the order and the form of the original's file.
+        # The original's names, order and form; the majorities are ours.
         self.assertEqual(
             [line.split(" = ")[0] for line in lines],
             [
@@ -102,8 +102,10 @@ class RunPretrainingTest(RunPretrainingTestCase):
                 "loss",
                 "masked_lm_accuracy",
                 "masked_lm_loss",
+                "masked_lm_majority",
                 "next_sentence_accuracy",
                 "next_sentence_loss",
+                "next_sentence_majority",
             ],
         )
         self.assertEqual(lines[0], "global_step = 4")
@@ -331,9 +333,10 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.assertLen([line for line in said if "no sentence pairs" in line], 1)
         with open(self.path("run", "eval_results.txt")) as file:
             names = [line.split(" = ")[0] for line in file]
-        self.assertEqual(
-            names, ["global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"]
-        )
+        of_masked_lm = [
+            f"masked_lm_{name}" for name in ("accuracy", "loss", "majority")
+        ]
+        self.assertEqual(names, ["global_step", "loss", *of_masked_lm])
         # The head is there for whoever goes on with sentence pairs.
         self.assertIn("cls/seq_relationship/output_weights", self.weights("run"))
         with self.assertRaisesRegex(InputError, "only one of them has sentence pairs"):
