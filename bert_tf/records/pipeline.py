@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError, cause_of
-from bert_tf.records.record_counts import compression_of
+from bert_tf.records import record_counts
 from bert_tf.records.schema import RecordSchema
 
 FILES_PER_UNIT = 4
@@ -97,13 +97,11 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
     """
     for path in paths:
         try:
-            dataset = tf.data.TFRecordDataset(path, compression_of(path))
-            for record in dataset.take(1).as_numpy_iterator():
-                return path, record
-        except (tf.errors.OpError, IsADirectoryError) as error:
-            raise InputError(
-                f"{path}: not a TFRecord file: {str(error).splitlines()[0]}"
-            ) from error
+            record = record_counts.first_record(path)
+        except IsADirectoryError as error:
+            raise InputError(f"{path}: not a TFRecord file, but a folder.") from error
+        if record is not None:
+            return path, record
     return None
 
 
