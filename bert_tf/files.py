@@ -144,16 +144,28 @@ def read_json(path: str, what: str = "file") -> Any:
         InputError: there is no such file, or it is not UTF-8 or not JSON (names the
             line).
     """
-    text = read_text(path, what)
+    return parse_json(read_text(path, what), path)
+
+
+def parse_json(text: str, path: str, first_line: int = 1) -> Any:
+    """The value that a text is in JSON.
+
+    Args:
+        text: of a file, or of a line of it.
+        path: the file.
+        first_line: the number of the text's first line.
+
+    Raises:
+        InputError: it is not JSON (names the line).
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}:{error.lineno}: not valid JSON: {error.msg}."
-        ) from error
+        line = first_line + error.lineno - 1
+        raise InputError(f"{path}:{line}: not valid JSON: {error.msg}.") from error
     except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, or as many lists in one another.
-        raise InputError(f"{path}: not valid JSON: {error}.") from error
+        # A number of thousands of digits, as many lists in one another.
+        raise InputError(f"{path}:{first_line}: not valid JSON: {error}.") from error
 
 
 def temporary_name(path: str) -> str:

@@ -10,6 +10,7 @@ with `mtime_ns` null for remote files.
 """
 
 import concurrent.futures
+import dataclasses
 import json
 import os
 import struct
@@ -26,6 +27,7 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.parallel import available_cores
 from bert_tf.records.tfrecord_files import masked_checksum
+from bert_tf.strict_json import checked
 
 CACHE_NAME = "record_counts.json"
 
@@ -283,15 +285,17 @@ def _read_cache(path: str) -> dict[str, dict[str, Any]]:
     if not files.exists(path):
         return {}
     try:
-        known = files.read_json(path)
-        return {
-            name: {
-                "size": int(entry["size"]),
-                "mtime_ns": entry["mtime_ns"],
-                "records": int(entry["records"]),
-            }
-            for name, entry in known.items()
-        }
-    except (InputError, AttributeError, KeyError, TypeError, ValueError):
-        logging.warning("%s cannot be read: the records are counted anew.", path)
+        known = checked(dict[str, _Entry], files.read_json(path), path, "counts")
+        return {name: dataclasses.asdict(entry) for name, entry in known.items()}
+    except InputError as error:
+        logging.warning("%s The records are counted again.", error)
         return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """What is remembered of a file."""
+
+    size: int
+    mtime_ns: int | None
+    records: int
