@@ -45,7 +45,7 @@ def scores(
 
     Returns:
         loss, the mean of `losses`; accuracy; where labels spell entities precision,
-        recall and f1, as the official scorer counts them, and the same of the strict
+        recall and f1 of the default reading, and the same of the strict
         reading, strict_precision and so on.
     """
     results = {
