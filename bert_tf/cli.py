@@ -8,6 +8,7 @@ Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stop
 signal N (143 for SIGTERM) with everything saved.
 """
 
+import errno
 import importlib
 import inspect
 import logging as python_logging
@@ -180,7 +181,11 @@ def one_line(error: Exception) -> str:
     if not isinstance(error, InputError):
         text = cause_of(text)
     # By its name: nothing here imports TensorFlow.
-    if type(error).__name__ == "ResourceExhaustedError":
+    # A full disk is one too, and says what it is.
+    of_disks = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+    if type(error).__name__ == "ResourceExhaustedError" and not any(
+        reason in text for reason in of_disks
+    ):
         text += (
             ". Memory is short: make batches or sequences smaller, or train with"
             " --gradient_accumulation_steps or --recompute."

@@ -199,6 +199,24 @@ def names_in(folder: str) -> list[str]:
     return sorted(os.listdir(folder))
 
 
+def inside(folder: str, name: str, said_by: str) -> str:
+    """The path of a file that a downloaded folder's own file names.
+
+    What counts is the path as written: caches keep links to files elsewhere.
+
+    Args:
+        folder: the folder.
+        name: as it is written in `said_by`: relative to the folder.
+        said_by: the file that names it, for the message.
+
+    Raises:
+        InputError: it leads out of the folder.
+    """
+    if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
+        raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
+    return os.path.join(folder, name)
+
+
 def move(source: str, target: str) -> None:
     """Moves a file or folder to a new place, of another disk too."""
     if is_remote(target):
@@ -219,7 +237,7 @@ def remove(path: str) -> None:
     """Removes a file or a folder with all that is in it."""
     if is_remote(path):
         _gfile().rmtree(path) if is_folder(path) else _gfile().remove(path)
-    elif is_folder(path):
+    elif is_folder(path) and not os.path.islink(path):
         shutil.rmtree(path)
     else:
         os.remove(path)
