@@ -255,9 +255,11 @@ class ParseTest(tf.test.TestCase):
         )
 
     def test_a_full_disk_is_no_lack_of_memory(self):
-        with self.assertRaises(tf.errors.ResourceExhaustedError) as caught:
-            with tf.io.gfile.GFile("/dev/full", "w") as file:
-                file.write("x")
+        with (
+            self.assertRaises(tf.errors.ResourceExhaustedError) as caught,
+            tf.io.gfile.GFile("/dev/full", "w") as file,
+        ):
+            file.write("x")
         self.assertEqual(
             cli.one_line(caught.exception), "/dev/full; No space left on device"
         )
