@@ -25,6 +25,7 @@ DefineFlags = Callable[[flags.FlagValues], None]
 Run = Callable[[flags.FlagValues], None]
 
 EXIT_INPUT_ERROR = 2
+_LONGEST_LINE = 2000
 
 
 def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> None:
@@ -190,4 +191,8 @@ def one_line(error: Exception) -> str:
             ". Memory is short: make batches or sequences smaller, or train with"
             " --gradient_accumulation_steps or --recompute."
         )
-    return " ".join(text.split())
+    line = " ".join(text.split())
+    if len(line) > _LONGEST_LINE:
+        # A file's line may be a megabyte; what to do about it comes last.
+        line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+    return line

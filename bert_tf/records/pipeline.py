@@ -242,18 +242,34 @@ def evaluation_dataset(
     return _parse(dataset, schema, vocab_size, transform)
 
 
-def record_error(error: tf.errors.OpError) -> str:
+# What reading a batch may raise; the last one where a feature's name is not UTF-8, and
+# so TensorFlow's own message is not.
+READING_ERRORS = (
+    tf.errors.InvalidArgumentError,
+    tf.errors.DataLossError,
+    UnicodeDecodeError,
+)
+
+
+def record_error(error: Exception) -> str:
     """One line for an error that TensorFlow raised while it read or used a record.
+
+    Args:
+        error: of READING_ERRORS.
 
     Raises:
         tf.errors.OpError: the error itself, where it is not about the records.
     """
-    message = str(error.message)
+    message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     for line in message.splitlines():
         if "outside the vocabulary" in line:
             start = line.index("an id in")
             return line[start:].split(")", 1)[0] + "): make the records again."
-    if isinstance(error, tf.errors.DataLossError) or "not parse" in message:
+    if (
+        isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
+        or "not parse" in message
+        or "ParseExample" in message
+    ):
         return (
             f"A record cannot be read: {cause_of(message)}. python -m"
             " tfrecords.inspect_records FILE says which file it is."

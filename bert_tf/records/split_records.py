@@ -27,6 +27,7 @@ from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.records.example_table import EvaluationBatches, ExampleTable
 from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.record_counts import count_records
 from bert_tf.records.schema import RecordSchema
 from bert_tf.records.shards import ShardWriter
 
@@ -82,7 +83,7 @@ class SplitRecords:
         digest = hashlib.sha256(described.encode("utf-8")).hexdigest()
         manifest_path = f"{path}.manifest.json"
         there = _manifest(manifest_path)
-        if there and there.made_from == digest and files.exists(path):
+        if there and there.made_from == digest and _has(path, there.num_records):
             logging.info("%s is there already.", os.path.basename(path))
             return cls(
                 path=path,
@@ -168,6 +169,18 @@ def rows_digest(rows: Iterable[Any]) -> str:
     for row in rows:
         digest.update(json.dumps(row).encode("utf-8"))
     return digest.hexdigest()
+
+
+def _has(path: str, num_records: int) -> bool:
+    """Whether a file is there and has so many records."""
+    if not files.exists(path):
+        return False
+    try:
+        found = count_records(path)
+    except InputError as error:
+        logging.warning("%s They are made again.", error)
+        return False
+    return found == num_records
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
