@@ -8,6 +8,7 @@ Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stop
 signal N (143 for SIGTERM) with everything saved.
 """
 
+import errno
 import importlib
 import inspect
 import logging as python_logging
@@ -24,6 +25,7 @@ DefineFlags = Callable[[flags.FlagValues], None]
 Run = Callable[[flags.FlagValues], None]
 
 EXIT_INPUT_ERROR = 2
+_LONGEST_LINE = 2000
 
 
 def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> None:
@@ -180,9 +182,17 @@ def one_line(error: Exception) -> str:
     if not isinstance(error, InputError):
         text = cause_of(text)
     # By its name: nothing here imports TensorFlow.
-    if type(error).__name__ == "ResourceExhaustedError":
+    # A full disk is one too, and says what it is.
+    of_disks = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+    if type(error).__name__ == "ResourceExhaustedError" and not any(
+        reason in text for reason in of_disks
+    ):
         text += (
             ". Memory is short: make batches or sequences smaller, or train with"
             " --gradient_accumulation_steps or --recompute."
         )
-    return " ".join(text.split())
+    line = " ".join(text.split())
+    if len(line) > _LONGEST_LINE:
+        # A file's line may be a megabyte; what to do about it comes last.
+        line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+    return line

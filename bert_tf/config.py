@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -48,6 +49,9 @@ _KNOWN_AND_UNUSED = frozenset(
 )
 
 RELEASED_VOCAB_SIZE = 30522
+
+# Ids and positions are int32.
+_LARGEST_SIZE = 2**31 - 1
 
 # name -> (layers, hidden size). Heads are hidden / 64, intermediate is 4 * hidden.
 _NAMED_SIZES = {
@@ -117,9 +121,13 @@ class BertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int:
-                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                if (
+                    isinstance(value, bool)
+                    or not isinstance(value, int)
+                    or not 1 <= value <= _LARGEST_SIZE
+                ):
                     raise ValueError(
-                        f"`{field.name}` must be a positive integer."
+                        f"`{field.name}` must be a positive integer, below 2**31."
                         f" Received: {value!r}"
                     )
             elif field.type is bool and not isinstance(value, bool):
@@ -152,8 +160,10 @@ class BertConfig:
                 )
         for name in ("initializer_range", "layer_norm_eps", "masked_lm_layer_norm_eps"):
             value = getattr(self, name)
-            if value is not None and not value > 0.0:
-                raise ValueError(f"`{name}` must be positive. Received: {value!r}")
+            if value is not None and not 0.0 < value <= sys.float_info.max:
+                raise ValueError(
+                    f"`{name}` must be positive and finite. Received: {value!r}"
+                )
 
     @classmethod
     def from_size(

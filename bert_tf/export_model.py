@@ -134,6 +134,13 @@ def run(flag_values: flags.FlagValues) -> None:
         do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
         heads=_heads(flag_values.heads),
     )
+    settings = {"format": flag_values.format}
+    if flag_values.format == "saved_model":
+        for name in ("max_seq_length", *_OF_SPANS):
+            settings[name] = flag_values[name].value
+    if folder.is_done(export.identity(model, settings)):
+        logging.info("All is done already: %s.", flag_values.output_dir)
+        return
     with folder as path:
         if flag_values.format == "tf1":
             export.write_tf1(path, model)

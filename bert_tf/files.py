@@ -144,16 +144,28 @@ def read_json(path: str, what: str = "file") -> Any:
         InputError: there is no such file, or it is not UTF-8 or not JSON (names the
             line).
     """
-    text = read_text(path, what)
+    return parse_json(read_text(path, what), path)
+
+
+def parse_json(text: str, path: str, first_line: int = 1) -> Any:
+    """The value that a text is in JSON.
+
+    Args:
+        text: of a file, or of a line of it.
+        path: the file.
+        first_line: the number of the text's first line.
+
+    Raises:
+        InputError: it is not JSON (names the line).
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}:{error.lineno}: not valid JSON: {error.msg}."
-        ) from error
+        line = first_line + error.lineno - 1
+        raise InputError(f"{path}:{line}: not valid JSON: {error.msg}.") from error
     except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, or as many lists in one another.
-        raise InputError(f"{path}: not valid JSON: {error}.") from error
+        # A number of thousands of digits, as many lists in one another.
+        raise InputError(f"{path}:{first_line}: not valid JSON: {error}.") from error
 
 
 def temporary_name(path: str) -> str:
@@ -187,6 +199,24 @@ def names_in(folder: str) -> list[str]:
     return sorted(os.listdir(folder))
 
 
+def inside(folder: str, name: str, said_by: str) -> str:
+    """The path of a file that a downloaded folder's own file names.
+
+    What counts is the path as written: caches keep links to files elsewhere.
+
+    Args:
+        folder: the folder.
+        name: as it is written in `said_by`: relative to the folder.
+        said_by: the file that names it, for the message.
+
+    Raises:
+        InputError: it leads out of the folder.
+    """
+    if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
+        raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
+    return os.path.join(folder, name)
+
+
 def move(source: str, target: str) -> None:
     """Moves a file or folder to a new place, of another disk too."""
     if is_remote(target):
@@ -207,7 +237,7 @@ def remove(path: str) -> None:
     """Removes a file or a folder with all that is in it."""
     if is_remote(path):
         _gfile().rmtree(path) if is_folder(path) else _gfile().remove(path)
-    elif is_folder(path):
+    elif is_folder(path) and not os.path.islink(path):
         shutil.rmtree(path)
     else:
         os.remove(path)

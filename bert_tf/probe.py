@@ -230,12 +230,23 @@ def _scores(
     test: "ProbedWords",
 ) -> "list[ProbeScore]":
     """The score of each layer; those that an earlier run wrote down are taken."""
+    from bert_tf import strict_json
     from bert_tf.study.probing import ProbeScore, probe
+
+    @dataclasses.dataclass(frozen=True)
+    class Results:
+        made_from: dict
+        layers: dict[str, ProbeScore]
 
     path = os.path.join(flag_values.output_dir, RESULTS_NAME)
     # As it is read back.
     made_from = json.loads(json.dumps(made_from))
-    known: dict[str, Any] = files.read_json(path) if files.exists(path) else {}
+    known: dict[str, Any] = {}
+    if files.exists(path):
+        try:
+            known = dataclasses.asdict(strict_json.read(Results, path))
+        except InputError as error:
+            logging.warning("%s The layers are probed again.", error)
     if known.get("made_from") != made_from:
         known = {"made_from": made_from, "layers": {}}
     scores = []

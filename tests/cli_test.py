@@ -254,6 +254,16 @@ class ParseTest(tf.test.TestCase):
             "Permission denied: /x",
         )
 
+    def test_a_full_disk_is_no_lack_of_memory(self):
+        with (
+            self.assertRaises(tf.errors.ResourceExhaustedError) as caught,
+            tf.io.gfile.GFile("/dev/full", "w") as file,
+        ):
+            file.write("x")
+        self.assertEqual(
+            cli.one_line(caught.exception), "/dev/full; No space left on device"
+        )
+
     def test_one_line_of_a_graph(self):
         """Of tensors that no machine has the memory for, as TensorFlow says it."""
 

@@ -20,6 +20,12 @@ from tests.run_classifier_test import TOKENS, RunClassifierTestCase
 from tests.training import toy
 
 
+def randomized():
+    model = BertPretrainer(toy.CONFIG)
+    randomize(model, seed=7)
+    return model
+
+
 class ExportModelTest(RunClassifierTestCase):
     def checkpoint(self, model=None, name="model"):
         """The folder of a run with a random model."""
@@ -97,6 +103,30 @@ class ExportModelTest(RunClassifierTestCase):
         self.assertNotIn("cls/predictions/output_bias", preset)
         for name in preset:
             self.assertAllEqual(preset[name], weights[name])
+
+    def test_the_same_again_is_done_already(self):
+        folder = self.checkpoint()
+        end = self.export(folder, "tf1", self.path("end"))
+        before = {
+            name: os.stat(os.path.join(end, name)).st_mtime_ns
+            for name in os.listdir(end)
+        }
+        with self.assertLogs() as logs:
+            self.export(folder, "tf1", end)
+        self.assertIn(f"All is done already: {end}.", logs.output[-1])
+        for name, time in before.items():
+            self.assertEqual(os.stat(os.path.join(end, name)).st_mtime_ns, time)
+        for other in (
+            ["huggingface"],
+            ["tf1", "--heads=none"],
+            ["tf1", "--do_lower_case=false"],
+        ):
+            with self.assertRaisesRegex(InputError, "is not empty"):
+                self.export(folder, other[0], end, *other[1:])
+        another = self.checkpoint(name="another")
+        toy.save_checkpoint(another, randomized(), 4, 1)
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            self.export(another, "tf1", end)
 
     def test_heads_are_left_out(self):
         folder = self.checkpoint()

@@ -11,8 +11,8 @@ class ReadJsonTest(tf.test.TestCase):
         path = os.path.join(self.get_temp_dir(), "x.json")
         for text, message in (
             ('{"a":\n[}', "x.json:2: not valid JSON: Expecting value"),
-            ("[" * 100_000, "x.json: not valid JSON: .*recursion"),
-            ("9" * 5_000, "x.json: not valid JSON: .*4300 digits"),
+            ("[" * 100_000, "x.json:1: not valid JSON: .*recursion"),
+            ("9" * 5_000, "x.json:1: not valid JSON: .*4300 digits"),
         ):
             with open(path, "w") as file:
                 file.write(text)
@@ -21,6 +21,17 @@ class ReadJsonTest(tf.test.TestCase):
         with open(path, "w") as file:
             file.write('{"a": [1]}')
         self.assertEqual(files.read_json(path), {"a": [1]})
+
+
+class RemoveTest(tf.test.TestCase):
+    def test_a_link_is_removed_and_not_what_it_names(self):
+        folder, link = (os.path.join(self.get_temp_dir(), n) for n in ("a", "b"))
+        os.makedirs(folder)
+        for target in (folder, os.path.join(folder, "nothing")):
+            os.symlink(target, link)
+            files.remove(link)
+            self.assertFalse(os.path.lexists(link))
+        self.assertTrue(os.path.isdir(folder))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ FLOORS = {
     "bert_tf.pictures": 0,
     "bert_tf.serialization": 0,
     "bert_tf.flag_rules": 0,
+    "bert_tf.strict_json": 0,
     "bert_tf.flags": 0,
     "bert_tf.compilation": 1,
     "bert_tf.text": 1,

@@ -2,10 +2,13 @@
 
 import dataclasses
 import glob
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from absl import flags, logging
 
 from bert_tf import files
@@ -18,6 +21,7 @@ from bert_tf.conversion import (
     tensorflow_checkpoint,
 )
 from bert_tf.conversion.checkpoint import refuse_other_function
+from bert_tf.conversion.export_file import EXPORT_NAME, Export, read_export
 from bert_tf.conversion.label_files import write_labels
 from bert_tf.conversion.model_files import checked_casing
 from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
@@ -118,21 +122,46 @@ def _check_labels(source: Source) -> None:
                 f"{source.path}: its {head} head has {number} outputs, its labels are"
                 f" {', '.join(source.labels) or 'none, as of a regression'}."
             )
-        if any("\n" in label for label in source.labels):
-            raise InputError(f"{source.path}: a label has a line end in it.")
+
+
+def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All that an export depends on: the model's content, and how it is written.
+
+    Args:
+        model: of `completed`.
+        settings: for JSON.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(model.weights):
+        weight = np.asarray(model.weights[name])
+        digest.update(f"{name} {weight.dtype} {weight.shape}".encode())
+        digest.update(weight.tobytes())
+    vocabulary = model.tokenizer.vocabulary
+    described = [
+        dataclasses.asdict(model.require_config()),
+        vocabulary and vocabulary.sha256,
+        model.tokenizer.do_lower_case,
+        model.labels,
+        model.problem_type,
+    ]
+    digest.update(json.dumps(described).encode())
+    # As it is read back.
+    return json.loads(json.dumps({**settings, "model": digest.hexdigest()}))
 
 
 class NewFolder:
     """A folder that is there when it is complete, and not before.
 
     Within the `with`, files go to a folder beside it, under a name of its own; at the
-    end that is renamed. A killed run leaves it, and the next one names it.
+    end that is renamed. A folder that exists is filled file by file: it may be a mount,
+    or somebody's working folder. Its export.json says "not complete" until it is, and
+    the same command then fills it anew.
 
     Args:
         folder: its name in the end.
 
     Raises:
-        InputError: there is something already.
+        InputError: there is something already, other than an export.
     """
 
     def __init__(self, folder: str) -> None:
@@ -140,16 +169,40 @@ class NewFolder:
             raise InputError("--output_dir must not be empty.")
         if files.exists(folder) and not files.is_folder(folder):
             raise InputError(f"--output_dir={folder} is a file. Give another folder.")
-        if files.is_folder(folder) and files.names_in(folder):
-            raise InputError(
-                f"--output_dir={folder} is not empty, and nothing is overwritten. Give"
-                " another folder, or remove this one."
-            )
+        self._refusal = (
+            f"--output_dir={folder} is not empty, and nothing is overwritten. Give"
+            " another folder, or remove this one."
+        )
         if files.is_remote(folder):
             self._folder = folder.rstrip("/")
         else:
             self._folder = os.path.realpath(folder)
         self.path = files.temporary_name(self._folder)
+        self._made_from: dict[str, Any] = {}
+        self._there = read_export(folder)
+        expected = {EXPORT_NAME, *self._there.names} if self._there else {}
+        for name in files.names_in(folder) if files.is_folder(folder) else []:
+            if name not in expected and not name.startswith(f"{EXPORT_NAME}.tmp-"):
+                raise InputError(self._refusal)
+
+    def is_done(self, made_from: dict[str, Any]) -> bool:
+        """Whether the export is there already.
+
+        Args:
+            made_from: of `identity`.
+
+        Raises:
+            InputError: there is another one.
+        """
+        self._made_from = made_from
+        if self._there is None:
+            return False
+        is_whole = {*self._there.names} <= {*files.names_in(self._folder)}
+        if self._there.made_from != made_from or (
+            self._there.complete and not is_whole
+        ):
+            raise InputError(self._refusal)
+        return self._there.complete
 
     def __enter__(self) -> str:
         for left in files.glob(glob.escape(self._folder) + ".tmp-*"):
@@ -160,16 +213,23 @@ class NewFolder:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if error is not None:
             files.remove(self.path)
-        elif files.is_folder(self._folder):
-            # Empty, as `__init__` saw it; it may be a mount, or somebody's working
-            # folder, that cannot be put in the place of.
-            for name in files.names_in(self.path):
-                files.move(
-                    os.path.join(self.path, name), os.path.join(self._folder, name)
-                )
-            files.remove(self.path)
-        else:
+            return
+        names = files.names_in(self.path)
+        export = Export(made_from=self._made_from, names=names, complete=True)
+        if not files.is_remote(self._folder) and not files.exists(self._folder):
+            export.write(self.path)
             files.replace(self.path, self._folder)
+            return
+        files.make_folder(self._folder)
+        dataclasses.replace(export, complete=False).write(self._folder)
+        for name in files.names_in(self._folder):
+            # What a killed run has moved, perhaps in part.
+            if name != EXPORT_NAME:
+                files.remove(os.path.join(self._folder, name))
+        for name in names:
+            files.move(os.path.join(self.path, name), os.path.join(self._folder, name))
+        export.write(self._folder)
+        files.remove(self.path)
 
 
 def write_tf1(folder: str, model: Source) -> None:

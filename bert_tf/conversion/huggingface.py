@@ -85,7 +85,7 @@ def model_folder(folder: str) -> str:
         first = None
     if not isinstance(first, str):
         raise InputError(f"{path}: must list modules, each with its `path`.")
-    return os.path.join(folder, first) if first else folder
+    return files.inside(folder, first, path) if first else folder
 
 
 def is_folder_of_hugging_face(folder: str) -> bool:
@@ -237,7 +237,7 @@ def _stored(folder: str) -> dict[str, Tensor]:
         raise InputError(f"{index}: must have a `weight_map` from tensors to files.")
     stored: dict[str, Tensor] = {}
     for part in sorted(set(places.values())):
-        stored |= read_tensors(os.path.join(folder, part))
+        stored |= read_tensors(files.inside(folder, part, index))
     missing = [name for name in places if name not in stored]
     if missing:
         raise InputError(

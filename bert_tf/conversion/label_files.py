@@ -1,17 +1,19 @@
 """What a classifier predicts, in the files beside its checkpoint.
 
     labels.txt        the labels, one a line, in the order of the outputs; empty for a
-                      regression of one number
+                      regression of one number. Where lines cannot hold them (a line
+                      end in a label), a JSON list of them in one line
     problem_type.txt  `multi_label_classification` where any of the labels may hold at
                       once, `regression` of several numbers: Hugging Face's words
 
 Without problem_type.txt, one of several labels is chosen, or one number is predicted.
 """
 
+import json
 import os
 from collections.abc import Sequence
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
 from bert_tf.errors import InputError
 
@@ -31,9 +33,7 @@ def write_labels(
         problem_type: of `bert_tf.config`; None for the usual one.
     """
     if labels is not None:
-        files.write_atomically(
-            os.path.join(folder, LABELS_NAME), "".join(f"{label}\n" for label in labels)
-        )
+        files.write_atomically(os.path.join(folder, LABELS_NAME), _content(labels))
     is_of_one_number = labels is not None and not labels
     if problem_type == MULTI_LABEL or (
         problem_type == REGRESSION and not is_of_one_number
@@ -52,7 +52,7 @@ def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
     labels = problem_type = None
     path = os.path.join(folder, LABELS_NAME)
     if files.exists(path):
-        labels = tuple(files.read_text(path).split("\n")[:-1])
+        labels = _labels(files.read_text(path))
     path = os.path.join(folder, PROBLEM_TYPE_NAME)
     if files.exists(path):
         problem_type = files.read_text(path).strip()
@@ -62,3 +62,21 @@ def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
                 f" {problem_type!r}."
             )
     return labels, problem_type
+
+
+def _content(labels: Sequence[str]) -> str:
+    plain = "".join(f"{label}\n" for label in labels)
+    read_back = _labels(plain.encode("utf-8", "replace").decode("utf-8"))
+    return plain if read_back == tuple(labels) else json.dumps(list(labels)) + "\n"
+
+
+def _labels(content: str) -> tuple[str, ...]:
+    lines = content.split("\n")[:-1]
+    if len(lines) == 1 and lines[0].startswith("["):
+        try:
+            return strict_json.checked(
+                tuple[str, ...], json.loads(lines[0]), LABELS_NAME, "labels"
+            )
+        except (ValueError, RecursionError):
+            pass  # A label that begins so.
+    return tuple(lines)

@@ -136,7 +136,7 @@ def _read_header(path: str, file: IO[bytes], size: int) -> tuple[dict[str, Any],
         raise _damaged(path, f"it ends inside its header ({size} bytes)")
     try:
         header = json.loads(file.read(length).decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, "its header is not JSON") from error
     if not isinstance(header, dict):
         raise _damaged(path, "its header is not a JSON object")

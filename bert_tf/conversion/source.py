@@ -22,6 +22,7 @@ from bert_tf.conversion import (
     names,
     tensorflow_checkpoint,
 )
+from bert_tf.conversion.export_file import refuse_incomplete
 from bert_tf.conversion.label_files import read_labels
 from bert_tf.conversion.tokenizer_files import TokenizerFiles, read_tokenizer
 from bert_tf.conversion.weights import Weights, num_outputs
@@ -113,6 +114,7 @@ def find_format(path: str) -> Format:
             huggingface.refuse_pickles(path)
         prefix = tensorflow_checkpoint.find_checkpoint(path)
         return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+    refuse_incomplete(path)
     if any(
         files.exists(there) and not files.is_folder(there)
         for there in (

@@ -183,7 +183,8 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
         if value != wanted:
             yield f"{config_path} sets {key}={json.dumps(value)}."
     if config.get("tokenizer_class") not in (None, *_CLASSES):
-        yield f"{config_path} names the tokenizer {config['tokenizer_class']}."
+        name = json.dumps(config["tokenizer_class"])
+        yield f"{config_path} names the tokenizer {name}."
     strips = config.get("strip_accents")
     if strips is not None and strips != casing:
         yield f"{config_path} sets strip_accents={json.dumps(strips)}" + (

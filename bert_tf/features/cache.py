@@ -10,6 +10,7 @@ Shapes: B rows, S positions, L vectors a token, W their width.
 import hashlib
 import json
 import os
+import tokenize
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,10 +81,15 @@ class FeatureArrays:
     def array(self, name: str) -> np.ndarray:
         """One of the folder's arrays, such as "pooled"; mapped, where it is local."""
         path = self._path(name)
-        if files.is_remote(path):
-            with files.open_binary(path) as file:
-                return np.load(file)
-        return np.load(path, mmap_mode="r")
+        try:
+            if files.is_remote(path):
+                with files.open_binary(path) as file:
+                    return np.load(file)
+            return np.load(path, mmap_mode="r")
+        except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
+            raise InputError(
+                f"{path} is damaged ({error}): remove {self._folder} to make it again."
+            ) from error
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, f"{name}.npy")

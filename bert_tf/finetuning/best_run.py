@@ -83,5 +83,5 @@ class BestRun:
 
     def _kept(self) -> str | None:
         """The run whose weights lie there."""
-        path = os.path.join(self._folder, best_checkpoint.BEST_NAME)
-        return files.read_json(path).get("run") if files.exists(path) else None
+        best = best_checkpoint.read_best_file(self._folder)
+        return best.run if best else None

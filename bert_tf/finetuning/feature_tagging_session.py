@@ -26,6 +26,7 @@ from bert_tf.finetuning.tagging_session import (
     FEATURES_NAME,
     TRAIN,
     TaggingSession,
+    read_features,
 )
 from bert_tf.finetuning.word_vectors import (
     VectorBatches,
@@ -169,7 +170,7 @@ class FeatureTaggingSession(TaggingSession):
     def _refuse_other_features(self, folder: str) -> None:
         """Raises InputError if a folder's run is not on the same features."""
         path = os.path.join(folder, FEATURES_NAME)
-        there = files.read_json(path) if files.exists(path) else None
+        there = read_features(path) if files.exists(path) else None
         if there == self._settings:
             return
         said = "a fine-tuned BERT"

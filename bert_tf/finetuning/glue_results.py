@@ -19,7 +19,7 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.finetuning.selection import Selection
 from bert_tf.finetuning.statistics import grouped, has_failed
@@ -114,14 +114,12 @@ def read_result(folder: str) -> TaskResult | None:
     if not files.exists(path):
         return None
     try:
-        values = files.read_json(path)
-        return TaskResult(
-            **{
-                **values,
-                "restarts": tuple(values["restarts"]),
-                "predicted": tuple(values["predicted"]),
-            }
-        )
-    except (InputError, KeyError, TypeError):
-        logging.warning("%s is damaged; it is made again.", path)
-        return None
+        result = strict_json.read(TaskResult, path)
+        numbers = [*result.scores.values(), *result.restarts, result.seconds]
+        if result.metric in result.scores and all(map(math.isfinite, numbers)):
+            return result
+        reason = f"{path}: scores must be finite, and {result.metric} one of them."
+    except InputError as error:
+        reason = str(error)
+    logging.warning("%s It is made again.", reason)
+    return None

@@ -11,8 +11,8 @@ threshold by hand: run the official script, read off best_f1_thresh, predict aga
 
 import dataclasses
 import json
-import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -223,7 +223,7 @@ def read(folder: str, checkpoint: str = "") -> float | None:
         return read(run, os.path.join(run, os.path.basename(checkpoint)))
     content: Any = files.read_json(path)
     value = content.get(_KEY) if isinstance(content, dict) else None
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise InputError(
             f'{path}: needs "{_KEY}": NUMBER. Mend it, or remove the file and find the'
             " threshold anew with --find_null_threshold."

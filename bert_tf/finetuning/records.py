@@ -25,7 +25,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.finetuning.settings import Settings
 from bert_tf.training.checkpoint_files import STATE_NAME
@@ -89,23 +89,65 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Record":
-        """The record that such an object describes."""
+    def from_json(cls, values: Any, metric: str, source: str) -> "Record":
+        """The record that such an object describes.
+
+        Args:
+            values: the parsed JSON.
+            metric: the score that runs are compared by.
+            source: where it comes from, for messages.
+
+        Raises:
+            InputError: it is no such object, or a score is not a finite number.
+        """
+        line = strict_json.from_values(_Line, values, source)
+        scores = {_share(share, source): named for share, named in line.scores.items()}
+        for named in scores.values():
+            if not math.isfinite(named.get(metric, math.nan)):
+                raise InputError(f"{source}: `scores` must have a finite {metric}.")
         return cls(
             settings=Settings(
-                float(values["learning_rate"]),
-                int(values["train_batch_size"]),
-                float(values["num_train_epochs"]),
-                int(values["random_seed"]),
+                line.learning_rate,
+                line.train_batch_size,
+                line.num_train_epochs,
+                line.random_seed,
             ),
-            scores={
-                float(share): {name: float(score) for name, score in scores.items()}
-                for share, scores in values["scores"].items()
-            },
-            step=int(values["step"]),
-            seconds=float(values["seconds"]),
-            failure=str(values.get("failure", "")),
+            scores=scores,
+            step=line.step,
+            seconds=line.seconds,
+            failure=line.failure,
         )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Header:
+    """The first line."""
+
+    made_with: dict
+    metric: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Line:
+    """The line of a run."""
+
+    name: str
+    learning_rate: float
+    train_batch_size: int
+    num_train_epochs: float
+    random_seed: int
+    status: str
+    scores: dict[str, dict[str, float]]
+    step: int
+    seconds: float
+    failure: str = ""
+
+
+def _share(text: str, source: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"{source}: `scores` has {text!r} for a share.") from error
 
 
 class Records:
@@ -168,24 +210,22 @@ class Records:
         )
 
     def _read(self) -> None:
-        text = files.read_text(self._path)
-        number = 0
+        lines = files.read_text(self._path).splitlines() or [""]
+        advice = "Give another --output_dir."
         try:
-            for line in text.splitlines():
-                number += 1
-                values = json.loads(line)
+            for number, line in enumerate(lines, start=1):
+                source = f"{self._path}:{number}"
+                values = files.parse_json(line, self._path, number)
                 if number == 1:
-                    there, metric = dict(values["made_with"]), str(values["metric"])
+                    header = strict_json.from_values(_Header, values, source)
+                    advice = "Remove the line, and that run is made again."
                     continue
-                record = Record.from_json(values)
+                record = Record.from_json(values, header.metric, source)
                 self._records[record.settings] = record
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"{self._path}:{number}: no record of a run ({error}). Remove the line,"
-                " and that run is made again; or give another --output_dir."
-            ) from error
+        except InputError as error:
+            raise InputError(f"{error} {advice}") from error
         if self._records or self._have_begun():
-            self._refuse_others(there, metric)
+            self._refuse_others(header.made_with, header.metric)
 
     def _have_begun(self) -> bool:
         """Whether a run that came to no record has something to go on from."""

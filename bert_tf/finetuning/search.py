@@ -180,9 +180,8 @@ def baseline(session: ClassifierSession, metric: str) -> float | None:
 
 def _identity(path: str) -> str:
     """What a path names: of a selection's best run, which run that is too."""
-    best = os.path.join(path, best_checkpoint.BEST_NAME)
-    run = files.read_json(best).get("run") if files.exists(best) else None
-    return files.absolute(path) + (f" ({run})" if run else "")
+    best = best_checkpoint.read_best_file(path)
+    return files.absolute(path) + (f" ({best.run})" if best and best.run else "")
 
 
 def _best_of_run(
@@ -191,8 +190,8 @@ def _best_of_run(
     """A run's last scores, or those of an evaluation on the way if they are better."""
     best = best_checkpoint.read_best(folder)
     last = scores.get(metric)
-    if last is not None and math.isnan(last):
-        raise DivergedError(f"The {metric} on the development set is not a number.")
+    if last is not None and not math.isfinite(last):
+        raise DivergedError(f"The {metric} on the development set is {last}.")
     if best is not None and last is not None and best.metric == metric:
         before = Reporter(folder, step, is_chief=False).evaluation(best.step)
         if before and not best_checkpoint.is_better(last, best.value, metric):

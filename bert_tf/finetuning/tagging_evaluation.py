@@ -50,8 +50,8 @@ def scores(
 
     Returns:
         loss, the mean of `losses`; accuracy; majority; where labels spell entities
-        precision, recall and f1, as the official scorer counts them, and the same of
-        the strict reading, strict_precision and so on.
+        precision, recall and f1 of the default reading, and the same of the strict
+        reading, strict_precision and so on.
     """
     results = {
         LOSS: float(losses.mean()) if len(losses) else 0.0,

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import names
 from bert_tf.errors import InputError
@@ -42,6 +42,7 @@ from bert_tf.training.strategy import num_workers
 RECORDS_NAME = "train.tf_record"
 # In the folder of a run on features: whose they are.
 FEATURES_NAME = "features.json"
+
 TRAIN = "train"
 
 
@@ -252,7 +253,7 @@ class TaggingSession(TaskSession):
         if files.exists(path):
             raise InputError(
                 f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-                f" --features={files.read_json(path)['features']} too, or another"
+                f" --features={read_features(path)['features']} too, or another"
                 " folder."
             )
 
@@ -293,3 +294,15 @@ class TaggingSession(TaskSession):
             records.num_records,
         )
         return records
+
+
+def read_features(path: str) -> dict[str, str]:
+    """What a run's features.json says.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
+    if "features" not in found:
+        raise InputError(f"{path}: it must have `features`. Give another --output_dir.")
+    return found

@@ -16,6 +16,9 @@ def pearson_and_spearman(
     """
     from scipy import stats
 
+    # In float32, predictions that are nearly constant lose the third decimal.
+    predictions = np.asarray(predictions, np.float64)
+    labels = np.asarray(labels, np.float64)
     if len(predictions) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
         return 0.0, 0.0
     pearson = stats.pearsonr(predictions, labels).statistic

@@ -7,9 +7,11 @@ over all entities at once.
 A label is `O`, or a prefix, a hyphen and a type: B-PER; or a prefix alone, where there
 is one type without a name. Two readings of them:
 
-default   the official scorer's (conlleval): every label but O belongs to an entity. One
-          starts at B (or S, U), where the type changes, after O, and after a word that
-          ends one (E, L, S, U). Whatever a model says is read; IOB1 and IOB2 are alike.
+default   every label but O belongs to an entity. One starts at B (or S, U), where the
+          type changes, after O, and after a word that ends one (E, L, S, U). Whatever a
+          model says is read; IOB1 and IOB2 are alike, and as the official scorer
+          (conlleval) reads them. That knows no S and U: `S-PER S-PER` is one entity to
+          it, and two here.
 strict    an entity counts only if it is spelt as its scheme has it; I-PER after O is
           none in IOB2. As seqeval's mode of this name. Not of IOB1.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import cli, files, run_classifier, run_pretraining
+from bert_tf import cli, files, run_classifier, run_pretraining, strict_json
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask, show
@@ -59,6 +59,22 @@ class Settings:
         return os.path.join(self.output_dir, *names)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """A step that is done."""
+
+    seconds: float
+    results: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """What quickstart.json holds."""
+
+    settings: dict
+    steps: dict[str, _Step]
+
+
 class Progress:
     """The steps done so far, kept in quickstart.json.
 
@@ -75,7 +91,8 @@ class Progress:
         del values["output_dir"]
         self._state: dict[str, Any] = {"settings": values, "steps": {}}
         if files.exists(self._path):
-            self._state = json.loads(files.read_text(self._path))
+            state = strict_json.read(_State, self._path)
+            self._state = dataclasses.asdict(state)
             for name, value in values.items():
                 there = self._state["settings"].get(name)
                 if there != value:

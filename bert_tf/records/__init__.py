@@ -3,7 +3,7 @@
 What everything here shares
     schema, serialization    what a record holds, and its bytes
     tfrecord_files, shards   files of records, complete or absent
-    manifest, strict_json    what stands beside them
+    manifest                 what stands beside them
 
 Making pre-training records, in the order of the work
     record_planning, finished, record_sets    what is asked for, and what is there

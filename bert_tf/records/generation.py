@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from bert_tf import files
+from absl import logging
+
+from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.instances.documents import Documents
 from bert_tf.instances.masking import num_predictions
@@ -146,7 +148,11 @@ def kept_result(path: str, result_path: str) -> ShardResult | None:
     """What `keep_result` wrote, if the record file has its name."""
     if not files.exists(result_path) or not files.exists(path):
         return None
-    result = ShardResult(**files.read_json(result_path, "result of a shard"))
+    try:
+        result = strict_json.read(ShardResult, result_path)
+    except InputError as error:
+        logging.warning("%s The records are made again.", error)
+        return None
     return result if files.size(path) == result.num_bytes[0] else None
 
 

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.strict_json import from_values
+from bert_tf.strict_json import from_values
 
 FORMAT_VERSION = 1
 MANIFEST_SUFFIX = ".manifest.json"

@@ -32,6 +32,7 @@ from bert_tf.records.statistics import row_figures
 from bert_tf.records.work_folder import (
     hold_work_folder,
     open_work_folder,
+    remove_finished,
     work_folder_path,
 )
 from bert_tf.text.vocabulary import MASK
@@ -96,6 +97,8 @@ def pack_pretraining_records(
         do_lower_case=do_lower_case,
         num_workers=num_workers,
     )
+    name = plan.manifest.path.removesuffix(MANIFEST_SUFFIX)
+    folder = work_folder_path(name, work_dir)
     if not overwrite and (finished := find_finished(plan.manifest, plan.output_files)):
         if not files.exists(finished.vocab_path):
             plan.vocabulary.save(finished.vocab_path)
@@ -105,9 +108,8 @@ def pack_pretraining_records(
             len(finished.shards),
             finished.path,
         )
+        remove_finished(folder, _identity(plan))
         return finished
-    name = plan.manifest.path.removesuffix(MANIFEST_SUFFIX)
-    folder = work_folder_path(name, work_dir)
     with (
         hold_work_folder(folder),
         Workers(min(num_workers, len(plan.output_files))) as workers,

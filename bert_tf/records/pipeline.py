@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError, cause_of
-from bert_tf.records.record_counts import compression_of
+from bert_tf.records import record_counts
 from bert_tf.records.schema import RecordSchema
 
 FILES_PER_UNIT = 4
@@ -97,13 +97,11 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
     """
     for path in paths:
         try:
-            dataset = tf.data.TFRecordDataset(path, compression_of(path))
-            for record in dataset.take(1).as_numpy_iterator():
-                return path, record
-        except (tf.errors.OpError, IsADirectoryError) as error:
-            raise InputError(
-                f"{path}: not a TFRecord file: {str(error).splitlines()[0]}"
-            ) from error
+            record = record_counts.first_record(path)
+        except IsADirectoryError as error:
+            raise InputError(f"{path}: not a TFRecord file, but a folder.") from error
+        if record is not None:
+            return path, record
     return None
 
 
@@ -244,18 +242,34 @@ def evaluation_dataset(
     return _parse(dataset, schema, vocab_size, transform)
 
 
-def record_error(error: tf.errors.OpError) -> str:
+# What reading a batch may raise; the last one where a feature's name is not UTF-8, and
+# so TensorFlow's own message is not.
+READING_ERRORS = (
+    tf.errors.InvalidArgumentError,
+    tf.errors.DataLossError,
+    UnicodeDecodeError,
+)
+
+
+def record_error(error: Exception) -> str:
     """One line for an error that TensorFlow raised while it read or used a record.
+
+    Args:
+        error: of READING_ERRORS.
 
     Raises:
         tf.errors.OpError: the error itself, where it is not about the records.
     """
-    message = str(error.message)
+    message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     for line in message.splitlines():
         if "outside the vocabulary" in line:
             start = line.index("an id in")
             return line[start:].split(")", 1)[0] + "): make the records again."
-    if isinstance(error, tf.errors.DataLossError) or "not parse" in message:
+    if (
+        isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
+        or "not parse" in message
+        or "ParseExample" in message
+    ):
         return (
             f"A record cannot be read: {cause_of(message)}. python -m"
             " tfrecords.inspect_records FILE says which file it is."

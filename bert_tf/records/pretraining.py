@@ -39,6 +39,7 @@ from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.records.work_folder import (
     hold_work_folder,
     open_work_folder,
+    remove_finished,
     work_folder_path,
 )
 from bert_tf.text.sources import Chunk
@@ -103,9 +104,10 @@ def create_pretraining_records(
         min_document_tokens=min_document_tokens,
         num_workers=num_workers,
     )
-    if not overwrite and (finished := record_set.find_finished()):
-        return finished
     folder = work_folder_path(record_set.name, work_dir)
+    if not overwrite and (finished := record_set.find_finished()):
+        remove_finished(folder, record_set.identity)
+        return finished
     most_pieces = max(len(chunks), num_shards or 1)
     with (
         hold_work_folder(folder),

@@ -196,7 +196,11 @@ class PretrainingRecords:
 
         Records that are masked as they are read have the same masks at every
         evaluation, whatever the run: those of the seed that they were made with.
+
+        Raises:
+            InputError: a file breaks off, or is damaged.
         """
+        _ = self.counts  # whole files: see `record_counts.first_record`
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,

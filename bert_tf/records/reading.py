@@ -38,9 +38,10 @@ def record_blocks(
     block: list[bytes] = []
     number = 0
     place = 0
+    size = files.size(path)
     with files.open_binary(path) as file:
         while header := file.read(_HEADER_BYTES):
-            record, complaint = _read_record(file, header)
+            record, complaint = _read_record(file, header, size - place)
             if complaint:
                 if block:
                     yield block
@@ -64,16 +65,19 @@ def record_blocks(
         yield block
 
 
-def _read_record(file: IO[bytes], header: bytes) -> tuple[bytes, str]:
-    """The bytes after a record's header, or what is wrong with them."""
+def _read_record(file: IO[bytes], header: bytes, left: int) -> tuple[bytes, str]:
+    """The bytes after a record's header, or what is wrong with them.
+
+    `left` bytes are in the file, header included.
+    """
     if len(header) < _HEADER_BYTES:
         return b"", "breaks off"
     if masked_checksum(header[: _LENGTH.size]) != header[_LENGTH.size :]:
         return b"", "the header does not match its checksum"
     (length,) = _LENGTH.unpack_from(header)
-    body = file.read(length + _CHECKSUM_BYTES)
-    if len(body) < length + _CHECKSUM_BYTES:
+    if length + FRAME_BYTES > left:
         return b"", "breaks off"
+    body = file.read(length + _CHECKSUM_BYTES)
     record = body[:length]
     if masked_checksum(record) != body[length:]:
         return b"", "the bytes do not match their checksum"

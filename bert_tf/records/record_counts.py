@@ -10,6 +10,7 @@ with `mtime_ns` null for remote files.
 """
 
 import concurrent.futures
+import dataclasses
 import json
 import os
 import struct
@@ -26,17 +27,20 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.parallel import available_cores
 from bert_tf.records.tfrecord_files import masked_checksum
+from bert_tf.strict_json import checked
 
 CACHE_NAME = "record_counts.json"
 
 _HEADER = struct.Struct("<8s4s")  # the length, its checksum
 _LENGTH = struct.Struct("<Q")
 _FRAME_BYTES = 16
+_CHECKSUM_BYTES = 4
 _CHUNK_BYTES = 1 << 20
 # The first bytes of gzip's deflate streams, and of zlib's at its levels.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
+_MOST_PER_PACKED_BYTE = 1032  # deflate's limit
 _SECONDS_PER_SAVE = 10.0
 
 Progress = Callable[[int], object]
@@ -50,6 +54,49 @@ def compression_of(path: str) -> str:
     """
     with files.open_binary(path) as file:
         return _compression(file.read(_HEADER.size))
+
+
+def first_record(path: str) -> bytes | None:
+    """The first record of a TFRecord file, compressed or not; None in an empty one.
+
+    TensorFlow's reader takes memory for as many bytes as a record says it has, however
+    few the file has, and may end the process.
+
+    Raises:
+        InputError: the file is damaged, or is not a TFRecord file.
+    """
+    with files.open_binary(path) as file:
+        is_packed = bool(_compression(file.read(_HEADER.size)))
+    limit = files.size(path) * (_MOST_PER_PACKED_BYTE if is_packed else 1)
+    content = bytearray()
+    end = _HEADER.size
+    complaint = ""
+    try:
+        for chunk in _chunks(path):
+            content += chunk
+            if end == _HEADER.size <= len(content):
+                length, checksum = _HEADER.unpack_from(content)
+                if masked_checksum(length) != checksum:
+                    complaint = "its first record's length is damaged"
+                    break
+                end = _FRAME_BYTES + _LENGTH.unpack(length)[0]
+            if end > limit or len(content) >= end:
+                break
+    except (zlib.error, EOFError) as error:
+        complaint = str(error)
+    if not content and not complaint:
+        return None
+    record = bytes(content[_HEADER.size : end - _CHECKSUM_BYTES])
+    if not complaint and len(content) < end:
+        complaint = "it breaks off in record 1"
+    elif (
+        not complaint
+        and masked_checksum(record) != content[end - _CHECKSUM_BYTES : end]
+    ):
+        complaint = "record 1 does not match its checksum"
+    if complaint:
+        raise InputError(f"{path}: not a TFRecord file: {complaint}.")
+    return record
 
 
 def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int:
@@ -187,7 +234,7 @@ def _compression(header: bytes) -> str:
     return "ZLIB" if header.startswith(_ZLIB_MAGIC) else ""
 
 
-def _chunks(path: str, progress: Progress) -> Iterator[bytes]:
+def _chunks(path: str, progress: Progress = lambda num_bytes: None) -> Iterator[bytes]:
     """A file's bytes, uncompressed.
 
     Raises:
@@ -238,15 +285,17 @@ def _read_cache(path: str) -> dict[str, dict[str, Any]]:
     if not files.exists(path):
         return {}
     try:
-        known = files.read_json(path)
-        return {
-            name: {
-                "size": int(entry["size"]),
-                "mtime_ns": entry["mtime_ns"],
-                "records": int(entry["records"]),
-            }
-            for name, entry in known.items()
-        }
-    except (InputError, AttributeError, KeyError, TypeError, ValueError):
-        logging.warning("%s cannot be read: the records are counted anew.", path)
+        known = checked(dict[str, _Entry], files.read_json(path), path, "counts")
+        return {name: dataclasses.asdict(entry) for name, entry in known.items()}
+    except InputError as error:
+        logging.warning("%s The records are counted again.", error)
         return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """What is remembered of a file."""
+
+    size: int
+    mtime_ns: int | None
+    records: int

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.records.example_table import EvaluationBatches, ExampleTable
 from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.record_counts import count_records
 from bert_tf.records.schema import RecordSchema
 from bert_tf.records.shards import ShardWriter
 
@@ -82,14 +83,14 @@ class SplitRecords:
         digest = hashlib.sha256(described.encode("utf-8")).hexdigest()
         manifest_path = f"{path}.manifest.json"
         there = _manifest(manifest_path)
-        if there.get("made_from") == digest and files.exists(path):
+        if there and there.made_from == digest and _has(path, there.num_records):
             logging.info("%s is there already.", os.path.basename(path))
             return cls(
                 path=path,
-                num_records=there["num_records"],
+                num_records=there.num_records,
                 schema=schema,
                 made_from=digest,
-                notes=there["notes"],
+                notes=there.notes,
             )
         if there:
             # It must not speak for other records, should this be killed before its own
@@ -170,14 +171,34 @@ def rows_digest(rows: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
-def _manifest(path: str) -> Mapping[str, Any]:
-    """What a manifest says; nothing where there is none, or a damaged one."""
+def _has(path: str, num_records: int) -> bool:
+    """Whether a file is there and has so many records."""
     if not files.exists(path):
-        return {}
+        return False
     try:
-        manifest = files.read_json(path)
-        _ = manifest["made_from"], manifest["num_records"], manifest["notes"]
-    except (InputError, KeyError, TypeError):
-        logging.warning("%s is damaged; the records are made again.", path)
-        return {}
-    return manifest
+        found = count_records(path)
+    except InputError as error:
+        logging.warning("%s They are made again.", error)
+        return False
+    return found == num_records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """The manifest, as its file has it."""
+
+    format_version: int
+    made_from: str
+    num_records: int
+    notes: dict
+
+
+def _manifest(path: str) -> _Manifest | None:
+    """What a manifest says; None where there is none, or a damaged one."""
+    if not files.exists(path):
+        return None
+    try:
+        return strict_json.read(_Manifest, path)
+    except InputError as error:
+        logging.warning("%s The records are made again.", error)
+        return None

@@ -178,7 +178,7 @@ class RecordStatistics:
                 statistics.length_bins[number] = count
             for name in _COUNTS:
                 setattr(statistics, name, int(values[name]))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"Not the statistics of records, or those of another bert_tf: {error}"
             ) from error

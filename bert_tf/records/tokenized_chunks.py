@@ -23,7 +23,8 @@ from typing import IO
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import files, strict_json
+from bert_tf.errors import InputError
 from bert_tf.instances.documents import token_dtype
 from bert_tf.records.shards import file_errors
 from bert_tf.text.packing import PackedTokenizer
@@ -98,10 +99,9 @@ def read_summary(folder: str) -> TokenizedChunk:
     """What there is of the chunk in a folder.
 
     Raises:
-        FileNotFoundError: it is not there.
+        InputError: it is not there, or damaged.
     """
-    with open(os.path.join(folder, "chunk.json"), encoding="utf-8") as file:
-        return TokenizedChunk(**json.load(file))
+    return strict_json.read(TokenizedChunk, os.path.join(folder, "chunk.json"))
 
 
 def _finished_chunk(folder: str) -> TokenizedChunk | None:
@@ -117,7 +117,7 @@ def _finished_chunk(folder: str) -> TokenizedChunk | None:
             name: os.path.getsize(os.path.join(folder, name))
             for name in ("tokens", "sentence_stops", "document_stops")
         }
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, InputError):
         num_bytes = {}
     if (
         num_bytes

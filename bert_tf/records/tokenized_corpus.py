@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.instances.documents import Documents, starts
 from bert_tf.records.tokenized_chunks import (
     TokenizedChunk,
@@ -43,7 +43,7 @@ class TokenizedCorpus:
         chunk_documents: the documents of each chunk, those that are dropped included.
     """
 
-    work_folder: str
+    work_folder: str = dataclasses.field(default="", compare=False)
     token_type: str
     chunk_documents: tuple[int, ...]
 
@@ -63,10 +63,8 @@ class TokenizedCorpus:
     @classmethod
     def load(cls, work_folder: str) -> "TokenizedCorpus":
         """The corpus in a work folder."""
-        with open(os.path.join(work_folder, _CORPUS_FILE), encoding="utf-8") as file:
-            values = json.load(file)
-        values["chunk_documents"] = tuple(values["chunk_documents"])
-        return cls(work_folder=work_folder, **values)
+        path = os.path.join(work_folder, _CORPUS_FILE)
+        return dataclasses.replace(strict_json.read(cls, path), work_folder=work_folder)
 
     def pool(self, joins_files: Sequence[bool]) -> Documents:
         """All documents that are kept, in the order of the text.

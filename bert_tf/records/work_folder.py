@@ -10,8 +10,9 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -56,14 +57,71 @@ def hold_work_folder(path: str) -> Iterator[None]:
     Raises:
         InputError: another run has it, or a file is in its place.
     """
+    _refuse_strangers(path)
     handle = files.lock(
         path, "another run is making these records just now; wait for it, or stop it."
     )
     try:
         yield
-        files.remove(path)
+        _remove(path, os.listdir(path))
+        os.rmdir(path)
     finally:
         os.close(handle)
+
+
+def _refuse_strangers(path: str) -> None:
+    """Makes a folder of ours alone, where all users may make folders.
+
+    Others can foresee its name, and put there what our workers would read.
+
+    Raises:
+        InputError: another user has made it, or may write to it.
+    """
+    parent = os.path.dirname(path) or "."
+    if not os.path.isdir(parent) or not os.stat(parent).st_mode & stat.S_IWOTH:
+        return
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        raise InputError(
+            f"{path} is in the way of the work folder, and others may have made it:"
+            " remove it, or give another --work_dir."
+        )
+    os.chmod(path, 0o700)
+
+
+def remove_finished(path: str, run: dict[str, Any]) -> None:
+    """Removes what a run left that was killed when its records were complete.
+
+    Args:
+        path: where the work folder was.
+        run: as for `open_work_folder`; what is another run's stays.
+    """
+    if os.path.isdir(path) and (not os.listdir(path) or _owner_of(path) == _owner(run)):
+        with hold_work_folder(path):
+            logging.info("Removing %s, which an interrupted run left.", path)
+
+
+def _owner(run: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+
+
+def _owner_of(path: str) -> str | None:
+    owner_file = os.path.join(path, _OWNER_FILE)
+    if not files.exists(owner_file):
+        return None
+    return files.read_bytes(owner_file).decode("utf-8", "replace")
+
+
+def _remove(path: str, names: Sequence[str]) -> None:
+    """Removes files of the folder, the owner last: a folder without one is not ours."""
+    for name in sorted(names, key=lambda name: name.startswith(_OWNER_FILE)):
+        files.remove(os.path.join(path, name))
 
 
 def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> str:
@@ -80,23 +138,20 @@ def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> 
     Raises:
         InputError: something else is in its place.
     """
-    owner = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
-    owner_file = os.path.join(path, _OWNER_FILE)
+    owner, there = _owner(run), _owner_of(path)
     names = os.listdir(path)
-    if files.exists(owner_file) and files.read_text(owner_file) == owner:
+    if there == owner:
         logging.info("Going on with what an interrupted run left in %s", path)
         names = [name for name in names if ".tmp-" in name]
-    elif not files.exists(owner_file) and not all(
+    elif there is None and not all(
         # Killed at the very beginning, a run leaves a temporary file alone.
         name.startswith(_OWNER_FILE)
         for name in names
     ):
         raise InputError(f"{path} is in the way of the work folder; remove it.")
-    # The owner last: a folder without one is not ours.
-    for name in sorted(names, key=lambda name: name.startswith(_OWNER_FILE)):
-        files.remove(os.path.join(path, name))
+    _remove(path, names)
     # First of all, so that the folder is known to be ours.
-    files.write_atomically(owner_file, owner)
+    files.write_atomically(os.path.join(path, _OWNER_FILE), owner)
     vocab_file = os.path.join(path, _VOCABULARY_FILE)
     vocabulary.save(vocab_file)
     return vocab_file

@@ -8,6 +8,7 @@ question has no text to vote for and no difference to count.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,6 +152,10 @@ def _read(path: str) -> dict[str, Any]:
 
 def _number(values: Any, key: str, where: str) -> float:
     value = values.get(key) if isinstance(values, dict) else None
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not abs(value) <= sys.float_info.max
+    ):
         raise InputError(f'{where}: "{key}" must be a number. Received: {value!r}')
     return value

@@ -9,16 +9,16 @@
 so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
 """
 
+import dataclasses
 import json
 import math
 import os
 import shutil
-from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.conversion.label_files import LABELS_NAME, PROBLEM_TYPE_NAME
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, VOCAB_NAME
@@ -53,38 +53,44 @@ def is_better(value: float, than: float, name: str) -> bool:
     return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
 
 
-class Best(NamedTuple):
-    """The best evaluation so far.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best evaluation so far, as best.json has it.
 
     Attributes:
         step: the evaluated step.
         value: the metric's value.
         metric: its name.
-        data_id: tells what was evaluated on apart; 0 where nobody knows.
+        data: an id of what was evaluated on; 0 where it is unknown.
+        run: of a selection, the name of its best run.
     """
 
     step: int
     value: float
     metric: str
-    data_id: int = 0
+    data: int = 0
+    run: str | None = None
 
 
 def read_best(folder: str) -> Best | None:
-    """What best.json says; None where there is none."""
-    path = os.path.join(folder, FOLDER_NAME, BEST_NAME)
+    """What a run's best/best.json says; None where there is none, or a damaged one."""
+    return read_best_file(folder_of(folder))
+
+
+def read_best_file(folder: str) -> Best | None:
+    """As `read_best`, from the folder that best.json is in."""
+    path = os.path.join(folder, BEST_NAME)
     if not files.exists(path):
         return None
     try:
-        best = files.read_json(path)
-        return Best(
-            int(best["step"]),
-            float(best["value"]),
-            str(best["metric"]),
-            int(best.get("data", 0)),
-        )
-    except (InputError, KeyError, TypeError, ValueError):
-        logging.warning("%s is damaged; the next evaluation counts as the best.", path)
-        return None
+        best = strict_json.read(Best, path)
+        if math.isfinite(best.value):
+            return best
+        reason = f"{path}: `value` is {best.value}."
+    except InputError as error:
+        reason = str(error)
+    logging.warning("%s It is left aside.", reason)
+    return None
 
 
 def keep_if_best(
@@ -110,7 +116,7 @@ def keep_if_best(
     if (
         best is not None
         and best.metric == name
-        and (best.data_id == data_id or not best.data_id or not data_id)
+        and (best.data == data_id or not best.data or not data_id)
     ):
         is_made_again = (step, value) == (best.step, best.value)
         if not is_made_again and not is_better(value, best.value, name):

@@ -1,14 +1,18 @@
 """A run's losses and accuracies over its steps, as a picture: from metrics.jsonl."""
 
-import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.pictures import drawing, png
-from bert_tf.training.reporting import AFTER_TRAINING, EVALUATION, METRICS_NAME
+from bert_tf.training.reporting import (
+    AFTER_TRAINING,
+    EVALUATION,
+    METRICS_NAME,
+    read_metrics,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,22 +70,13 @@ def read_curves(folder: str) -> dict[str, Curve]:
         InputError: there is no metrics.jsonl.
     """
     curves: dict[str, Curve] = {}
-    content = files.read_text(os.path.join(folder, METRICS_NAME), "file of metrics")
-    for line in content.splitlines():
-        entry = _entry(line)
+    path = os.path.join(folder, METRICS_NAME)
+    for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):
         for name in entry.keys() - _NO_METRICS:
             steps, values = curves.setdefault(name, ([], []))
             steps.append(entry["step"])
             values.append(entry[name])
     return {name: curves[name] for name in sorted(curves)}
-
-
-def _entry(line: str) -> dict[str, Any]:
-    """A line's object; empty for one that is not complete, or that a kill cut short."""
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return {}
 
 
 def _draw(axes: "Axes", curves: Mapping[str, Curve]) -> None:

@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_tf.compilation import pieces_in_inference, pieces_left_alone
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.records.example_table import EvaluationBatches
-from bert_tf.records.pipeline import record_error
+from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.task import Task
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS, evaluation_step
@@ -92,7 +92,7 @@ class Evaluator:
                             np.float64
                         )
                     bar.update(1)
-            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+            except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
         if not sums:
             raise InputError("Nothing to evaluate: the records are empty.")
@@ -171,7 +171,7 @@ class Predictor:
                         {n: _rows(strategy, value) for n, value in outputs.items()},
                     )
                     bar.update(1)
-            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+            except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
 
 

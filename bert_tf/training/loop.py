@@ -16,7 +16,7 @@ from bert_tf.errors import DivergedError, InputError
 from bert_tf.optimization.freezing import freeze
 from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.optimization.reinitialization import keeping_initial
-from bert_tf.records.pipeline import record_error
+from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.task import Task
 from bert_tf.training import divergence, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
@@ -438,7 +438,7 @@ def _call(
         return tf.nest.map_structure(
             lambda value: value.numpy().astype(np.float64), results
         )
-    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+    except READING_ERRORS as error:
         raise InputError(record_error(error)) from error
 
 

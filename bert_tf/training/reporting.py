@@ -26,17 +26,19 @@ evaluation within the run. Of several workers the chief alone writes.
 """
 
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 import tqdm
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
+from bert_tf.errors import InputError
 
 METRICS_NAME = "metrics.jsonl"
 EVALUATION = "eval/"
@@ -160,27 +162,53 @@ class Reporter:
 
     def _keep(self, wanted: Callable[[_Entry], bool]) -> list[_Entry]:
         """Drops the lines that are not wanted; those that stay."""
-        entries, lines, content = [], [], ""
+        entries, lines, content = [], [], b""
         if files.exists(self._path):
-            content = files.read_text(self._path)
-            for line in content.splitlines():
-                entry = _entry(line)
-                if entry and wanted(entry):
+            content = files.read_bytes(self._path)
+            for line, entry in read_metrics(self._path, content):
+                if wanted(entry):
                     entries.append(entry)
-                    lines.append(line + "\n")
+                    lines.append(line)
         # Not otherwise: a run beside this evaluation may just be adding a line.
-        if self._is_chief and "".join(lines) != content:
-            files.write_atomically(self._path, "".join(lines))
+        if self._is_chief and b"".join(lines) != content:
+            files.write_atomically(self._path, b"".join(lines))
         return entries
 
 
-def _entry(line: str) -> _Entry:
-    """A line's object; empty for a line that a kill cut short: it is dropped."""
-    try:
-        entry = json.loads(line)
-    except json.JSONDecodeError:
-        return {}
-    return entry if isinstance(entry, dict) and "step" in entry else {}
+def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
+    """The lines of a metrics.jsonl, and the object of each.
+
+    Damaged lines are left out with one warning; and silently a last one that a kill cut
+    short, or that is being written.
+    """
+    damaged = []
+    *lines, last = content.split(b"\n")
+    for number, line in enumerate([*lines, last] if last else lines, start=1):
+        try:
+            values = files.parse_json(line.decode("utf-8"), path, number)
+            yield line + b"\n", _entry(values, f"{path}:{number}")
+        except (UnicodeDecodeError, InputError):
+            if number <= len(lines):
+                damaged.append(number)
+    if damaged:
+        logging.warning(
+            "%s:%d: not a line of metrics; %d such lines are left out.",
+            path,
+            damaged[0],
+            len(damaged),
+        )
+
+
+def _entry(values: Any, source: str) -> _Entry:
+    """A line's object, if that is what it is."""
+    entry = dict(strict_json.checked(dict, values, source, "line"))
+    after_training = entry.pop(AFTER_TRAINING, False)
+    entry = strict_json.checked(dict[str, float], entry, source, "line")
+    step = entry.get("step", math.nan)
+    if not step.is_integer() or not math.isfinite(entry.get("seconds", 0.0)):
+        raise InputError(f"{source}: `step` must be an integer, `seconds` finite.")
+    entry["step"] = int(step)
+    return entry | ({AFTER_TRAINING: True} if after_training is True else {})
 
 
 def _evaluation_of(entry: _Entry) -> dict[str, float]:

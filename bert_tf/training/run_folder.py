@@ -239,7 +239,7 @@ def _last_start(folder: str) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     try:
-        start = json.loads(files.read_text(path).splitlines()[-1])
+        start = files.parse_json(files.read_text(path).splitlines()[-1], path)
         names = start["task"], start["data"]["name"], start["data"]["digest"]
         if all(isinstance(name, str) for name in names) and start["settings"].keys():
             return start

@@ -1,6 +1,8 @@
 import dataclasses
 import json
 import os
+import shutil
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -150,6 +152,7 @@ class RoundTripTest(ExportTestCase):
                 "bert_config.json",
                 "bert_model.ckpt.data-00000-of-00001",
                 "bert_model.ckpt.index",
+                "export.json",
                 "tokenizer_config.json",
                 "vocab.txt",
             ],
@@ -202,6 +205,29 @@ class ChecksTest(ExportTestCase):
             export.completed(source, vocabulary=Vocabulary([*TOKENS, "dog"]))
 
 
+def killed_after(num_moves):
+    moved = []
+
+    def move(source, target):
+        if len(moved) == num_moves:
+            raise KeyboardInterrupt
+        moved.append(target)
+        shutil.move(source, target)
+
+    return move
+
+
+def killed_when_complete():
+    original = export.Export.write
+
+    def write(export_file, folder):
+        if export_file.complete:
+            raise KeyboardInterrupt
+        original(export_file, folder)
+
+    return write
+
+
 class NewFolderTest(ExportTestCase):
     def test_it_is_there_when_it_is_complete(self):
         folder = os.path.join(self.get_temp_dir(), "new")
@@ -209,7 +235,7 @@ class NewFolderTest(ExportTestCase):
             with open(os.path.join(path, "file"), "w") as file:
                 file.write("x")
             self.assertFalse(os.path.exists(folder))
-        self.assertEqual(os.listdir(folder), ["file"])
+        self.assertCountEqual(os.listdir(folder), ["file", "export.json"])
         self.assertFalse(os.path.exists(path))
 
     def test_a_failure_leaves_nothing(self):
@@ -237,10 +263,78 @@ class NewFolderTest(ExportTestCase):
         os.symlink(folder, link)
         with export.NewFolder(link) as path:
             os.makedirs(os.path.join(path, "assets"))
-        self.assertEqual(os.listdir(folder), ["assets"])
+        self.assertCountEqual(os.listdir(folder), ["assets", "export.json"])
         self.assertEqual(os.stat(folder).st_ino, number)
         self.assertCountEqual(os.listdir(self.get_temp_dir()), ["empty", "link"])
         os.remove(link)
+
+    def fill(self, folder, made_from, name="file"):
+        new = export.NewFolder(folder)
+        if not new.is_done(made_from):
+            with new as path:
+                for number in range(3):
+                    with open(os.path.join(path, f"{name}{number}"), "w") as file:
+                        file.write(name)
+            return True
+        return False
+
+    def test_an_empty_folder_that_a_kill_left_half_filled_is_filled_again(self):
+        folder = os.path.join(self.get_temp_dir(), "empty")
+        whole = ["export.json", "file0", "file1", "file2"]
+        for num_moves in range(4):
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+            with (
+                mock.patch.object(export.files, "move", killed_after(num_moves)),
+                mock.patch.object(export.Export, "write", killed_when_complete()),
+                self.assertRaises(KeyboardInterrupt),
+            ):
+                self.fill(folder, {"a": 1})
+            self.assertLen(os.listdir(folder), 1 + num_moves)
+            with self.assertRaisesRegex(InputError, "its export was interrupted"):
+                open_source(folder)
+            with self.assertRaisesRegex(InputError, "is not empty"):
+                self.fill(folder, {"a": 2})
+            self.assertTrue(self.fill(folder, {"a": 1}))
+            self.assertCountEqual(os.listdir(folder), whole)
+            self.assertFalse(self.fill(folder, {"a": 1}))
+
+    def test_the_same_again_is_done_and_another_is_refused(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        self.assertTrue(self.fill(folder, {"a": 1}))
+        self.assertFalse(self.fill(folder, {"a": 1}))
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            self.fill(folder, {"a": 2})
+        os.remove(os.path.join(folder, "file1"))
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            self.fill(folder, {"a": 1})
+        with open(os.path.join(folder, "export.json"), "w") as file:
+            file.write("{}")
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            self.fill(folder, {"a": 1})
+
+    def test_identity_is_of_the_content(self):
+        source = self.source(BertClassifier(toy.CONFIG, 2), "run", ["a", "b"])
+        found = export.identity(source, {"format": "tf1"})
+        moved = dataclasses.replace(source, path="elsewhere", folder="there")
+        self.assertEqual(export.identity(moved, {"format": "tf1"}), found)
+        weights = {name: source.weights[name] for name in source.weights}
+        name = sorted(weights)[-1]
+        for other in (
+            dataclasses.replace(source, labels=("a", "c")),
+            dataclasses.replace(
+                source, weights={**weights, name: np.asarray(weights[name]) + 1e-3}
+            ),
+            dataclasses.replace(
+                source,
+                tokenizer=source.tokenizer._replace(do_lower_case=False),
+            ),
+            dataclasses.replace(
+                source, config=dataclasses.replace(toy.CONFIG, layer_norm_eps=1e-5)
+            ),
+        ):
+            self.assertNotEqual(export.identity(other, {"format": "tf1"}), found)
+        self.assertNotEqual(export.identity(source, {"format": "onnx"}), found)
 
     def test_nothing_is_overwritten(self):
         folder = os.path.join(self.get_temp_dir(), "new")

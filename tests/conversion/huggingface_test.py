@@ -202,6 +202,10 @@ class ReadTest(HuggingFaceTestCase):
             ({"weight_map": places | {"bert.x": file}}, "files lack: bert.x"),
             ({"weight_map": places | {"bert.x": "y"}}, "No such file: .*y"),
             ({"weight_map": {"bert.x": 1}}, "weight_map"),
+            ({"weight_map": {"bert.x": f"../{file}"}}, "index.json: .* is outside the"),
+            ({"weight_map": {"bert.x": f"a/../../{file}"}}, "is outside the folder"),
+            ({"weight_map": {"bert.x": f"/tmp/{file}"}}, "is outside the folder"),
+            ({"weight_map": {"bert.x": f"gs://b/{file}"}}, "is outside the folder"),
             ([], "weight_map"),
         ):
             with open(index, "w") as opened:
@@ -211,6 +215,13 @@ class ReadTest(HuggingFaceTestCase):
             else:
                 self.assertRegex(self.problem(folder), message)
         self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
+        # A cache's folders have links to files elsewhere.
+        blobs = self.folder()
+        os.rename(os.path.join(folder, file), os.path.join(blobs, "0a1b"))
+        os.symlink(os.path.join(blobs, "0a1b"), os.path.join(folder, file))
+        with open(index, "w") as opened:
+            json.dump({"weight_map": places}, opened)
+        self.assert_same(self.read(folder), arrays)
 
     def test_folders_of_sentence_transformers(self):
         for first in ("", "0_Transformer"):
@@ -225,6 +236,10 @@ class ReadTest(HuggingFaceTestCase):
         with open(os.path.join(folder, "modules.json"), "w") as file:
             file.write("[{}]")
         self.assertIn("must list modules", self.problem(folder))
+        for path in ("..", "0_Transformer/../..", "/etc"):
+            with open(os.path.join(folder, "modules.json"), "w") as file:
+                json.dump([{"idx": 0, "path": path}], file)
+            self.assertIn("is outside the folder", self.problem(folder))
 
 
 class RefusedTest(HuggingFaceTestCase):

@@ -34,6 +34,29 @@ class LabelFilesTest(tf.test.TestCase):
             self.assertEqual(found, (labels, problem_type))
             self.assertEqual(files, ["labels.txt", "problem_type.txt"])
 
+    def test_any_string_is_a_label(self):
+        for labels in (
+            ("a\nb", "c"),
+            ("\n", ""),
+            ("",),
+            ('["a"]',),
+            ("[1]",),
+            ("[x",),
+            ("a\r", " b\u2028", "\ud800", "\u00e9"),
+        ):
+            found, _ = self.there_and_back(labels, SINGLE_LABEL)
+            self.assertEqual(found, (labels, None))
+
+    def test_plain_labels_are_lines(self):
+        folder = self.get_temp_dir()
+        write_labels(folder, ["\u00e9 b", '"c"', "", "\r"], SINGLE_LABEL)
+        with open(os.path.join(folder, "labels.txt"), "rb") as file:
+            self.assertEqual(file.read(), b'\xc3\xa9 b\n"c"\n\n\r\n')
+        # As a folder of before has them.
+        with open(os.path.join(folder, "labels.txt"), "w") as file:
+            file.write('"a"\n[b\n')
+        self.assertEqual(read_labels(folder)[0], ('"a"', "[b"))
+
     def test_labels_without_names(self):
         found, files = self.there_and_back(None, MULTI_LABEL)
         self.assertEqual(found, (None, MULTI_LABEL))

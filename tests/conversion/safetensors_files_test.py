@@ -115,6 +115,7 @@ class SafetensorsFilesTest(tf.test.TestCase):
             b"no safetensors file at all, but long enough to have a length",
             file_of(b"\xff\xfe"),
             file_of(b"{"),
+            file_of(b"[" * 200_000),
             file_of([1]),
             file_of({"a": 1}, bytes(8)),
             file_of({"a": {"dtype": "F32"}}, bytes(8)),

@@ -120,6 +120,7 @@ class TokenizerFilesTest(tf.test.TestCase):
             ({"do_lower_case": True, "strip_accents": False}, "strip_accents=false"),
             ({"do_lower_case": False, "strip_accents": True}, "strip_accents=true"),
             ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+            ({"tokenizer_class": "\ud800"}, '"\\ud800"'),
             ({"mask_token": "<mask>"}, "mask_token"),
         ):
             difference = self.difference(vocab=TOKENS, config=config)

@@ -160,10 +160,24 @@ class ResultTest(tf.test.TestCase):
     def test_none_there_or_damaged(self):
         folder = self.get_temp_dir()
         self.assertIsNone(read_result(os.path.join(folder, "nowhere")))
-        with open(os.path.join(folder, "result.json"), "w") as file:
-            file.write('{"task": "MRPC"}')
-        with self.assertLogs(level="WARNING"):
-            self.assertIsNone(read_result(folder))
+        path = os.path.join(folder, "result.json")
+        write_result(result("MRPC", {"f1": 0.8, "accuracy": 0.75}, "f1"), folder)
+        with open(path) as file:
+            whole = file.read()
+        for damaged in (
+            '{"task": "MRPC"}',
+            "[]",
+            whole.replace('"f1": 0.8', '"f1": "high"'),
+            whole.replace('"f1": 0.8', '"f1": Infinity'),
+            whole.replace('"f1": 0.8', '"f2": 0.8'),
+            whole.replace('"seconds": ', '"seconds": 1%s' % ("0" * 400)),
+            "[" * 100_000,
+        ):
+            self.assertNotEqual(damaged, whole)
+            with open(path, "w") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING"):
+                self.assertIsNone(read_result(folder))
 
 
 if __name__ == "__main__":

@@ -182,7 +182,15 @@ class MadeWithTest(tf.test.TestCase):
             },
         )
         with open(os.path.join("bert", "best.json"), "w") as file:
-            file.write('{"run": "lr5e-05_bs32_ep3_seed1"}')
+            json.dump(
+                {
+                    "metric": "accuracy",
+                    "step": 3,
+                    "value": 0.5,
+                    "run": "lr5e-05_bs32_ep3_seed1",
+                },
+                file,
+            )
         self.assertEndsWith(
             made_with(session, parse("--init_checkpoint=bert"))["init_checkpoint"],
             "/bert (lr5e-05_bs32_ep3_seed1)",

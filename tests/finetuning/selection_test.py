@@ -309,8 +309,29 @@ class RefusalTest(SelectionTestCase):
         for number, line in ((1, "{}\n"), (3, '{"name": \n'), (4, "[]\n")):
             with open(path, "w") as file:
                 file.writelines([*lines[: number - 1], line, *lines[number:]])
-            with self.assertRaisesRegex(InputError, f"jsonl:{number}: no record"):
+            with self.assertRaisesRegex(InputError, f"jsonl:{number}: "):
                 self.select(Runs())
+        for old, new in (
+            ('"accuracy": 0', '"f1": 0'),
+            ('"step": ', '"step": Infinity, "seconds": '),
+            ('"accuracy": 0', '"accuracy": Infinity, "f1": 0'),
+            ('"1.0"', '"all"'),
+            ('"scores": ', '"scores": [], "status": '),
+        ):
+            self.assertIn(old, lines[2])
+            with open(path, "w") as file:
+                file.writelines([*lines[:2], lines[2].replace(old, new), *lines[3:]])
+            with self.assertRaisesRegex(
+                InputError, r"selection.jsonl:3: .*Remove the line, and that run is"
+            ):
+                self.select(Runs())
+        with open(path, "w") as file:
+            file.writelines(lines[1:])
+        with self.assertRaisesRegex(InputError, r"selection.jsonl:1: .*made_with"):
+            self.select(Runs())
+        os.truncate(path, 0)
+        with self.assertRaisesRegex(InputError, r"selection.jsonl:1: not valid JSON"):
+            self.select(Runs())
 
 
 class OrderTest(tf.test.TestCase):

@@ -3,12 +3,14 @@
 import gzip
 import itertools
 import os
+import struct
 import zlib
 
 import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.records.reading import record_blocks
+from bert_tf.records.tfrecord_files import masked_checksum
 
 RECORDS = [b"one", b"", b"three" * 5, b"4"]
 
@@ -41,6 +43,14 @@ class RecordBlocksTest(tf.test.TestCase):
             self.assertEqual([*itertools.chain(*blocks)], RECORDS)
             self.assertEqual({len(block) for block in blocks[:-1]} - {size}, set())
         self.assertEqual(self.read(b""), ([], ""))
+
+    def test_a_length_beyond_the_file_whose_checksum_is_right(self):
+        for length in (100, 1 << 40, 1 << 62, (1 << 64) - 1):
+            packed = struct.pack("<Q", length)
+            content = self.content + packed + masked_checksum(packed) + b"1234"
+            records, complaint = self.read(content)
+            self.assertEqual(records, RECORDS)
+            self.assertIn("breaks off in record 4, at byte 93;", complaint)
 
     def test_broken_off_anywhere(self):
         # Where each record ends: its bytes and 16 around them.

@@ -3,6 +3,7 @@ import json
 import os
 import struct
 import tempfile
+import zlib
 from unittest import mock
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ from bert_tf.records.record_counts import (
     RecordCounts,
     compression_of,
     count_records,
+    first_record,
 )
 from bert_tf.records.tfrecord_files import masked_checksum
 
@@ -29,6 +31,45 @@ class RecordCountsTestCase(tf.test.TestCase):
             for number in range(count):
                 writer.write(os.urandom(record_bytes * number))
         return path
+
+
+def framed_length(length):
+    """The beginning of a record that says it has so many bytes, checksum included."""
+    packed = struct.pack("<Q", length)
+    return packed + masked_checksum(packed)
+
+
+class FirstRecordTest(RecordCountsTestCase):
+    def test_first_record(self):
+        path = os.path.join(self.folder, "r")
+        for compression in ("", "GZIP", "ZLIB"):
+            for record in (b"", b"one", os.urandom(3_000_000)):
+                with tf.io.TFRecordWriter(path, compression) as writer:
+                    for value in (record, b"two"):
+                        writer.write(value)
+                self.assertEqual(first_record(path), record)
+            self.assertIsNone(first_record(self.write("empty", 0, compression)))
+
+    def test_a_length_beyond_the_file(self):
+        path = os.path.join(self.folder, "r")
+        # TensorFlow's own reader ends the process over some of these.
+        for length in (1000, 1 << 40, 1 << 62, (1 << 64) - 1):
+            content = framed_length(length) + b"1234"
+            for packed in (content, gzip.compress(content), zlib.compress(content)):
+                with open(path, "wb") as file:
+                    file.write(packed)
+                with self.assertRaisesRegex(InputError, "r: .*breaks off in record 1"):
+                    first_record(path)
+
+    def test_a_damaged_record(self):
+        path = self.write("r", 1)
+        with open(path, "ab") as file:
+            file.write(framed_length(4) + b"12345678")
+        self.assertEqual(first_record(path), b"")
+        with open(path, "wb") as file:
+            file.write(framed_length(4) + b"12345678")
+        with self.assertRaisesRegex(InputError, "record 1 does not match"):
+            first_record(path)
 
 
 class CountRecordsTest(RecordCountsTestCase):
@@ -173,7 +214,9 @@ class RememberedCountsTest(RecordCountsTestCase):
                 file.write(content)
             with self.assertLogs(level="WARNING") as logs:
                 self.assertEqual(self.counted()[0], [3, 0, 7])
-            self.assertRegex("".join(logs.output), "record_counts.json cannot be read")
+            self.assertRegex(
+                "".join(logs.output), "record_counts.json.* The records are counted"
+            )
             with self.assertNoLogs(level="WARNING"):
                 self.assertEqual(self.counted(), ([3, 0, 7], []))
 

@@ -3,10 +3,12 @@
 import os
 import resource
 import shutil
+import stat
 from unittest import mock
 
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records import generation, work_folder
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase, as_text, corpus
@@ -46,6 +48,35 @@ class AgainTest(ScriptCase):
             os.truncate(self.path(f".out.work/chunk-00000/{torn}"), 0)
             self.run_script(overwrite=True)
             self.assertEqual(self.files(), expected)
+
+    def test_a_kill_when_all_but_the_work_folder_is_done(self):
+        self.run_script(num_shards=2)
+        expected = self.files()
+        remove = files.remove
+        for num_removed in (0, 2, 4):
+            removed = []
+
+            def remove_or_die(path, removed=removed, last=num_removed):
+                if ".out.work" in path:
+                    if len(removed) == last:
+                        raise KeyboardInterrupt
+                    removed.append(path)
+                remove(path)
+
+            with (
+                mock.patch.object(work_folder.files, "remove", remove_or_die),
+                self.assertRaises(KeyboardInterrupt),
+            ):
+                self.run_script(num_shards=2, overwrite=True)
+            self.assertIn(".out.work", os.listdir(self.folder))
+            with self.assertLogs("absl", "INFO") as logs:
+                self.run_script(num_shards=2)
+            self.assertIn("All is done already", "".join(logs.output))
+            self.assertEqual(self.files(), expected)
+        self.stop_at("write_shard", num_shards=2, random_seed=9, overwrite=True)
+        with self.assertRaisesRegex(InputError, "random_seed=9"):
+            self.run_script(num_shards=2)
+        self.assertIn(".out.work", os.listdir(self.folder))
 
     def test_an_older_shard_of_the_same_size(self):
         self.run_script(num_shards=2, max_predictions_per_seq=1, masked_lm_prob=0.1)
@@ -151,6 +182,38 @@ class AtOnceTest(ScriptCase):
         self.assertTrue(self.manifest().complete)
         self.assertNotIn(".out.work", os.listdir(self.folder))
 
+    def test_a_folder_among_those_of_other_users_is_ours_alone(self):
+        shared = self.path("shared")
+        os.mkdir(shared)
+        os.chmod(shared, 0o1777)
+        arguments = {"work_dir": shared, "num_shards": 2}
+        path = work_folder.work_folder_path(self.path("out"), shared)
+        with (
+            mock.patch.object(generation, "write_shard", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.run_script(**arguments)
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
+        os.chmod(path, 0o770)
+        with self.assertRaisesRegex(InputError, "others may have made it"):
+            self.run_script(**arguments)
+        os.chmod(path, 0o755)
+        with (
+            mock.patch.object(os, "geteuid", return_value=os.geteuid() + 1),
+            self.assertRaisesRegex(InputError, "others may have made it"),
+        ):
+            self.run_script(**arguments)
+        os.rename(path, self.path("elsewhere"))
+        os.symlink(self.path("elsewhere"), path)
+        with self.assertRaisesRegex(InputError, "others may have made it"):
+            self.run_script(**arguments)
+        os.remove(path)
+        os.rename(self.path("elsewhere"), path)
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_script(**arguments)
+        self.assertIn("Going on with what an interrupted run", "".join(logs.output))
+        self.assertEqual(os.listdir(shared), [])
+
     def test_one_work_folder_for_sets_of_one_name(self):
         folders = {
             work_folder.work_folder_path(self.path(name), "/work")
@@ -164,7 +227,7 @@ class AtOnceTest(ScriptCase):
 
     def test_a_folder_that_cannot_be_locked(self):
         error = OSError(37, "No locks available")
-        with mock.patch.object(work_folder.fcntl, "flock", side_effect=error):
+        with mock.patch.object(files.fcntl, "flock", side_effect=error):
             self.run_script()
         self.assertTrue(self.manifest().complete)
 

@@ -105,7 +105,18 @@ class KeepBestTest(CheckpointsTestCase):
 
     def test_a_damaged_file_begins_anew(self):
         self.evaluate({1: 0.1})
-        for content in ("", "{", "[1]", '{"step": 3}'):
+        for content in (
+            "",
+            "{",
+            "[1]",
+            '{"step": 3}',
+            "[" * 100_000,
+            '{"metric": "loss", "step": Infinity, "value": 1.5}',
+            '{"metric": "loss", "step": 1, "value": -Infinity}',
+            '{"metric": "loss", "step": 1, "value": 1%s}' % ("0" * 400),
+            '{"metric": "loss", "step": 1%s, "value": 1.5}' % ("0" * 400),
+            '{"metric": ["loss"], "step": 1, "value": 1.5}',
+        ):
             with open(self.path("best/best.json"), "w") as file:
                 file.write(content)
             self.assertIsNone(read_best(self.folder))

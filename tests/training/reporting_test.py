@@ -1,4 +1,5 @@
 import json
+import math
 import os
 
 import tensorflow as tf
@@ -94,6 +95,45 @@ class ReporterTest(tf.test.TestCase):
             file.write('{"step": 30, "lo')
         self.report(40)
         self.assertEqual([line["step"] for line in self.lines()], [10, 20])
+
+    def test_a_damaged_line_is_dropped_and_told_and_the_others_stay(self):
+        self.report(0, 10, 20)
+        path = os.path.join(self.get_temp_dir(), "metrics.jsonl")
+        with open(path, "rb") as file:
+            first, second = file.read().splitlines(keepends=True)
+        for damaged in (
+            b"{}",
+            b"[3]",
+            b'{"step": "10", "loss": 1}',
+            b'{"step": 1.5}',
+            b'{"step": Infinity}',
+            b'{"step": 1' + b"0" * 400 + b"}",
+            b'{"step": 10, "loss": 1' + b"0" * 400 + b"}",
+            b'{"step": 10, "loss": [1]}',
+            b'{"step": 10, "seconds": Infinity}',
+            b"[" * 100_000,
+            b'{"step": 10, "\xff": 1}',
+            b"\x00" * 99,
+            b'{"step": 10}\r{"step": 10',
+        ):
+            with open(path, "wb") as file:
+                file.write(first + damaged + b"\n\n" + second)
+            with self.assertLogs(level="WARNING") as logs:
+                self.report(20)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), first + second)
+            self.assertLen(logs.output, 1)
+            self.assertIn("metrics.jsonl:2: not a line of metrics; 2 ", logs.output[0])
+
+    def test_numbers_that_are_not_finite_are_metrics(self):
+        folder = self.get_temp_dir()
+        reporter = Reporter(folder)
+        reporter.report_evaluation(10, {"loss": math.inf, "rate": math.nan})
+        reporter.close()
+        with self.assertNoLogs(level="WARNING"):
+            found = Reporter(folder, 10).evaluation(10)
+        self.assertEqual(found["loss"], math.inf)
+        self.assertTrue(math.isnan(found["rate"]))
 
     def test_evaluations_in_between_are_there_once(self):
         folder = self.get_temp_dir()

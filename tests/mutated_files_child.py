@@ -1,0 +1,682 @@
+"""Reads damaged files, seeded, with every reader of users' files and of runs' own.
+
+    python -m tests.mutated_files_child SEED CASES [FIRST]
+
+prints "NAME CASE" before each case, and a second line where a reader raised what the
+command line does not tell in one line. A native crash, or a case of over 30 seconds,
+ends the process.
+"""
+
+import collections
+import dataclasses
+import gzip
+import io
+import json
+import logging as python_logging
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+
+import numpy as np
+from absl import logging
+
+from bert_tf import answer, cli, evaluate_squad, files, inspect_checkpoint, score
+from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
+from bert_tf.conversion import export, kerashub
+from bert_tf.conversion.adapter_files import open_adapter, write_adapter
+from bert_tf.conversion.label_files import read_labels, write_labels
+from bert_tf.conversion.source import open_source
+from bert_tf.conversion.tokenizer_files import read_tokenizer
+from bert_tf.errors import InputError
+from bert_tf.features.cache import FeatureArrays
+from bert_tf.features.inputs import read_lines
+from bert_tf.finetuning import (
+    glue_results,
+    null_threshold,
+    submission,
+    tagging_session,
+)
+from bert_tf.finetuning.predictions import read_predictions
+from bert_tf.finetuning.records import Record, Records
+from bert_tf.finetuning.settings import Settings
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.quickstart import steps
+from bert_tf.records import generation, tokenized_chunks
+from bert_tf.records.inspection import InspectedRecords
+from bert_tf.records.manifest import Manifest
+from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.records.pretraining_input import PretrainingRecords
+from bert_tf.records.record_counts import RecordCounts
+from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.statistics import RecordStatistics
+from bert_tf.records.tokenized_corpus import TokenizedCorpus
+from bert_tf.squad.ensembles import Ensemble
+from bert_tf.squad.reader import SquadFile
+from bert_tf.tagging.reader import Layout, read_sentences
+from bert_tf.tasks.choices import ColumnNames
+from bert_tf.tasks.examples import TableSplit
+from bert_tf.tasks.swag import read_choices
+from bert_tf.text import readers as text_readers
+from bert_tf.text import sources
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import best_checkpoint, curves, run_folder
+from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.training.reporting import Reporter
+from tests.file_mutations import mutated
+from tests.records import unmasked
+from tests.training import toy
+
+_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat")
+_MOST_SECONDS = 30
+
+
+def _path(folder, name):
+    return os.path.join(folder, name)
+
+
+def _write(folder, name, content):
+    os.makedirs(os.path.dirname(_path(folder, name)), exist_ok=True)
+    with open(_path(folder, name), "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+
+
+def _of(name, content):
+    """What makes a folder of one file."""
+    return lambda folder: _write(folder, name, content)
+
+
+def _json_of(name, values):
+    return _of(name, json.dumps(values))
+
+
+def _json_lines_of(name, *rows):
+    return _of(name, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _at(name, read):
+    """What reads a folder's one file."""
+    return lambda folder: read(_path(folder, name))
+
+
+def _make_vocabulary(folder):
+    Vocabulary(_TOKENS).save(_path(folder, "vocab.txt"))
+
+
+def _make_run(folder, model=None):
+    toy.write_config(folder)
+    _make_vocabulary(folder)
+    toy.save_checkpoint(folder, model or BertClassifier(toy.CONFIG, 2), 3, 1)
+    write_labels(folder, ["a", "b"], SINGLE_LABEL)
+    _write(folder, "tokenizer_config.json", '{"do_lower_case": true}\n')
+    _write(folder, "flags.json", json.dumps({"learning_rate": 1e-4, "phases": None}))
+
+
+def _make_export(write):
+    def make(folder):
+        run = tempfile.mkdtemp()
+        _make_run(run, BertPretrainer(toy.CONFIG))
+        write(folder, export.completed(open_source(run)))
+        shutil.rmtree(run)
+
+    return make
+
+
+def _make_hugging_face_in_parts(folder):
+    _make_export(export.write_huggingface)(folder)
+    os.rename(_path(folder, "model.safetensors"), _path(folder, "part.safetensors"))
+    names = export.huggingface.read_tensors(_path(folder, "part.safetensors"))
+    index = {"weight_map": dict.fromkeys(names, "part.safetensors")}
+    _write(folder, "model.safetensors.index.json", json.dumps(index))
+    _write(folder, "modules.json", json.dumps([{"idx": 0, "path": ""}]))
+
+
+def _make_adapter(folder):
+    model = BertClassifier(toy.CONFIG, 2, lora_rank=2)
+    write_adapter(folder, model, labels=("a", "b"), problem_type=SINGLE_LABEL)
+
+
+def _read_weights(weights):
+    for name in weights:
+        weights[name]
+
+
+def _open(folder):
+    source = open_source(folder)
+    source.require_config()
+    inspect_checkpoint.report(source)
+    _read_weights(source.weights)
+    export.completed(source)
+
+
+def _restore(folder):
+    model = BertClassifier(toy.CONFIG, 2)
+    run_folder.recorded_labels(folder)
+    run_folder.refuse_other_config(
+        BertConfig.from_json_file(_path(folder, "bert_config.json")), toy.CONFIG, folder
+    )
+    RunCheckpoints(folder, model).restore()
+
+
+def _read_kerashub(folder):
+    _read_weights(kerashub.read(folder).weights)
+    _open(folder)
+
+
+def _make_records(folder):
+    unmasked.write_set(_path(folder, "x.tfrecord"), count=6)
+    unmasked.VOCABULARY.save(_path(folder, "x.tfrecord.vocab.txt"))
+
+
+def _read_batches(records):
+    try:
+        for batch in records.evaluation_dataset(2, repeat=False, vocab_size=unmasked.V):
+            del batch
+    except READING_ERRORS as error:
+        raise InputError(record_error(error)) from error
+
+
+def _read_records(folder):
+    records = PretrainingRecords(
+        _path(folder, "x.tfrecord"), counts_cache=_path(folder, "record_counts.json")
+    )
+    _ = records.num_records
+    _read_batches(records)
+
+
+def _inspect(folder):
+    inspected = InspectedRecords([_path(folder, "x.tfrecord")])
+    statistics = None
+    for block in inspected.blocks():
+        statistics = block
+    return statistics
+
+
+def _count(folder):
+    toy_records = _path(folder, "x.tfrecord")
+    return RecordCounts(_path(folder, "record_counts.json")).counts([toy_records])
+
+
+def _make_counted(folder):
+    toy.write_records(_path(folder, "x.tfrecord"))
+    _count(folder)
+
+
+def _make_packed(folder):
+    toy.write_records(_path(folder, "y"))
+    with open(_path(folder, "y"), "rb") as file:
+        _write(folder, "x.tfrecord.gz", gzip.compress(file.read()))
+    os.remove(_path(folder, "y"))
+
+
+def _read_packed(folder):
+    _read_batches(PretrainingRecords(_path(folder, "x.tfrecord.gz")))
+
+
+def _splits(folder):
+    columns = {
+        feature.name: np.ones([3, *feature.shape], feature.dtype)
+        for feature in toy.SCHEMA.features
+    }
+    return SplitRecords.prepare(
+        _path(folder, "train.tf_record"), toy.SCHEMA, "x", [columns]
+    )
+
+
+def _make_metrics(folder):
+    reporter = Reporter(folder)
+    for step in (10, 20):
+        reporter.report(step, {"loss": 2.0 / step, "learning_rate": 1e-4})
+        reporter.report_evaluation(step, {"loss": 2.5, "accuracy": 0.5})
+    reporter.close()
+    for name in os.listdir(folder):
+        if "tfevents" in name:
+            os.remove(_path(folder, name))
+
+
+def _read_metrics(folder):
+    curves.read_curves(folder)
+    reporter = Reporter(folder, 10, is_chief=False)
+    reporter.evaluation(10)
+
+
+def _best(folder):
+    best_checkpoint.read_best(folder)
+
+
+def _selection(folder):
+    return Records(folder, "accuracy", {"init_checkpoint": "x", "lengths": [1, 2]})
+
+
+def _make_selection(folder):
+    records = _selection(folder)
+    records.begin()
+    for seed in range(3):
+        scores = {0.3: {"accuracy": 0.5, "loss": 1.0}, 1.0: {"accuracy": 0.75}}
+        settings = Settings(5e-5, 16, 3.0, seed)
+        records.put(Record(settings=settings, scores=scores, step=9, seconds=1.5))
+    records.put(Record(settings=Settings(1.0, 16, 3.0, 9), failure="NaN"))
+
+
+def _read_selection(folder):
+    for record in _selection(folder).all():
+        _ = record.status, record.share, record.score("accuracy"), record.to_json()
+
+
+def _make_result(folder):
+    glue_results.write_result(
+        glue_results.TaskResult(
+            task="MRPC",
+            scores={"f1": 0.9, "accuracy": 0.8},
+            metric="f1",
+            run="lr5e-05",
+            restarts=(0.9, 0.8),
+            num_runs=2,
+            num_failed=0,
+            seconds=3.5,
+            predicted=("test",),
+            inputs={"dev": "a"},
+        ),
+        folder,
+    )
+
+
+def _read_result(folder):
+    result = glue_results.read_result(folder)
+    if result is not None:
+        _ = result.mean, result.standard_deviation, result.scores[result.metric]
+
+
+def _make_features(folder):
+    for name, array in (
+        ("vectors", np.ones([5, 2, 4], np.float32)),
+        ("offsets", np.array([0, 2, 5])),
+        ("layers", np.array([-1, -2])),
+    ):
+        np.save(_path(folder, name), array)
+    _write(folder, "settings.json", '{"weights": "x"}')
+
+
+def _read_features(folder):
+    vectors = FeatureArrays(folder)
+    vectors.padded(list(range(len(vectors))), 9)
+
+
+_QUESTION = {
+    "id": "1",
+    "question": "Who sat?",
+    "answers": [{"text": "the cat", "answer_start": 0}],
+    "is_impossible": False,
+}
+_SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "Cats",
+            "paragraphs": [{"context": "the cat sat on the mat", "qas": [_QUESTION]}],
+        }
+    ],
+}
+
+
+def _read_squad(folder):
+    path = _path(folder, "squad.json")
+    for _ in SquadFile(path, version_2_with_negative=True, for_training=True):
+        pass
+    golds = evaluate_squad.read_golds(path)
+    return golds.golds
+
+
+def _read_ensemble(folder):
+    ensemble = Ensemble(version_2_with_negative=True)
+    ensemble.add(folder)
+    return list(ensemble.decoded())
+
+
+def _make_n_best(folder):
+    entry = {"text": "a", "probability": 0.5, "start_logit": 1.0, "end_logit": 2.0}
+    other = {"text": "", "probability": 0.5, "start_logit": 0.5, "end_logit": -1.5}
+    _write(folder, "nbest_predictions.json", json.dumps({"1": [entry, other]}))
+    _write(folder, "null_odds.json", json.dumps({"1": 0.5}))
+
+
+def _read_table(name, **columns):
+    def read(folder):
+        split = TableSplit(text_a="a", text_b="b", label="label", **columns)
+        return split.read(_path(folder, name))
+
+    return read
+
+
+_SWAG = {
+    "video-id": "v",
+    "startphrase": "she sat",
+    "sent1": "she",
+    "sent2": "sat",
+    "gold-source": "gold",
+    **{f"ending{number}": f"down {number}" for number in range(4)},
+    "label": "1",
+}
+
+
+def _make_choices(folder):
+    header = ",".join(_SWAG)
+    rows = "".join(",".join(_SWAG.values()) + "\n" for _ in range(3))
+    _write(folder, "train.csv", f"{header}\n{rows}")
+
+
+def _corpus(name, **options):
+    def read(folder):
+        for chunk in sources.make_chunks([_path(folder, name)], **options):
+            collections.deque(text_readers.read_chunk(chunk, collections.Counter()), 0)
+
+    return read
+
+
+def _sentences(name, **layout):
+    return _at(
+        name, lambda path: read_sentences([path], Layout(**layout), has_labels=None)
+    )
+
+
+def _quickstart(folder):
+    settings = steps.Settings(
+        output_dir=folder,
+        random_seed=1,
+        vocab_size=100,
+        num_train_steps=10,
+        num_finetune_examples=10,
+        num_finetune_seeds=1,
+    )
+    progress = steps.Progress(settings, 2)
+    progress.step("a", lambda: {"x": 1})
+    return progress.seconds
+
+
+def _shard_result(folder):
+    job = generation.ShardJob(
+        work_folder=folder,
+        group=0,
+        num_groups=1,
+        path=_path(folder, "records"),
+        vocab_file="",
+        settings=None,
+    )
+    return generation.finished_shard(job)
+
+
+def _make_shard_result(folder):
+    _write(folder, "records", b"x" * 9)
+    statistics = RecordStatistics(max_seq_length=8, mask_id=4).to_values()
+    result = generation.ShardResult(
+        num_records=[1], num_bytes=[9], statistics=statistics
+    )
+    _write(folder, "shard-00000.json", json.dumps(dataclasses.asdict(result)))
+
+
+def _read_shard_result(folder):
+    result = _shard_result(folder)
+    if result is not None:
+        RecordStatistics.from_values(result.statistics)
+
+
+def _make_corpus(folder):
+    TokenizedCorpus(
+        work_folder=folder, token_type="uint16", chunk_documents=(1, 2)
+    ).save()
+    chunk = tokenized_chunks.TokenizedChunk(
+        num_tokens=1,
+        num_sentences=1,
+        num_paragraphs=0,
+        num_documents=1,
+        begins_with_end=False,
+        ends_with_end=True,
+        dropped={},
+    )
+    _write(folder, "chunk.json", json.dumps(dataclasses.asdict(chunk)))
+
+
+def _read_corpus(folder):
+    TokenizedCorpus.load(folder)
+    tokenized_chunks.read_summary(folder)
+
+
+def _make_start(folder):
+    _write(folder, "checkpoint", "")
+    start = {
+        "step": 0,
+        "task": "MRPC",
+        "data": {"name": "x", "digest": "y"},
+        "settings": {"learning_rate": 1e-4},
+        "flags": {},
+    }
+    _write(folder, "starts.jsonl", json.dumps(start) + "\n")
+
+
+def _read_start(folder):
+    data = run_folder.RunData("x", "y")
+    run_folder._refuse_other_task(folder, "MRPC", data)
+
+
+def _score(folder):
+    flag_values = cli.parse(
+        score.define_flags,
+        ["--checkpoint=x", f"--input_file={_path(folder, 'text.txt')}"],
+    )
+    return score._texts(flag_values)
+
+
+_COLUMNS = "-DOCSTART- -X- O O\n\nthe DT B-PER\ncat NN I-PER\n. . O\n\nsat VB O\n"
+_CONLLU = (
+    "# newdoc\n# text = the cat\n1\tthe\tthe\tDET\tDT\t_\t2\tdet\t_\t_\n"
+    "2-3\tcats\t_\t_\t_\t_\t_\t_\t_\t_\n2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_\n"
+    "3\ts\ts\tX\tX\t_\t2\tx\t_\t_\n\n1\tsat\tsit\tVERB\tVB\t_\t0\troot\t_\t_\n\n"
+)
+_TABLE = "a\tb\tlabel\nthe cat\tsat down\tyes\nit sat\tup\tno\n"
+_PAGES = (
+    '<doc id="1" url="x" title="Cat">\nCat\n\nThe cat sat. It slept.\n</doc>\n'
+    '<doc id="2" url="x" title="Mat">\nMat\n\nThe mat lay.\n</doc>\n'
+)
+_TAGGED = {"tokens": ["the", "cat"], "ner_tags": ["O", "B-PER"], "document_id": 1}
+_GLUE = "index\tprediction\n" + "".join(f"{row}\t0\n" for row in range(146))
+
+# Name -> (what makes a folder of good files, what reads the folder).
+READERS = {
+    "vocabulary": (
+        _make_vocabulary,
+        _at("vocab.txt", lambda path: Vocabulary.from_file(path).sha256),
+    ),
+    "config": (
+        toy.write_config,
+        _at("bert_config.json", BertConfig.from_json_file),
+    ),
+    "tokenizer": (_make_export(export.write_huggingface), read_tokenizer),
+    "labels": (
+        lambda folder: write_labels(folder, ["a\n", "b"], MULTI_LABEL),
+        read_labels,
+    ),
+    "manifest": (
+        _make_records,
+        _at("x.tfrecord.manifest.json", Manifest.from_json_file),
+    ),
+    "records": (_make_records, _read_records),
+    "records without a manifest": (
+        lambda folder: toy.write_records(_path(folder, "x.tfrecord"), 6),
+        _read_records,
+    ),
+    "packed records": (_make_packed, _read_packed),
+    "inspected records": (_make_records, _inspect),
+    "counts": (_make_counted, _count),
+    "splits": (_splits, lambda folder: _splits(folder).table),
+    "run": (_make_run, _open),
+    "run to resume": (_make_run, _restore),
+    "TF1": (_make_export(export.write_tf1), _open),
+    "Hugging Face": (_make_export(export.write_huggingface), _open),
+    "Hugging Face in parts": (_make_hugging_face_in_parts, _open),
+    "KerasHub": (_make_export(export.write_kerashub), _read_kerashub),
+    "adapter": (
+        _make_adapter,
+        lambda folder: _read_weights(open_adapter(folder).weights),
+    ),
+    "SQuAD": (_json_of("squad.json", _SQUAD), _read_squad),
+    "SQuAD predictions": (
+        _json_of("predictions.json", {"1": "the cat", "2": ""}),
+        _at(
+            "predictions.json",
+            lambda path: evaluate_squad.read_by_question(path, "file", str),
+        ),
+    ),
+    "null odds": (
+        _json_of("odds.json", {"1": 0.5, "2": -3}),
+        _at(
+            "odds.json",
+            lambda path: evaluate_squad.read_by_question(path, "file", (int, float)),
+        ),
+    ),
+    "ensemble": (_make_n_best, _read_ensemble),
+    "tab-separated": (_of("x.tsv", _TABLE), _read_table("x.tsv")),
+    "comma-separated": (
+        _of("x.csv", 'a,b,label\n"the ""cat""",sat,yes\n"a\nb",c,no\n'),
+        _read_table("x.csv"),
+    ),
+    "choices": (
+        _make_choices,
+        _at("train.csv", lambda path: read_choices(path, ColumnNames(), has_labels=1)),
+    ),
+    "choices in JSON": (
+        _json_lines_of("train.jsonl", *[_SWAG] * 3),
+        _at(
+            "train.jsonl", lambda path: read_choices(path, ColumnNames(), has_labels=1)
+        ),
+    ),
+    "columns": (_of("x.txt", _COLUMNS), _sentences("x.txt", format="conll")),
+    "CoNLL-U": (_of("x.conllu", _CONLLU), _sentences("x.conllu")),
+    "tagged JSON": (
+        _json_lines_of("x.jsonl", _TAGGED, _TAGGED),
+        _sentences("x.jsonl"),
+    ),
+    "slashes": (
+        _of("x.txt", "the/DT cat/NN\nsat/VB 1\\/2/CD\n"),
+        _sentences("x.txt", format="slashes"),
+    ),
+    "text": (_of("x.txt", "The cat sat.\nIt slept.\n\nMore.\n"), _corpus("x.txt")),
+    "text in .gz": (
+        _of("x.txt.gz", gzip.compress(b"The cat sat.\nIt slept.\n" * 9)),
+        _corpus("x.txt.gz"),
+    ),
+    "documents in JSON": (
+        _json_lines_of("x.jsonl", *[{"text": "The cat.\n\nIt.", "title": "x"}] * 3),
+        _corpus("x.jsonl"),
+    ),
+    "pages": (_of("x", _PAGES), _corpus("x", input_format="wikiextractor")),
+    "lines of text": (
+        _of("x.txt", "the cat ||| sat\nthe mat\n"),
+        _at("x.txt", lambda path: list(read_lines(path))),
+    ),
+    "sentences to score": (_of("text.txt", "the cat sat\n\nthe mat\n"), _score),
+    "context": (_of("x.txt", "The cat sat.\n"), _at("x.txt", answer.read_context)),
+    "metrics": (_make_metrics, _read_metrics),
+    "best": (
+        _json_of("best/best.json", {"metric": "loss", "step": 3, "value": 2.25}),
+        _best,
+    ),
+    "selection": (_make_selection, _read_selection),
+    "GLUE's results": (_make_result, _read_result),
+    "GLUE's predictions": (
+        _of("WNLI.tsv", _GLUE),
+        _at(
+            "WNLI.tsv",
+            lambda path: submission._checked(
+                path, submission.task_file("WNLI", "test")
+            ),
+        ),
+    ),
+    "predictions": (
+        _of("x.tsv", "index\tlabel\ttext_a\n0\tyes\ta\\tb\n1\tno\tc\\n\n"),
+        _at("x.tsv", read_predictions),
+    ),
+    "null threshold": (
+        _json_of(
+            "null_threshold.json",
+            {"null_score_diff_threshold": -1.5, "checkpoint": "model.ckpt-3"},
+        ),
+        lambda folder: null_threshold.read(folder, _path(folder, "model.ckpt-3")),
+    ),
+    "features of a run": (
+        _json_of("features.json", {"features": "all", "weights": "x"}),
+        _at("features.json", tagging_session.read_features),
+    ),
+    "features": (_make_features, _read_features),
+    "quickstart": (_quickstart, _quickstart),
+    "result of a shard": (_make_shard_result, _read_shard_result),
+    "tokenized corpus": (_make_corpus, _read_corpus),
+    "start of a run": (_make_start, _read_start),
+}
+
+
+def _files_of(folder):
+    return {
+        os.path.relpath(path, folder): files.read_bytes(path)
+        for root, _, names in os.walk(folder)
+        for path in (os.path.join(root, name) for name in names)
+    }
+
+
+def _try(name, number, seed, good, work):
+    """Reads the files with one of them damaged; what went wrong, if anything."""
+    rng = random.Random(f"{seed} {name} {number}")
+    victim = sorted(good)[number % len(good)]
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
+    for path, content in good.items():
+        _write(work, path, mutated(content, path, rng) if path == victim else content)
+    told = (InputError, OSError, *cli._machine_errors())
+    try:
+        READERS[name][1](work)
+    except told as error:
+        line = cli.one_line(error)
+        return "" if line and len(line) < 5_000 else f"{len(line)} characters: {line}"
+    except BaseException:  # noqa: BLE001 (each one is a finding)
+        return f"{victim}: {traceback.format_exc()}"
+    return ""
+
+
+def main():
+    """Tries every reader."""
+    seed, cases, first = (*map(int, sys.argv[1:]), 0)[:3]
+    logging.set_verbosity(logging.FATAL)
+    python_logging.disable(python_logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    # What a broken file made of print must not look like ours.
+    out, sys.stdout = sys.stdout, io.StringIO()
+    number = -1
+    folder = tempfile.mkdtemp()
+    for name, (make, read) in READERS.items():
+        if number + cases < first:
+            number += cases
+            continue
+        shutil.rmtree(folder)
+        os.makedirs(folder)
+        make(folder)
+        good = _files_of(folder)
+        read(folder)
+        for case in range(cases):
+            number += 1
+            if number < first:
+                continue
+            print(f"{number} {name} {case}", file=out, flush=True)
+            signal.alarm(_MOST_SECONDS)
+            problem = _try(name, case, seed, good, folder)
+            signal.alarm(0)
+            if problem:
+                print(json.dumps(problem), file=out, flush=True)
+    shutil.rmtree(folder)
+    print("done", file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
