@@ -7,9 +7,10 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.features import choices
+from bert_tf.path_flags import Path
 
 
 def define_files(flag_values: flags.FlagValues) -> None:
@@ -18,17 +19,22 @@ def define_files(flag_values: flags.FlagValues) -> None:
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
-    string(
+    def path(name: str, help_text: str, kind: Path) -> None:
+        path_flags.define(name, None, help_text, kind, flag_values=flag_values)
+
+    path(
         "input_file",
         "A text a line, or two with ' ||| ' between them; may be compressed (.gz, .bz2,"
         " .xz).",
+        Path.FILE,
     )
-    string("output_file", "What is written; for --format=npy a folder.")
-    string(
+    path("output_file", "What is written; for --format=npy a folder.", Path.OUTPUT)
+    path(
         "init_checkpoint",
         "The model: a released TF1 checkpoint (.../bert_model.ckpt), an output_dir of"
         " bert_tf, a Hugging Face folder, or a KerasHub preset. Its config, vocabulary"
         " and casing come along.",
+        Path.CHECKPOINT,
     )
     for name in ("input_file", "output_file", "init_checkpoint"):
         flags.mark_flag_as_required(name, flag_values)

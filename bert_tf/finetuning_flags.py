@@ -9,8 +9,9 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
+from bert_tf.path_flags import Path
 
 _IN_WORDS = {2: "two", 3: "three"}
 
@@ -64,15 +65,14 @@ def define_tfds(
         help_text: of --tfds_name.
         splits: the default of --tfds_splits, and what each of them is there for.
     """
-    for name, text in (
-        ("tfds_name", help_text),
-        (
-            "tfds_data_dir",
-            "Ours. Where prepared TensorFlow Datasets lie. Default: the library's"
-            " folder.",
-        ),
-    ):
-        flags.DEFINE_string(name, None, text, flag_values=flag_values)
+    flags.DEFINE_string("tfds_name", None, help_text, flag_values=flag_values)
+    path_flags.define(
+        "tfds_data_dir",
+        None,
+        "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+        Path.OUTPUT,
+        flag_values=flag_values,
+    )
     uses = ", ".join(splits.values())
     flags.DEFINE_list(
         "tfds_splits",
@@ -96,10 +96,15 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
     def boolean(name: str, default: bool, help_text: str) -> None:
         flags.DEFINE_bool(name, default, help_text, flag_values=flag_values)
 
-    string("data_dir", None, "Folder of the task's files, such as train.tsv.")
+    path(
+        "data_dir", None, "Folder of the task's files, such as train.tsv.", Path.FOLDER
+    )
     string(
         "task_name",
         None,
@@ -113,10 +118,11 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
         " any other, whose features --text_a_column, --text_b_column and --label_column"
         " name.",
     )
-    string(
+    path(
         "tfds_data_dir",
         None,
         "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+        Path.OUTPUT,
     )
     flags.DEFINE_list(
         "tfds_splits",
@@ -125,9 +131,24 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
         " slices such as train[:90%], for training, development and test.",
         flag_values=flag_values,
     )
-    string("train_file", "train.tsv", "Ours, for tsv. Training file in --data_dir.")
-    string("dev_file", "dev.tsv", "Ours, for tsv. Development file in --data_dir.")
-    string("test_file", "test.tsv", "Ours, for tsv. Test file, without labels.")
+    path(
+        "train_file",
+        "train.tsv",
+        "Ours, for tsv. Training file in --data_dir.",
+        Path.OUTPUT,
+    )
+    path(
+        "dev_file",
+        "dev.tsv",
+        "Ours, for tsv. Development file in --data_dir.",
+        Path.OUTPUT,
+    )
+    path(
+        "test_file",
+        "test.tsv",
+        "Ours, for tsv. Test file, without labels.",
+        Path.OUTPUT,
+    )
     string(
         "text_a_column",
         "text_a",

@@ -5,16 +5,22 @@ defaults that differ, and defines only what is its own. Names and defaults are t
 google-research/bert; flags that the original does not have are marked "Ours".
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
+from bert_tf.path_flags import Path
 
 
 def _string(help_text: str, default: str | None = None) -> tuple[Callable, Any, str]:
     return flags.DEFINE_string, default, help_text
+
+
+def _path(help_text: str, kind: Path) -> tuple[Callable, Any, str]:
+    return functools.partial(path_flags.define, kind=kind), None, help_text
 
 
 def _boolean(help_text: str, default: bool = False) -> tuple[Callable, Any, str]:
@@ -41,18 +47,21 @@ def _choice(help_text: str, *values: str) -> tuple[Callable, Any, str]:
 # name -> (how absl defines it, default, help). `None` for a default means: not given.
 _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     # The model and its vocabulary.
-    "bert_config_file": _string("bert_config.json: the architecture of the model."),
-    "vocab_file": _string("The WordPiece vocabulary: one token a line."),
+    "bert_config_file": _path(
+        "bert_config.json: the architecture of the model.", Path.FILE
+    ),
+    "vocab_file": _path("The WordPiece vocabulary: one token a line.", Path.FILE),
     "do_lower_case": _boolean(
         "Lower-case the text and strip accents: true for uncased vocabularies, false"
         " for cased ones.",
         True,
     ),
-    "init_checkpoint": _string(
+    "init_checkpoint": _path(
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
         " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
         " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint"
-        " in --output_dir goes before it."
+        " in --output_dir goes before it.",
+        Path.CHECKPOINT,
     ),
     "init_head": _boolean(
         "Ours. Take the head of --init_checkpoint too; false: its encoder alone, such"
@@ -71,9 +80,10 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         20,
     ),
     # What to do.
-    "output_dir": _string(
+    "output_dir": _path(
         "Folder of checkpoints, logs and results. Started again with the same folder, a"
-        " run continues from its last checkpoint."
+        " run continues from its last checkpoint.",
+        Path.OUTPUT,
     ),
     "do_train": _boolean("Train."),
     "do_eval": _boolean("Evaluate on the development data."),

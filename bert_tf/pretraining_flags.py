@@ -6,9 +6,10 @@ original does not have are marked "Ours".
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.config import SIZE_NAMES
+from bert_tf.path_flags import Path
 
 
 def define_model(flag_values: flags.FlagValues) -> None:
@@ -30,17 +31,19 @@ def define_model(flag_values: flags.FlagValues) -> None:
 
 def define_records(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which records."""
-    flags.DEFINE_string(
+    path_flags.define(
         "input_file",
         None,
         "TFRecords to train on: a glob, or several with commas between.",
+        Path.FILES,
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "eval_input_file",
         None,
         "Ours. TFRecords to evaluate on. Default: those of --input_file, as the"
         " original does.",
+        Path.FILES,
         flag_values=flag_values,
     )
     lengths = "max_seq_length", "max_predictions_per_seq"

@@ -8,7 +8,8 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
+from bert_tf.path_flags import Path
 
 
 class _NumbersParser(flags.ArgumentParser):
@@ -153,10 +154,11 @@ def define_glue(flag_values: flags.FlagValues) -> None:
         " folders are in --glue_dir.",
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "glue_dir",
         None,
         "Ours. Folder of GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
+        Path.FOLDER,
         flag_values=flag_values,
     )
     flags.DEFINE_bool(

@@ -8,8 +8,9 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import finetuning_flags, flag_rules
+from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf import flags as shared_flags
+from bert_tf.path_flags import Path
 
 
 def define_questions(flag_values: flags.FlagValues) -> None:
@@ -18,10 +19,28 @@ def define_questions(flag_values: flags.FlagValues) -> None:
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
-    string("train_file", "SQuAD's JSON to train on, such as train-v1.1.json.")
-    string(
+    def path(name: str, help_text: str, kind: Path, *needed_for: str) -> None:
+        path_flags.define(
+            name,
+            None,
+            help_text,
+            kind,
+            flag_values=flag_values,
+            needed_for=needed_for,
+        )
+
+    path(
+        "train_file",
+        "SQuAD's JSON to train on, such as train-v1.1.json.",
+        Path.FILE,
+        "do_train",
+    )
+    path(
         "predict_file",
         "SQuAD's JSON to answer, such as dev-v1.1.json; scored where it has answers.",
+        Path.FILE,
+        "do_predict",
+        "eval_steps",
     )
     finetuning_flags.define_tfds(
         flag_values,
@@ -148,11 +167,12 @@ def define_first_stage(flag_values: flags.FlagValues) -> None:
     Args:
         flag_values: with num_train_epochs.
     """
-    flags.DEFINE_string(
+    path_flags.define(
         "first_train_file",
         None,
         "Ours. Questions in SQuAD's format to train on before --train_file, such as"
         " TriviaQA's (Devlin et al. 2018, section 4.2), in OUTPUT_DIR/first_stage.",
+        Path.FILE,
         flag_values=flag_values,
     )
     flags.DEFINE_float(

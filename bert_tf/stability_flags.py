@@ -10,6 +10,8 @@ from typing import Any
 from absl import flags, logging
 
 from bert_tf import flags as shared_flags
+from bert_tf import path_flags
+from bert_tf.path_flags import Path
 
 # Flag -> its default, where a recipe differs from this program's (the original's).
 RECIPES: Mapping[str, Mapping[str, Any]] = {
@@ -86,11 +88,12 @@ def define_parameter_efficient(flag_values: flags.FlagValues) -> None:
         " one, or with one that was never trained.",
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "init_adapter",
         None,
         "Ours. Folder of LoRA's or adapters' weights and their head, OUTPUT_DIR/adapter"
         " of another run, to put on top of --init_checkpoint.",
+        Path.FOLDER,
         flag_values=flag_values,
     )
     _refuse_useless_parameter_efficient_flags(flag_values)

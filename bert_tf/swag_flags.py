@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_tf import finetuning_flags, flag_rules
+from bert_tf import finetuning_flags, flag_rules, path_flags
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.tasks.choices import ColumnNames
@@ -23,14 +24,35 @@ def define_files(flag_values: flags.FlagValues) -> None:
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
+    def path(name: str, help_text: str, kind: Path, *needed_for: str) -> None:
+        path_flags.define(
+            name,
+            None,
+            help_text,
+            kind,
+            flag_values=flag_values,
+            needed_for=needed_for,
+        )
+
     kinds = "CSV, TSV or JSON lines, .gz, .bz2 and .xz too."
-    string(
-        "train_file", f"Ours. Examples to train on, such as SWAG's train.csv: {kinds}"
+    path(
+        "train_file",
+        f"Ours. Examples to train on, such as SWAG's train.csv: {kinds}",
+        Path.FILE,
+        "do_train",
     )
-    string("dev_file", "Ours. Examples to score the model on, such as SWAG's val.csv.")
-    string(
+    path(
+        "dev_file",
+        "Ours. Examples to score the model on, such as SWAG's val.csv.",
+        Path.FILE,
+        "do_eval",
+        "eval_steps",
+    )
+    path(
         "test_file",
         "Ours. Examples to predict, such as SWAG's test.csv; labels are not looked at.",
+        Path.FILE,
+        "do_predict",
     )
     finetuning_flags.define_tfds(
         flag_values,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.text.sources import Chunk
@@ -27,11 +28,15 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
     def define(name: str, default: str | None, text: str) -> None:
         flags.DEFINE_string(name, default, text, flag_values=flag_values)
 
-    define(
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
+    path(
         "input_file",
         None,
         "Files with text: names, globs or folders, with commas between; plain, or"
         " compressed as .gz, .bz2 or .xz.",
+        Path.FILES,
     )
     flags.DEFINE_enum(
         "input_format",
@@ -57,10 +62,11 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
     define(
         "tfds_split", "train", "Ours. Split of the dataset, or a slice: train[:10%]."
     )
-    define(
+    path(
         "tfds_data_dir",
         None,
         "Ours. Folder of prepared datasets; the library's own unless given.",
+        Path.OUTPUT,
     )
     flags.register_multi_flags_validator(
         ["input_file", "tfds_name"],

@@ -152,6 +152,30 @@ class UsageTest(tf.test.TestCase):
         )
         self.assert_usage_error(result, "'False'")
 
+    def test_a_stray_word_is_told_in_two_lines_wherever_it_stands(self):
+        flags = ["--input_file=a", "--bert_config_file=b", "--output_dir=c"]
+        for words, stray in (
+            (["--do_train", "True", *flags], "'True'"),
+            ([*flags, "--do_train", "--eval_steps", "=", "10"], "10"),
+            ([*flags, "--do_train", "--nodo_eval=True"], "--nodo_eval=True"),
+        ):
+            result = run_module("bert_tf.run_pretraining", *words)
+            self.assert_usage_error(result, stray)
+            self.assertEqual(result.stderr.count("\n"), 2, result.stderr)
+            self.assertEqual(result.stdout, "")
+
+    def test_names_of_other_packages_are_known(self):
+        for flag, ours in (
+            ("--per_device_train_batch_size=8", "--train_batch_size, that of all"),
+            ("--model_name_or_path=x", "--init_checkpoint"),
+            ("--bf16", "--precision=bfloat16"),
+            ("--max-steps=10", "--num_train_steps"),
+            ("--learning-rate=1e-4", "--learning_rate"),
+            ("--weight_decay=0.01", "it is always 0.01"),
+        ):
+            result = run_module("bert_tf.run_pretraining", flag)
+            self.assert_usage_error(result, f". Here: {ours}")
+
     def test_wrong_input_is_one_line_and_code_2(self):
         # Many have the first one set, against what TensorFlow prints when imported.
         for environment in ({"TF_CPP_MIN_LOG_LEVEL": "3"}, {}):
@@ -166,8 +190,7 @@ class UsageTest(tf.test.TestCase):
             self.assertEqual(result.returncode, 2)
             self.assertEqual(
                 result.stderr,
-                "run_pretraining: No such BERT config file (--bert_config_file):"
-                " nowhere.json\n",
+                "run_pretraining: --bert_config_file: no such file: nowhere.json\n",
             )
 
 

@@ -1,4 +1,5 @@
 import os
+from unittest import mock
 
 import tensorflow as tf
 
@@ -21,6 +22,16 @@ class ReadJsonTest(tf.test.TestCase):
         with open(path, "w") as file:
             file.write('{"a": [1]}')
         self.assertEqual(files.read_json(path), {"a": [1]})
+
+
+class PathTest(tf.test.TestCase):
+    def test_a_tilde_is_the_users_folder(self):
+        home = self.get_temp_dir()
+        with mock.patch.dict(os.environ, {"HOME": home}):
+            files.write_atomically("~/a.txt", "x")
+            self.assertEqual(files.read_text("~/a.txt"), "x")
+            self.assertEqual(files.glob("~/*.txt"), [os.path.join(home, "a.txt")])
+        self.assertEqual(os.listdir(home), ["a.txt"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import cli, files, flag_rules
+from bert_tf import cli, files, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import (
@@ -49,7 +49,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
     define_text_input(flag_values, splits_sentences=True)
     define(
-        flags.DEFINE_string,
+        path_flags.define,
         "output_file",
         None,
         "TFRecord files to write, with commas between; records are dealt to them in"
@@ -146,7 +146,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         lower_bound=0,
     )
     define(
-        flags.DEFINE_string,
+        path_flags.define,
         "work_dir",
         None,
         "Ours. Folder for tokens until the records are finished, about half the text's"
