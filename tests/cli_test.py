@@ -277,6 +277,27 @@ class ParseTest(tf.test.TestCase):
             "Permission denied: /x",
         )
 
+    def test_one_line_of_a_remote_file(self):
+        error = tf.errors.FailedPreconditionError(
+            None,
+            None,
+            "Error executing an HTTP request: libcurl code 6\n\t when reading metadata of"
+            " gs://a/b",
+        )
+        self.assertIsInstance(error, cli._users_errors())
+        self.assertEqual(
+            cli.one_line(error),
+            "Error executing an HTTP request: libcurl code 6 when reading metadata of"
+            " gs://a/b. Check the network, and the credentials: gcloud auth"
+            " application-default login.",
+        )
+        for kind in ("Aborted", "DeadlineExceeded", "Unauthenticated", "Unavailable"):
+            kind = getattr(tf.errors, f"{kind}Error")
+            self.assertIsInstance(kind(None, None, "x"), cli._users_errors())
+        # What is a fault of ours keeps its traceback.
+        other = tf.errors.InvalidArgumentError(None, None, "x")
+        self.assertNotIsInstance(other, cli._users_errors())
+
     def test_one_line_of_a_graph(self):
         """Of tensors that no machine has the memory for, as TensorFlow says it."""
 
