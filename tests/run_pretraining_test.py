@@ -168,11 +168,11 @@ class RunPretrainingTest(RunPretrainingTestCase):
     def test_lengths_come_from_the_records_unless_they_are_given(self):
         self.run_script(do_train=True, max_seq_length=toy.L, num_train_steps=1)
         with self.assertRaisesRegex(
-            InputError, "--max_seq_length=16, but the records of .* were made with 12"
+            InputError, "`max_seq_length=16`, but the records of .* were made with 12"
         ):
             self.run_script(do_train=True, max_seq_length=16)
         with self.assertRaisesRegex(
-            InputError, "--max_predictions_per_seq=20, but .* with 2"
+            InputError, "`max_predictions_per_seq=20`, but .* with 2"
         ):
             self.run_script(do_train=True, max_predictions_per_seq=20)
 
@@ -307,7 +307,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
     def test_flags_for_masked_records(self):
         static = self.make_records("static", 2)
         with self.assertRaisesRegex(
-            InputError, "--masking_unit=span is for .* masks of .*static are in the"
+            InputError, "`masking_unit=span` is for .* masks of .*static are in the"
         ):
             self.run_script(do_train=True, input_file=static, masking_unit="span")
         # They may be meant for the evaluation's records alone.

@@ -34,7 +34,7 @@ class TableOfTasksTest(tf.test.TestCase):
             find("sts")
 
     def test_a_missing_folder_or_split(self):
-        with self.assertRaisesRegex(InputError, "--data_dir: no such folder: nowhere"):
+        with self.assertRaisesRegex(InputError, "`data_dir`: no such folder: nowhere"):
             TASKS["CoLA"].read("nowhere", "train")
         with self.assertRaisesRegex(InputError, "CoLA is read from files: give --data"):
             TASKS["CoLA"].read(None, "train")
