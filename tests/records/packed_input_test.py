@@ -155,7 +155,7 @@ class PackedInputTest(tf.test.TestCase):
             ({"max_predictions_per_seq": 3}, "`max_predictions_per_seq=3` is for mask"),
             (
                 {"masking": MaskingOptions(masking_unit="span")},
-                "--masking_unit=span is for masking",
+                "`masking_unit=span` is for masking",
             ),
         ):
             with self.assertRaisesRegex(InputError, message):

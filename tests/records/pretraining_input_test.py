@@ -235,12 +235,12 @@ class MixedRecordsTest(PretrainingInputTestCase):
         with self.assertRaisesRegex(InputError, "do_whole.*: give `masking_unit`"):
             PretrainingRecords(f"{one},{other}")
         with self.assertRaisesRegex(
-            InputError, "with masked_lm_prob=0.2, .* 0.3: give --masked_lm_prob"
+            InputError, "with masked_lm_prob=0.2, .* 0.3: give `masked_lm_prob`"
         ):
             PretrainingRecords(
                 f"{one},{other}", masking=MaskingOptions(masking_unit="piece")
             )
-        with self.assertRaisesRegex(InputError, "give --max_predictions_per_seq"):
+        with self.assertRaisesRegex(InputError, "give `max_predictions_per_seq`"):
             PretrainingRecords(f"{one},{third}")
         PretrainingRecords(f"{one},{third}", max_predictions_per_seq=2)
 
