@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 from bert_tf.squad.decoding import NBestEntry
 from bert_tf.text.sentences import sentence_splitter
 
@@ -42,16 +43,21 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
-    string(
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
+    path(
         "checkpoint",
         None,
         "A fine-tuning run's output_dir, a checkpoint in it, a TF1 release, or a"
         " Hugging Face folder: with its SQuAD head and its vocabulary.",
+        Path.CHECKPOINT,
     )
-    string(
+    path(
         "context_file",
         None,
         "The text that the questions are about, UTF-8; - for standard input.",
+        Path.FILE,
     )
     shared_flags.define(flag_values, "bert_config_file", "vocab_file")
     flags.DEFINE_bool(

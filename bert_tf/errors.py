@@ -3,6 +3,8 @@
 import itertools
 import re
 
+_PLACE = re.compile("when (reading|writing|deleting|resuming|initiating|getting) ")
+
 
 class InputError(ValueError):
     """What a user gave (a file, a flag, a checkpoint) cannot be used.
@@ -43,8 +45,14 @@ def cause_of(message: str) -> str:
         if line.startswith("[[{{node"):
             told = [before]
             break
-    cause = re.sub(r"^\{\{function_node [^}]*\}\} *", "", told[0] if told else "")
-    return re.sub(r" *\[Op:[^\]]*\].*$", "", cause)
+    # Which file a remote file system could not reach stands in a line of its own.
+    cause = " ".join([*told[:1], *(line for line in told[1:2] if _PLACE.match(line))])
+    return without_nodes(re.sub(r" *\[Op:[^\]]*\].*$", "", cause))
+
+
+def without_nodes(message: str) -> str:
+    """A message without the names that TensorFlow gives a graph's parts."""
+    return re.sub(r"\{\{function_node [^}]*\}\} *", "", message)
 
 
 def _stopped_worker(message: str) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
-from bert_tf import cli, flag_rules
+from bert_tf import cli, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer
@@ -27,11 +28,12 @@ class Guess(NamedTuple):
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    flags.DEFINE_string(
+    path_flags.define(
         "checkpoint",
         None,
         "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
         " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
+        Path.CHECKPOINT,
         flag_values=flag_values,
     )
     shared_flags.define(flag_values, "bert_config_file", "vocab_file")

@@ -52,6 +52,11 @@ class CauseOfTest(tf.test.TestCase):
             ("NOT_FOUND: a file\nAnd more.", "NOT_FOUND: a file"),
             ("Graph execution error:\n\nOut of memory.", "Out of memory."),
             ("one line", "one line"),
+            ("a " + EAGER, "a OOM when allocating tensor with shape[9]"),
+            (
+                "Error executing an HTTP request\n\t when reading metadata of gs://a/b",
+                "Error executing an HTTP request when reading metadata of gs://a/b",
+            ),
             ("", ""),
         ):
             self.assertEqual(cause_of(message), cause)
