@@ -187,6 +187,7 @@ def _evaluate(
         results,
         names=names,
         is_chief=is_chief(session.strategy),
+        task_name=session.task.name,
     )
 
 

@@ -109,6 +109,7 @@ def run(flag_values: flags.FlagValues) -> None:
             results,
             keeps_others=True,
             is_chief=session.is_chief,
+            task_name=session.task.name,
         )
 
 

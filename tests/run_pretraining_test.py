@@ -118,6 +118,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
             "tokenizer_config.json",
             "flags.json",
             "metrics.jsonl",
+            "curves.png",
             "checkpoint",
             "model.ckpt-4.index",
         ):

@@ -53,6 +53,13 @@ class DataSet:
         """Whether the splits are read from TensorFlow Datasets, not from --data_dir."""
         return not self.files
 
+    @property
+    def class_names(self) -> dict[str, str]:
+        """Label -> what it means, where the files have a number: "1", "acceptable"."""
+        if self.tfds is None:
+            return {}
+        return {label: name for name, label in self.tfds.rename.items()}
+
     def tfds_has(self, name: str) -> bool:
         """Whether `name` is this data set in TensorFlow Datasets."""
         return self.tfds is not None and self.tfds.is_in(name)

@@ -21,6 +21,7 @@ from bert_tf.task import Task
 from bert_tf.training import divergence, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.curves import write_curves
 from bert_tf.training.initialization import initialize
 from bert_tf.training.precision import LossScale, computing_in
 from bert_tf.training.profiling import StepProfiler, parse_steps
@@ -91,6 +92,8 @@ def train(
     run = _Run(task, config, folder, strategy, init_checkpoint, start)
     with run.checkpoints:
         run.train(phases)
+    if is_chief(strategy):
+        write_curves(folder, task.name)
     return run.model, run.step
 
 
