@@ -152,10 +152,10 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
 class NewFolder:
     """A folder that is there when it is complete, and not before.
 
-    Within the `with`, files go to a folder beside it, under a name of its own; at the
-    end that is renamed. A folder that exists is filled file by file: it may be a mount,
-    or somebody's working folder. Its export.json says "not complete" until it is, and
-    the same command then fills it anew.
+    Within the `with`, files go to a folder next to it, which is locked; at the end that
+    is renamed. A folder that exists is filled file by file: it may be a mount, or
+    somebody's working folder. Its export.json says "not complete" until it is, and the
+    same command then fills it again. What a killed run left is removed by the next one.
 
     Args:
         folder: its name in the end.
@@ -175,15 +175,23 @@ class NewFolder:
         )
         if files.is_remote(folder):
             self._folder = folder.rstrip("/")
+            self.path = files.temporary_name(self._folder)
         else:
             self._folder = os.path.realpath(folder)
-        self.path = files.temporary_name(self._folder)
+            self.path = f"{self._folder}.tmp-export"
+        self._handle: int | None = None
         self._made_from: dict[str, Any] = {}
-        self._there = read_export(folder)
-        expected = {EXPORT_NAME, *self._there.names} if self._there else {}
-        for name in files.names_in(folder) if files.is_folder(folder) else []:
+        self._there = self._look()
+
+    def _look(self) -> Export | None:
+        """What the folder says of itself; InputError if it has anything else."""
+        there = read_export(self._folder)
+        expected = {EXPORT_NAME, *there.names} if there else {}
+        names = files.names_in(self._folder) if files.is_folder(self._folder) else []
+        for name in names:
             if name not in expected and not name.startswith(f"{EXPORT_NAME}.tmp-"):
                 raise InputError(self._refusal)
+        return there
 
     def is_done(self, made_from: dict[str, Any]) -> bool:
         """Whether the export is there already.
@@ -202,24 +210,58 @@ class NewFolder:
             self._there.complete and not is_whole
         ):
             raise InputError(self._refusal)
+        if self._there.complete and files.exists(self.path):
+            self._lock()
+            self._unlock()
         return self._there.complete
+
+    def _lock(self) -> None:
+        """Makes the folder that files go to, empty and for this process alone."""
+        if files.is_remote(self.path):
+            files.make_folder(self.path)
+            return
+        self._handle = files.lock(
+            self.path, "another export is being written; wait for it, or stop it."
+        )
+        for name in files.names_in(self.path):
+            files.remove(os.path.join(self.path, name))
+
+    def _unlock(self, *, is_renamed: bool = False) -> None:
+        """Removes that folder; one of its name may be another process's already."""
+        if not is_renamed:
+            files.remove(self.path)
+        if self._handle is not None:
+            os.close(self._handle)
 
     def __enter__(self) -> str:
         for left in files.glob(glob.escape(self._folder) + ".tmp-*"):
-            logging.warning("%s is what a killed run left: remove it.", left)
-        files.make_folder(self.path)
+            if left != self.path:
+                logging.warning("%s is what a killed run left: remove it.", left)
+        self._lock()
+        try:
+            if self._look() != self._there:
+                raise InputError(self._refusal)
+        except InputError:
+            self._unlock()
+            raise
         return self.path
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is not None:
-            files.remove(self.path)
-            return
+        is_renamed = False
+        try:
+            if error is None:
+                is_renamed = self._publish()
+        finally:
+            self._unlock(is_renamed=is_renamed)
+
+    def _publish(self) -> bool:
+        """Gives the files their names; whether their folder was renamed for it."""
         names = files.names_in(self.path)
         export = Export(made_from=self._made_from, names=names, complete=True)
         if not files.is_remote(self._folder) and not files.exists(self._folder):
             export.write(self.path)
             files.replace(self.path, self._folder)
-            return
+            return True
         files.make_folder(self._folder)
         dataclasses.replace(export, complete=False).write(self._folder)
         for name in files.names_in(self._folder):
@@ -229,7 +271,7 @@ class NewFolder:
         for name in names:
             files.move(os.path.join(self.path, name), os.path.join(self._folder, name))
         export.write(self._folder)
-        files.remove(self.path)
+        return False
 
 
 def write_tf1(folder: str, model: Source) -> None:

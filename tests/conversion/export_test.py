@@ -299,6 +299,25 @@ class NewFolderTest(ExportTestCase):
             self.assertCountEqual(os.listdir(folder), whole)
             self.assertFalse(self.fill(folder, {"a": 1}))
 
+    def test_two_at_once(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        second = export.NewFolder(folder)
+        with export.NewFolder(folder) as path:
+            with self.assertRaisesRegex(InputError, "another export is being written"):
+                self.fill(folder, {})
+            with open(os.path.join(path, "file"), "w") as file:
+                file.write("x")
+        with self.assertRaisesRegex(InputError, "is not empty"), second:
+            pass
+        self.assertEqual(os.listdir(self.get_temp_dir()), ["new"])
+
+    def test_what_a_kill_at_the_very_end_left_is_removed(self):
+        folder = os.path.join(self.get_temp_dir(), "new")
+        self.fill(folder, {"a": 1})
+        os.makedirs(folder + ".tmp-export/assets")
+        self.assertFalse(self.fill(folder, {"a": 1}))
+        self.assertEqual(os.listdir(self.get_temp_dir()), ["new"])
+
     def test_the_same_again_is_done_and_another_is_refused(self):
         folder = os.path.join(self.get_temp_dir(), "new")
         self.assertTrue(self.fill(folder, {"a": 1}))
