@@ -9,9 +9,11 @@ signal N (143 for SIGTERM) with everything saved.
 """
 
 import importlib
+import importlib.util
 import inspect
 import logging as python_logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -182,6 +184,23 @@ def import_tensorflow() -> None:
             os.close(stderr)
 
 
+def require_packages(needed_for: str, *names: str, pip_options: str = "") -> None:
+    """Asks for packages that few need, before any work, without importing them.
+
+    Args:
+        needed_for: the flag, with its value.
+        *names: the packages, by the names that are imported and installed.
+        pip_options: what pip is to be told about them.
+
+    Raises:
+        InputError: one is not installed.
+    """
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        install = " ".join(["pip install", *pip_options.split(), *missing])
+        raise InputError(f"{needed_for} needs {' and '.join(missing)}: {install}")
+
+
 def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValues:
     """Parses arguments without touching absl's global flags.
 
@@ -210,6 +229,18 @@ def with_positional(
     return flag_values
 
 
+def _with_flags(message: str) -> str:
+    """A message with flags in the place of the arguments of those names.
+
+    Messages are for callers in Python as well: they say `max_seq_length=640`.
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        return f"--{match[1]}" if match[2] in flags.FLAGS else match[0]
+
+    return re.sub("`(([a-z_]+)(?:=[^`]*)?)`", flag, message)
+
+
 def one_line(error: Exception) -> str:
     """An exception's message as one line; of TensorFlow's traces what went wrong."""
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -222,7 +253,7 @@ def one_line(error: Exception) -> str:
                 ". Check the network, and the credentials: gcloud auth"
                 " application-default login."
             )
-    text = without_nodes(text)
+    text = _with_flags(without_nodes(text))
     # By its name: nothing here imports TensorFlow.
     if type(error).__name__ == "ResourceExhaustedError":
         text += (

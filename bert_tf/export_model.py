@@ -114,6 +114,11 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Reads, checks, writes."""
+    if flag_values.format == "onnx":
+        # Their own requirements are older than TensorFlow's.
+        cli.require_packages(
+            "--format=onnx", "tf2onnx", "onnx", pip_options="--no-deps"
+        )
     cli.import_tensorflow()
     from bert_tf.conversion import export
     from bert_tf.conversion.source import open_source

@@ -218,7 +218,7 @@ def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
     for pattern in patterns:
         matches = glob(pattern)
         if not matches:
-            raise InputError(f"--{flag}: no file matches {pattern!r}.")
+            raise InputError(f"`{flag}`: no file matches {pattern!r}.")
         found.extend(matches)
     return found
 

@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -53,23 +52,25 @@ class KerasBackendTest(tf.test.TestCase):
     def test_keras_own_file_is_read(self):
         home = self.get_temp_dir()
         path = os.path.join(home, "keras.json")
-        command = ["-m", "bert_tf.fill_mask", f"--checkpoint={home}", "a [MASK]"]
-        for content, message in (
-            (json.dumps({"backend": "torch"}), f"'torch' ({path}){_ADVICE}"),
-            ("{", "no checkpoint in this folder"),
-            (json.dumps({"floatx": "float32"}), "no checkpoint in this folder"),
+        command = "from bert_tf import keras_backend as b; b.require_tensorflow()"
+        for content, environment, message in (
+            ('{"backend": "torch"}', {}, f"'torch' ({path}){_ADVICE}"),
+            ('{"backend": "torch"}', {"KERAS_BACKEND": "tensorflow"}, ""),
+            ("{", {}, ""),
+            ('{"floatx": "float32"}', {}, ""),
         ):
             with open(path, "w") as file:
                 file.write(content)
-            done = run(*command, KERAS_HOME=home)
-            self.assertEqual(done.returncode, 2, done.stderr)
+            done = run("-c", command, KERAS_HOME=home, **environment)
+            self.assertEqual(done.returncode, 1 if message else 0)
             self.assertIn(message, done.stderr)
-            self.assertNotIn("Traceback", done.stderr)
-        # The environment goes before the file.
-        with open(path, "w") as file:
-            file.write(json.dumps({"backend": "torch"}))
-        done = run(*command, KERAS_HOME=home, KERAS_BACKEND="tensorflow")
-        self.assertIn("no checkpoint in this folder", done.stderr)
+
+    def test_a_command_tells_it_in_one_line(self):
+        arguments = [f"--checkpoint={self.get_temp_dir()}", "a [MASK]"]
+        done = run("-m", "bert_tf.fill_mask", *arguments, KERAS_BACKEND="jax")
+        self.assertEqual(done.returncode, 2)
+        message = f"fill_mask: Keras' back end is 'jax' (KERAS_BACKEND){_ADVICE}\n"
+        self.assertEqual(done.stderr, message)
 
     def test_tensorflows_is_the_one_here(self):
         self.assertTrue(callable(bert_tf.BertEncoder))

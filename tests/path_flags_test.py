@@ -75,6 +75,18 @@ class PathFlagsTest(tf.test.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             self.assertIn(self.path("no/such.thing"), done.stderr)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "bert_tf.export_model", "--format=onnx"),
+                *(f"--checkpoint={folder}", "--output_dir=o"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": folder},
+        )
+        # tf2onnx is no requirement, and not installed for the tests.
+        self.assertIn("pip install --no-deps tf2onnx onnx\n", done.stderr)
 
     def test_what_a_path_must_be(self):
         folder = self.get_temp_dir()

@@ -168,11 +168,11 @@ class RunPretrainingTest(RunPretrainingTestCase):
     def test_lengths_come_from_the_records_unless_they_are_given(self):
         self.run_script(do_train=True, max_seq_length=toy.L, num_train_steps=1)
         with self.assertRaisesRegex(
-            InputError, "--max_seq_length=16, but the records of .* were made with 12"
+            InputError, "`max_seq_length=16`, but the records of .* were made with 12"
         ):
             self.run_script(do_train=True, max_seq_length=16)
         with self.assertRaisesRegex(
-            InputError, "--max_predictions_per_seq=20, but .* with 2"
+            InputError, "`max_predictions_per_seq=20`, but .* with 2"
         ):
             self.run_script(do_train=True, max_predictions_per_seq=20)
 
@@ -307,7 +307,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
     def test_flags_for_masked_records(self):
         static = self.make_records("static", 2)
         with self.assertRaisesRegex(
-            InputError, "--masking_unit=span is for .* masks of .*static are in the"
+            InputError, "`masking_unit=span` is for .* masks of .*static are in the"
         ):
             self.run_script(do_train=True, input_file=static, masking_unit="span")
         # They may be meant for the evaluation's records alone.
@@ -346,7 +346,7 @@ class RefusalTest(RunPretrainingTestCase):
     def test_a_model_that_is_too_small(self):
         for change, message in (
             ({"max_position_embeddings": 8}, "must not exceed the model's .* .8."),
-            ({"vocab_size": 20}, "30 tokens, but the model's `vocab_size` .* is 20"),
+            ({"vocab_size": 20}, "30 tokens, but the model's `vocab_size` is 20"),
         ):
             config = dataclasses.replace(toy.CONFIG, **change)
             folder = self.path("small")
@@ -384,13 +384,13 @@ class RefusalTest(RunPretrainingTestCase):
                 input_file=f"{self.records},{self.path('others')}",
                 output_dir=self.path("mixed"),
             )
-        with self.assertRaisesRegex(InputError, "do_lower_case=False, but the records"):
+        with self.assertRaisesRegex(InputError, "`do_lower_case=False`, but the records"):
             self.run_script(do_train=True, do_lower_case=False)
 
     def test_input_that_is_missing_or_empty(self):
-        with self.assertRaisesRegex(InputError, "--input_file: no file matches"):
+        with self.assertRaisesRegex(InputError, "`input_file`: no file matches"):
             self.run_script(do_train=True, input_file=self.path("nowhere*"))
-        with self.assertRaisesRegex(InputError, "--eval_input_file: no file matches"):
+        with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
             self.run_script(do_eval=True, eval_input_file=self.path("nowhere*"))
         empty = self.path("empty.tfrecord")
         with open(empty, "w"):

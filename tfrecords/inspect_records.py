@@ -1,6 +1,6 @@
 """Shows what is in record files: some records as text, and statistics of all.
 
-python -m tfrecords.inspect_records records/text.tfrecord
+python -m bert_tf.tfrecords.inspect_records records/text.tfrecord
 
 A token to predict is marked: [MASK→river] where the model sees [MASK] and must say
 "river", [the→river] where it sees another token, [river=] where it sees the token

@@ -1,6 +1,7 @@
-"""Packs short pre-training records into rows of one length, several to a row.
+r"""Packs short pre-training records into rows of one length, several to a row.
 
-python -m tfrecords.pack_pretraining_data --input_file=RECORDS --output_file=ROWS
+python -m bert_tf.tfrecords.pack_pretraining_data --input_file=RECORDS \
+        --output_file=ROWS
 
 Padding costs a training step as much as text. In a packed row each sequence keeps its
 [CLS], its positions and its next sentence label, and sees itself alone, so that the

@@ -84,7 +84,7 @@ class Source:
         if self.config is None:
             raise InputError(
                 f"{self.path}: {os.path.join(self.folder, CONFIG_NAME)} is missing;"
-                " give --bert_config_file."
+                " give `bert_config_file`."
             )
         return self.config
 

@@ -258,7 +258,7 @@ def record_error(error: tf.errors.OpError) -> str:
     if isinstance(error, tf.errors.DataLossError) or "not parse" in message:
         return (
             f"A record cannot be read: {cause_of(message)}. python -m"
-            " tfrecords.inspect_records FILE says which file it is."
+            " bert_tf.tfrecords.inspect_records FILE says which file it is."
         )
     raise error
 

@@ -123,7 +123,7 @@ class SourceTest(tf.test.TestCase):
         os.remove(os.path.join(folder, "bert_config.json"))
         source = open_source(folder)
         self.assertIsNone(source.config)
-        with self.assertRaisesRegex(InputError, "give --bert_config_file"):
+        with self.assertRaisesRegex(InputError, "give `bert_config_file`"):
             source.require_config()
 
     def test_a_damaged_tensor_is_named(self):
