@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
-from bert_tf import keras_backend, other_names, path_flags
+from bert_tf import help_page, keras_backend, other_names, path_flags
 from bert_tf.errors import InputError, cause_of, without_nodes
 
 DefineFlags = Callable[[flags.FlagValues], None]
@@ -49,11 +49,12 @@ def main(
     """
     before = set(flags.FLAGS)
     define_flags(flags.FLAGS)
-    for name in set(flags.FLAGS) - before:
-        # --help shows the key flags of the main module alone.
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+    names = [name for name in flags.FLAGS if name not in before]
+    if "version" not in names:  # evaluate_squad's is that of SQuAD
+        flags.DEFINE_flag(help_page.VersionFlag())
     module = inspect.getmodule(run)
-    script = os.path.splitext(os.path.basename(inspect.getfile(run)))[0]
+    path = os.path.splitext(inspect.getfile(run))[0].removesuffix("/__main__")
+    script = os.path.basename(path)
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()
@@ -78,6 +79,8 @@ def main(
     def parsed(argv: Sequence[str]) -> list[str]:
         # Flags are flags behind a stray word, too.
         flags.FLAGS.set_gnu_getopt()
+        # In the place of absl's, which app.run has defined.
+        flags.DEFINE_flag(help_page.HelpFlag(names))
         try:
             left = flags.FLAGS(argv)
             if left[1:] and arguments is None:

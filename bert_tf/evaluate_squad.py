@@ -79,7 +79,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "version",
         "auto",
         ["auto", "1.1", "2.0"],
-        "Ours. Whose rules: those of the file's version, or as said here.",
+        "Whose rules: those of the file's version, or as said here.",
         flag_values=flag_values,
     )
     for name in ("na_prob_file", "na_prob_thresh", "out_file", "out_image_dir"):

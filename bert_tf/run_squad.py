@@ -35,7 +35,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "num_workers",
         0,
-        "Ours. Processes that make the records; 0 for one a core. The bytes are the"
+        "Processes that make the records; 0 for one a core. The bytes are the"
         " same for any number.",
         lower_bound=0,
         flag_values=flag_values,

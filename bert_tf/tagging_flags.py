@@ -9,6 +9,7 @@ from absl import flags
 
 from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf import flags as shared_flags
+from bert_tf.flag_groups import DATA, LENGTHS, belongs_to
 from bert_tf.metrics.entities import SCHEMES
 from bert_tf.path_flags import Path
 from bert_tf.tagging.reader import FORMATS, Layout
@@ -23,6 +24,7 @@ _USES = (
 )
 
 
+@belongs_to(DATA)
 def define_sentences(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which sentences, and how their files are read."""
 
@@ -87,6 +89,7 @@ def define_sentences(flag_values: flags.FlagValues) -> None:
         flag_rules.refuse_together(flag_values, "tfds_name", name)
 
 
+@belongs_to(DATA)
 def define_format(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how files of tagged words are read."""
 
@@ -146,6 +149,7 @@ def layout(
     )
 
 
+@belongs_to(DATA)
 def define_labels(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say what the labels are."""
     flags.DEFINE_list(
@@ -175,6 +179,7 @@ def define_labels(flag_values: flags.FlagValues) -> None:
     shared_flags.define(flag_values, "init_head")
 
 
+@belongs_to(LENGTHS)
 def define_windows(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how sentences become records.
 

@@ -384,7 +384,9 @@ class RefusalTest(RunPretrainingTestCase):
                 input_file=f"{self.records},{self.path('others')}",
                 output_dir=self.path("mixed"),
             )
-        with self.assertRaisesRegex(InputError, "`do_lower_case=False`, but the records"):
+        with self.assertRaisesRegex(
+            InputError, "`do_lower_case=False`, but the records"
+        ):
             self.run_script(do_train=True, do_lower_case=False)
 
     def test_input_that_is_missing_or_empty(self):

@@ -36,7 +36,9 @@ class TableOfTasksTest(tf.test.TestCase):
     def test_a_missing_folder_or_split(self):
         with self.assertRaisesRegex(InputError, "`data_dir`: no such folder: nowhere"):
             TASKS["CoLA"].read("nowhere", "train")
-        with self.assertRaisesRegex(InputError, "CoLA is read from files: give `data_dir`"):
+        with self.assertRaisesRegex(
+            InputError, "CoLA is read from files: give `data_dir`"
+        ):
             TASKS["CoLA"].read(None, "train")
         with self.assertRaisesRegex(InputError, "AX has no train set. It has: dev, te"):
             TASKS["AX"].read(self.get_temp_dir(), "train")
