@@ -65,6 +65,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training import run_folder
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
+    flag_rules.warn_of_stride(flag_values)
     strategy = strategy_from_flags(flag_values)
     looks_at_dev = flag_values.do_eval or (
         flag_values.do_train and flag_values.eval_steps

@@ -53,6 +53,7 @@ def run(flag_values: flags.FlagValues) -> None:
     )
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
+    flag_rules.warn_of_stride(flag_values)
     strategy = strategy_from_flags(flag_values)
     trains = flag_values.do_train
     answers = flag_values.do_predict or (trains and flag_values.eval_steps)

@@ -79,6 +79,13 @@ def train(
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
+    if config.num_warmup_steps > config.num_train_steps:
+        logging.warning(
+            "The warmup of %s steps is longer than the run of %s: the learning rate"
+            " never reaches its peak.",
+            f"{config.num_warmup_steps:,}",
+            f"{config.num_train_steps:,}",
+        )
     run = _Run(task, config, folder, strategy, init_checkpoint)
     with run.checkpoints:
         run.train(phases)
