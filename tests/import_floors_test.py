@@ -177,6 +177,18 @@ class ImportFloorsTest(tf.test.TestCase):
                             " it where it is used, so that --help stays quick",
                         )
 
+    def test_what_few_need_is_imported_where_it_is_used(self):
+        seldom = ("matplotlib", "sklearn", "tensorflow_datasets", "pyarrow")
+        seen = set()
+        for path in self.modules.values():
+            for name, line, at_import in imports_of(path):
+                package = name.split(".")[0]
+                if package in seldom:
+                    seen.add(package)
+                    where = f"{path.relative_to(ROOT)}:{line}"
+                    self.assertFalse(at_import, f"{where}: {name} at import")
+        self.assertEqual(seen, set(seldom))
+
 
 if __name__ == "__main__":
     tf.test.main()
