@@ -127,7 +127,7 @@ def find_format(path: str) -> Format:
     if huggingface.is_folder_of_hugging_face(path):
         return Format.HUGGING_FACE
     raise InputError(
-        f"{path}: no checkpoint in this folder: neither a run's `checkpoint` file, nor"
+        f"{path}: no checkpoint in this folder: neither a run's file 'checkpoint', nor"
         f" {tensorflow_checkpoint.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
         " model.weights.h5."
     )

@@ -67,7 +67,7 @@ def find_checkpoint(path: str) -> str:
                 f" prefix, such as {os.path.join(path, 'model.ckpt-1000')}."
             )
         raise InputError(
-            f"{path}: no checkpoint in this folder (neither a run's `checkpoint` file"
+            f"{path}: no checkpoint in this folder (neither a run's file 'checkpoint'"
             f" nor {RELEASED_PREFIX}.index)."
         )
     prefix = path
