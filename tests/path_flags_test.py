@@ -7,7 +7,14 @@ from unittest import mock
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, ensemble_squad, path_flags, run_ner, run_pretraining
+from bert_tf import (
+    cli,
+    ensemble_squad,
+    path_flags,
+    run_classifier,
+    run_ner,
+    run_pretraining,
+)
 from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 from tests.cli_test import SCRIPTS
@@ -147,6 +154,22 @@ class PathFlagsTest(tf.test.TestCase):
             ],
         )
         path_flags.check(values)
+
+    def test_a_file_of_a_folder(self):
+        folder = self.get_temp_dir()
+        table = ["--task_name=tsv", f"--data_dir={folder}", "--output_dir=o"]
+        with open(self.path("mine.tsv"), "w") as file:
+            file.write("x")
+        for arguments, message in (
+            (["--do_train", "--train_file=no.tsv"], f"no such file: {folder}/no.tsv"),
+            (["--do_train", "--train_file=mine.tsv", "--dev_file=no.tsv"], None),
+        ):
+            values = cli.parse(run_classifier.define_flags, [*table, *arguments])
+            if message is None:
+                path_flags.check(values)
+                continue
+            with self.assertRaisesRegex(InputError, f"--train_file: {message}"):
+                path_flags.check(values)
 
     def test_a_tilde_is_the_users_folder(self):
         with mock.patch.dict(os.environ, {"HOME": "/home/me"}):

@@ -406,7 +406,7 @@ class RefusalTest(RunClassifierTestCase):
         for options, message in (
             ({"task_name": "sst"}, "no such task"),
             ({"data_dir": self.path("nowhere")}, "no such folder"),
-            ({"label_column": "lable"}, "'lable'. Columns: text_a, label"),
+            ({"label_column": "lable"}, "'lable'. Columns: 'text_a', 'label'"),
             ({"max_seq_length": 64}, r"must not exceed the model's .*\(16\)"),
             ({"vocab_file": self.path("no.txt")}, "no.txt"),
             ({"vocab_file": short}, r"\[MASK\]"),
