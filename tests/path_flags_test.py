@@ -63,6 +63,7 @@ class PathFlagsTest(tf.test.TestCase):
         file = self.path("file.json")
         with open(file, "w") as opened:
             opened.write("x\n")
+        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
         self.assertEqual(set(SCRIPTS) - set(_WRONG), {"bert_tf.quickstart"})
         for module, arguments in _WRONG.items():
             words = {
@@ -77,7 +78,7 @@ class PathFlagsTest(tf.test.TestCase):
                 capture_output=True,
                 text=True,
                 check=False,
-                env={**os.environ, "PYTHONPATH": folder},
+                env={**os.environ, "PYTHONPATH": paths},
             )
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -90,7 +91,7 @@ class PathFlagsTest(tf.test.TestCase):
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, "PYTHONPATH": folder},
+            env={**os.environ, "PYTHONPATH": paths},
         )
         # tf2onnx is no requirement, and not installed for the tests.
         self.assertIn("pip install --no-deps tf2onnx onnx\n", done.stderr)
