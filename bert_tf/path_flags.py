@@ -127,19 +127,19 @@ def check(flag_values: flags.FlagValues) -> None:
             is_list = parser.kind is Path.FILES
             several = several.split(",") if is_list else [several]
         for path in several:
-            path = os.path.join(folder, path)
-            if path and not files.is_remote(path):
-                check_path(path, f"--{name}: ", parser.kind)
+            check_path(os.path.join(folder, path), f"--{name}: ", parser.kind)
 
 
 def check_path(path: str, said_by: str, kind: Path) -> None:
-    """Raises InputError if a local path is not what it must be.
+    """Raises InputError if a path is not what it must be; remote ones always are.
 
     Args:
         path: the path.
         said_by: what the message begins with: the flag.
         kind: what it must be.
     """
+    if not path or files.is_remote(path):
+        return
     if kind is Path.OUTPUT or os.path.exists(path):
         if kind is Path.FOLDER and not os.path.isdir(path):
             raise InputError(f"{said_by}{path} is a file, not a folder.")

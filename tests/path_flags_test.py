@@ -129,6 +129,8 @@ class PathFlagsTest(tf.test.TestCase):
             (self.path("model.ckpt"), Path.CHECKPOINT),
             ("bert_base_en_uncased", Path.CHECKPOINT),  # KerasHub's
             ("/no", Path.OUTPUT),
+            ("gs://no/no", Path.CHECKPOINT),
+            ("gs://no/*", Path.FILES),
         ):
             path_flags.check_path(path, "--x: ", kind)
 
