@@ -105,14 +105,15 @@ COMMANDS = {
     ),
     "classifier": Command(
         run_classifier,
-        f"{_TRAINING} --task_name=MRPC --data_dir={{GLUE_DIR}}/MRPC --do_eval"
+        f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
         " --do_predict --output_dir={out}/x --eval_steps=2 --log_steps=1",
         6,
     ),
     "pre-training": Command(
         run_pretraining,
         "--input_file=records/128/text.tfrecord --output_dir={out}/x"
-        " --do_train --do_eval --bert_config_file={BERT_BASE_DIR}/bert_config.json --train_batch_size=4"
+        " --do_train --do_eval --train_batch_size=4"
+        " --bert_config_file={BERT_BASE_DIR}/bert_config.json"
         " --num_train_steps=4 --max_eval_steps=2 --save_checkpoints_steps=2"
         " --log_steps=1",
         6,
@@ -146,9 +147,8 @@ def _files(folder):
                     for line in map(json.loads, content.splitlines())
                 ).encode()
             # These have the time in them.
-            found[key] = (
-                b"" if name in ("metadata.json", "model.weights.h5") else content
-            )
+            has_time = name in ("metadata.json", "model.weights.h5")
+            found[key] = b"" if has_time else content
     return found
 
 
