@@ -7,8 +7,13 @@
     records = bert_tf.pretraining_dataset("records/*.tfrecord", batch_size=32)
     model.fit(records, steps_per_epoch=1000)
 
-    encoder = bert_tf.load_encoder("output_dir")     # a run's folder, or a release
+    filler = bert_tf.load("output_dir")              # a run's folder, or a release
+    filler.fill("The capital of France is [MASK].")  # predict, answer, tag, embed
+
     tokenizer = bert_tf.load_tokenizer("output_dir")
+    classifier = bert_tf.load_classifier("output_dir", num_labels=2)
+    classifier.compile(bert_tf.create_optimizer(2e-5, 1000, 100))
+    classifier.fit(tokenizer(["A text.", "Another one."]), [0, 1])
 
 Names are looked up when first used: `import bert_tf` costs no TensorFlow import.
 """
@@ -37,6 +42,7 @@ _HOMES = {
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
     "add_task": "bert_tf.tasks.named",
     "create_optimizer": "bert_tf.optimization.recipe",
+    "load": "bert_tf.text_models",
     "load_adapted_classifier": "bert_tf.conversion.adapted",
     "load_classifier": "bert_tf.conversion.checkpoint",
     "load_encoder": "bert_tf.conversion.checkpoint",

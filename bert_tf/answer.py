@@ -9,14 +9,15 @@ stands in; or that the text does not answer the question, if the model is of SQu
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 from bert_tf.squad.decoding import NBestEntry
 from bert_tf.text.sentences import sentence_splitter
 
@@ -42,16 +43,21 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
-    string(
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
+    path(
         "checkpoint",
         None,
         "A fine-tuning run's output_dir, a checkpoint in it, a TF1 release, or a"
         " Hugging Face folder: with its SQuAD head and its vocabulary.",
+        Path.CHECKPOINT,
     )
-    string(
+    path(
         "context_file",
         None,
         "The text that the questions are about, UTF-8; - for standard input.",
+        Path.FILE,
     )
     shared_flags.define(flag_values, "bert_config_file", "vocab_file")
     flags.DEFINE_bool(
@@ -167,12 +173,12 @@ def _on_one_line(text: str) -> str:
 
 
 def options_of(
-    flag_values: flags.FlagValues, source: "Source", checkpoint: str = ""
+    given: Mapping[str, Any], source: "Source", checkpoint: str = ""
 ) -> dict[str, Any]:
     """What to make an `Answerer` with: as the user says, or else as the run had it.
 
     Args:
-        flag_values: the parsed flags.
+        given: flag -> value; None, or nothing, where the user gave none.
         source: the checkpoint.
         checkpoint: its path; what was found for another one of its folder is not taken.
 
@@ -181,23 +187,23 @@ def options_of(
     """
     from bert_tf.finetuning import null_threshold
 
-    run = _flags_of_run(source.folder)
+    run = flags_of_run(source.folder)
     options = {
-        name: _first_given(getattr(flag_values, name), run.get(name), default)
+        name: _first_given(given.get(name), run.get(name), default)
         for name, default in _DEFAULTS.items()
     }
     options["max_seq_length"] = _first_given(
-        flag_values.max_seq_length,
+        given.get("max_seq_length"),
         run.get("max_seq_length"),
         min(_MAX_SEQ_LENGTH, source.require_config().max_position_embeddings),
     )
     found = null_threshold.read(source.folder, checkpoint)
     is_version_2 = _first_given(
-        flag_values.version_2_with_negative,
+        given.get("version_2_with_negative"),
         run.get("version_2_with_negative"),
         found is not None,
     )
-    threshold = flag_values.null_score_diff_threshold
+    threshold = given.get("null_score_diff_threshold")
     if threshold is not None and not is_version_2:
         raise InputError(
             "--null_score_diff_threshold is for models that may say that there is no"
@@ -214,7 +220,8 @@ def _first_given(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
 
-def _flags_of_run(folder: str) -> dict[str, Any]:
+def flags_of_run(folder: str) -> dict[str, Any]:
+    """What the run in a folder was given; nothing where it is of no run."""
     path = os.path.join(folder, "flags.json")
     if not files.exists(path):
         return {}
@@ -245,7 +252,7 @@ def run(flag_values: flags.FlagValues) -> None:
         load_span_predictor(source),
         load_tokenizer(source),
         batch_size=flag_values.predict_batch_size,
-        **options_of(flag_values, source, source.checkpoint),
+        **options_of(flag_values.flag_values_dict(), source, source.checkpoint),
     )
     split = sentence_splitter(flag_values.language)
     for question, answers in zip(questions, answerer(questions, context), strict=True):

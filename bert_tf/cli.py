@@ -10,25 +10,36 @@ signal N (143 for SIGTERM) with everything saved.
 
 import errno
 import importlib
+import importlib.util
 import inspect
 import logging as python_logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from absl import app, flags, logging
 
-from bert_tf.errors import InputError, cause_of
+from bert_tf import help_page, keras_backend, other_names, path_flags
+from bert_tf.errors import InputError, cause_of, without_nodes
 
 DefineFlags = Callable[[flags.FlagValues], None]
 Run = Callable[[flags.FlagValues], None]
 
+EXIT_USAGE_ERROR = 1
 EXIT_INPUT_ERROR = 2
 _LONGEST_LINE = 2000
 
 
-def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> None:
+def main(
+    define_flags: DefineFlags,
+    run: Run,
+    arguments: str | None = None,
+    *,
+    argument_kind: path_flags.Path = path_flags.Path.OUTPUT,
+) -> None:
     """Parses `sys.argv`, runs the script and exits.
 
     Args:
@@ -36,34 +47,28 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
         run: the script, given the parsed flags.
         arguments: the name of what may follow the flags; None where nothing may. They
             reach the script as `flag_values.positional`.
+        argument_kind: what they must be where they are paths.
     """
     before = set(flags.FLAGS)
     define_flags(flags.FLAGS)
-    for name in set(flags.FLAGS) - before:
-        # --help shows the key flags of the main module alone.
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+    names = [name for name in flags.FLAGS if name not in before]
+    if "version" not in names:  # evaluate_squad's is that of SQuAD
+        flags.DEFINE_flag(help_page.VersionFlag())
     module = inspect.getmodule(run)
-    script = os.path.splitext(os.path.basename(inspect.getfile(run)))[0]
+    path = os.path.splitext(inspect.getfile(run))[0].removesuffix("/__main__")
+    script = os.path.basename(path)
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()
 
     def guarded(argv: Sequence[str]) -> None:
         positional = list(argv[1:])
-        if positional and arguments is None:
-            raise app.UsageError(
-                f"unexpected argument {positional[0]!r}: flags are written --name=value"
-                " (a boolean too: --do_train=False)"
-            )
         try:
+            path_flags.check(flags.FLAGS)
+            for path in positional:
+                path_flags.check_path(path, "", argument_kind)
             run(with_positional(flags.FLAGS, positional))
-        except InputError as error:
-            print(f"{script}: {one_line(error)}", file=sys.stderr)
-            sys.exit(EXIT_INPUT_ERROR)
-        except OSError as error:
-            print(f"{script}: {one_line(error)}", file=sys.stderr)
-            sys.exit(EXIT_INPUT_ERROR)
-        except _machine_errors() as error:
+        except _users_errors() as error:
             print(f"{script}: {one_line(error)}", file=sys.stderr)
             sys.exit(EXIT_INPUT_ERROR)
         except KeyboardInterrupt:
@@ -73,7 +78,34 @@ def main(define_flags: DefineFlags, run: Run, arguments: str | None = None) -> N
             )
             sys.exit(128 + signal.SIGINT)
 
-    app.run(guarded)
+    def parsed(argv: Sequence[str]) -> list[str]:
+        # Flags are flags behind a stray word, too.
+        flags.FLAGS.set_gnu_getopt()
+        # In the place of absl's, which app.run has defined.
+        flags.DEFINE_flag(help_page.HelpFlag(names))
+        try:
+            left = flags.FLAGS(argv)
+            if left[1:] and arguments is None:
+                raise flags.Error(
+                    f"Unexpected argument {left[1]!r}: flags are written --name=value"
+                    " (a boolean too: --do_train=False), without spaces"
+                )
+            return left
+        except flags.UnrecognizedFlagError as error:
+            ours = other_names.meaning(error.flagname, flags.FLAGS)
+            if not ours:
+                _refuse_usage(error)
+            _refuse_usage(f"Unknown command line flag {error.flagname!r}. Here: {ours}")
+        except (flags.Error, ValueError) as error:
+            _refuse_usage(error)
+
+    app.run(guarded, flags_parser=parsed)
+
+
+def _refuse_usage(message: object) -> NoReturn:
+    print(f"FATAL Flags parsing error: {message}", file=sys.stderr)
+    print("Pass --help to see help on flags.", file=sys.stderr)
+    sys.exit(EXIT_USAGE_ERROR)
 
 
 class _OurLines(python_logging.Filter):
@@ -112,17 +144,23 @@ def _set_up_logging() -> None:
     handler.setFormatter(_PlainFormatter())
 
 
-def _machine_errors() -> tuple[type[Exception], ...]:
-    """TensorFlow's errors that speak of files, disks and memory, not of our code."""
+def _users_errors() -> tuple[type[Exception], ...]:
+    """What tells of files, disks, networks and memory, not of our code."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
-        return ()
+        return InputError, OSError
     errors = tensorflow.errors
     return (
+        InputError,
+        OSError,
+        errors.AbortedError,
         errors.DataLossError,
+        errors.DeadlineExceededError,
+        errors.FailedPreconditionError,
         errors.NotFoundError,
         errors.PermissionDeniedError,
         errors.ResourceExhaustedError,
+        errors.UnauthenticatedError,
         errors.UnavailableError,
     )
 
@@ -132,7 +170,11 @@ def import_tensorflow() -> None:
 
     They report drivers and processor features to stderr, whatever the log level, before
     any log is set up. Who wants to see it sets TF_CPP_MIN_LOG_LEVEL to less than 3.
+
+    Raises:
+        InputError: Keras is told to use another back end.
     """
+    keras_backend.require_tensorflow()
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if level != "3" or "tensorflow" in sys.modules:
         return
@@ -145,6 +187,23 @@ def import_tensorflow() -> None:
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+def require_packages(needed_for: str, *names: str, pip_options: str = "") -> None:
+    """Asks for packages that few need, before any work, without importing them.
+
+    Args:
+        needed_for: the flag, with its value.
+        *names: the packages, by the names that are imported and installed.
+        pip_options: what pip is to be told about them.
+
+    Raises:
+        InputError: one is not installed.
+    """
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        install = " ".join(["pip install", *pip_options.split(), *missing])
+        raise InputError(f"{needed_for} needs {' and '.join(missing)}: {install}")
 
 
 def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValues:
@@ -161,6 +220,7 @@ def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValu
         absl.flags.Error: as on the command line.
     """
     flag_values = flags.FlagValues()
+    flag_values.set_gnu_getopt()
     define_flags(flag_values)
     positional = flag_values(["bert_tf", *arguments])[1:]
     return with_positional(flag_values, positional)
@@ -174,6 +234,18 @@ def with_positional(
     return flag_values
 
 
+def _with_flags(message: str) -> str:
+    """A message with flags in the place of the arguments of those names.
+
+    Messages are for callers in Python as well: they say `max_seq_length=640`.
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        return f"--{match[1]}" if match[2] in flags.FLAGS else match[0]
+
+    return re.sub("`(([a-z_]+)(?:=[^`]*)?)`", flag, message)
+
+
 def one_line(error: Exception) -> str:
     """An exception's message as one line; of TensorFlow's traces what went wrong."""
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -181,6 +253,12 @@ def one_line(error: Exception) -> str:
     text = str(error)
     if not isinstance(error, InputError):
         text = cause_of(text)
+        if "gs://" in text and "HTTP" in text:
+            text += (
+                ". Check the network, and the credentials: gcloud auth"
+                " application-default login."
+            )
+    text = _with_flags(without_nodes(text))
     # By its name: nothing here imports TensorFlow.
     # A full disk is one too, and says what it is.
     of_disks = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))

@@ -249,7 +249,7 @@ class BertConfig:
         Raises:
             InputError: no such file, not a JSON object, or as `from_dict`.
         """
-        values = files.read_json(path, "BERT config file (--bert_config_file)")
+        values = files.read_json(path, "BERT config file")
         if not isinstance(values, dict):
             raise InputError(f"{path}: must hold one JSON object of settings.")
         return cls.from_dict(values, source=path)
@@ -258,7 +258,7 @@ class BertConfig:
         """Raises InputError if the model has too few positions for `max_seq_length`."""
         if max_seq_length > self.max_position_embeddings:
             raise InputError(
-                f"--max_seq_length={max_seq_length} must not exceed the model's"
+                f"`max_seq_length={max_seq_length}` must not exceed the model's"
                 f" max_position_embeddings ({self.max_position_embeddings})."
             )
 
@@ -275,7 +275,7 @@ class BertConfig:
         if num_tokens > self.vocab_size:
             raise InputError(
                 f"{source} has {num_tokens} tokens, but the model's `vocab_size`"
-                f" (--bert_config_file) is {self.vocab_size}. {advice}"
+                f" is {self.vocab_size}. {advice}"
             )
 
     def to_dict(self) -> dict[str, Any]:

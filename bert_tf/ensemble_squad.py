@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, files, flag_rules
+from bert_tf import cli, files, flag_rules, path_flags
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import GoldFile, read_golds, report_unmatched
 from bert_tf.metrics.squad import evaluate_v1, evaluate_v2
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.squad.prediction_files import PredictionFiles
@@ -29,20 +30,25 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def boolean(name: str, default: bool, help_text: str) -> None:
         flags.DEFINE_bool(name, default, help_text, flag_values=flag_values)
 
-    flags.DEFINE_list(
+    path_flags.define_list(
         "prediction_dirs",
-        None,
         "The output_dirs of the runs, with commas between; each has predicted the same"
         " questions.",
+        Path.FOLDER,
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
-        "output_dir", None, "Folder for the answers.", flag_values=flag_values
+    path_flags.define(
+        "output_dir",
+        None,
+        "Folder for the answers.",
+        Path.OUTPUT,
+        flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "predict_file",
         None,
         "The questions' file, such as dev-v2.0.json: the answers are scored by it.",
+        Path.FILE,
         flag_values=flag_values,
     )
     boolean("version_2_with_negative", False, "The questions are SQuAD 2.0's.")

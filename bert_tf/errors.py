@@ -3,6 +3,8 @@
 import itertools
 import re
 
+_PLACE = re.compile("when (reading|writing|deleting|resuming|initiating|getting) ")
+
 
 class InputError(ValueError):
     """What a user gave (a file, a flag, a checkpoint) cannot be used.
@@ -30,6 +32,8 @@ def cause_of(message: str) -> str:
     Args:
         message: of a `tf.errors.OpError`, or of any other exception.
     """
+    if "Collective ops is aborted" in message:
+        return _stopped_worker(message)
     lines = [line.strip() for line in message.split("\n")]
     told = [
         line
@@ -41,5 +45,21 @@ def cause_of(message: str) -> str:
         if line.startswith("[[{{node"):
             told = [before]
             break
-    cause = re.sub(r"^\{\{function_node [^}]*\}\} *", "", told[0] if told else "")
-    return re.sub(r" *\[Op:[^\]]*\].*$", "", cause)
+    # Which file a remote file system could not reach stands in a line of its own.
+    cause = " ".join([*told[:1], *(line for line in told[1:2] if _PLACE.match(line))])
+    return without_nodes(re.sub(r" *\[Op:[^\]]*\].*$", "", cause))
+
+
+def without_nodes(message: str) -> str:
+    """A message without the names that TensorFlow gives a graph's parts."""
+    return re.sub(r"\{\{function_node [^}]*\}\} *", "", message)
+
+
+def _stopped_worker(message: str) -> str:
+    """What to say where other workers can no longer be reached."""
+    found = re.search(r"/job:(\w+)/replica:\d+/task:(\d+)", message)
+    worker = f"{found[1]} {found[2]}" if found else "another worker"
+    return (
+        f"No answer from {worker}: it was stopped, or its machine is gone. Start the"
+        " same command again on every worker; the run resumes from its last checkpoint."
+    )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from absl import flags, logging
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
 from bert_tf.metrics.squad import (
     Gold,
@@ -23,6 +23,7 @@ from bert_tf.metrics.squad import (
     evaluate_v2,
     precision_recall_curves,
 )
+from bert_tf.path_flags import Path
 from bert_tf.squad.json_stream import JsonStream
 
 
@@ -50,10 +51,14 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
-    string(
+    def path(name: str, help_text: str, kind: Path) -> None:
+        path_flags.define(name, None, help_text, kind, flag_values=flag_values)
+
+    path(
         "na_prob_file",
         "For 2.0. JSON: how sure the model is that there is no answer, as run_squad's"
         " null_odds.json. Adds the best scores and their thresholds.",
+        Path.FILE,
     )
     flags.DEFINE_float(
         "na_prob_thresh",
@@ -63,17 +68,18 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         " score difference's threshold already: give the same here, or no file.",
         flag_values=flag_values,
     )
-    string("out_file", "Write the scores here instead of printing them.")
-    string(
+    path("out_file", "Write the scores here instead of printing them.", Path.OUTPUT)
+    path(
         "out_image_dir",
         "For 2.0, with --na_prob_file. Draw the curves of precision and recall and the"
         " histograms of the null odds into this folder; adds average precisions.",
+        Path.OUTPUT,
     )
     flags.DEFINE_enum(
         "version",
         "auto",
         ["auto", "1.1", "2.0"],
-        "Ours. Whose rules: those of the file's version, or as said here.",
+        "Whose rules: those of the file's version, or as said here.",
         flag_values=flag_values,
     )
     for name in ("na_prob_file", "na_prob_thresh", "out_file", "out_image_dir"):

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from bert_tf import cli, flag_rules
+from bert_tf import cli, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -55,11 +56,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def integer(name: str, default: int | None, help_text: str) -> None:
         flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
 
-    flags.DEFINE_string(
+    path_flags.define(
         "checkpoint",
         None,
         "What to export: an output_dir or a checkpoint in it, a TF1 release, a Hugging"
         " Face folder, a KerasHub preset.",
+        Path.CHECKPOINT,
         flag_values=flag_values,
     )
     flags.DEFINE_enum(
@@ -112,6 +114,11 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Reads, checks, writes."""
+    if flag_values.format == "onnx":
+        # Their own requirements are older than TensorFlow's.
+        cli.require_packages(
+            "--format=onnx", "tf2onnx", "onnx", pip_options="--no-deps"
+        )
     cli.import_tensorflow()
     from bert_tf.conversion import export
     from bert_tf.conversion.source import open_source

@@ -52,6 +52,8 @@ class _Counted:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the lines, and writes their features."""
+    if flag_values.format == "parquet":
+        cli.require_packages("--format=parquet", "pyarrow")
     cli.import_tensorflow()
     from bert_tf.conversion.model_files import model_files
     from bert_tf.features.choices import FIRST_PIECE

@@ -1,46 +1,52 @@
-"""The flags of extract_features, in groups.
-
-Flags that the original does not have are marked "Ours".
-"""
+"""The flags of extract_features, in groups."""
 
 from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.features import choices
+from bert_tf.flag_groups import DATA, DEVICES, RESULTS, TASK, belongs_to
+from bert_tf.path_flags import Path
 
 
+@belongs_to(DATA)
 def define_files(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the input, the output, and the model."""
 
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
-    string(
+    def path(name: str, help_text: str, kind: Path) -> None:
+        path_flags.define(name, None, help_text, kind, flag_values=flag_values)
+
+    path(
         "input_file",
         "A text a line, or two with ' ||| ' between them; may be compressed (.gz, .bz2,"
         " .xz).",
+        Path.FILE,
     )
-    string("output_file", "What is written; for --format=npy a folder.")
-    string(
+    path("output_file", "What is written; for --format=npy a folder.", Path.OUTPUT)
+    path(
         "init_checkpoint",
         "The model: a released TF1 checkpoint (.../bert_model.ckpt), an output_dir of"
         " bert_tf, a Hugging Face folder, or a KerasHub preset. Its config, vocabulary"
         " and casing come along.",
+        Path.CHECKPOINT,
     )
     for name in ("input_file", "output_file", "init_checkpoint"):
         flags.mark_flag_as_required(name, flag_values)
     shared_flags.define(flag_values, "bert_config_file", "vocab_file", "do_lower_case")
 
 
+@belongs_to(TASK)
 def define_vectors(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which vectors there are."""
     flags.DEFINE_list(
         "layers",
         ["-1", "-2", "-3", "-4"],
-        "Layers whose outputs are taken: 0 is the first one, -1 the last one. Ours:"
+        "Layers whose outputs are taken: 0 is the first one, -1 the last one. Also"
         " `embeddings`, what goes into the first one, and `all`.",
         flag_values=flag_values,
     )
@@ -48,26 +54,26 @@ def define_vectors(flag_values: flags.FlagValues) -> None:
         "combine",
         choices.NONE,
         list(choices.COMBINATIONS),
-        "Ours. What is made of a token's layers: nothing, their sum, mean, weighted sum"
+        "What is made of a token's layers: nothing, their sum, mean, weighted sum"
         " (--layer_weights), or all of them one after another.",
         flag_values=flag_values,
     )
     flags.DEFINE_list(
         "layer_weights",
         [],
-        "Ours, for --combine=weighted. A number for each layer of --layers.",
+        "For --combine=weighted. A number for each layer of --layers.",
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
         "token_vectors",
         True,
-        "Ours. Whether tokens, or words, have vectors; else only --sentence_vectors.",
+        "Whether tokens, or words, have vectors; else only --sentence_vectors.",
         flag_values=flag_values,
     )
     flags.DEFINE_list(
         "sentence_vectors",
         [],
-        "Ours. Vectors of a whole line, with commas between: the pooler's output"
+        "Vectors of a whole line, with commas between: the pooler's output"
         " (pooled), that of [CLS] (cls), the mean over its tokens, [CLS] and [SEP]"
         " included (mean).",
         flag_values=flag_values,
@@ -82,7 +88,7 @@ def define_vectors(flag_values: flags.FlagValues) -> None:
         "words",
         None,
         list(choices.WORD_VECTORS),
-        "Ours. A vector for each word between white space, and none for [CLS] and"
+        "A vector for each word between white space, and none for [CLS] and"
         " [SEP]: that of its first piece, or the mean of its pieces'.",
         flag_values=flag_values,
     )
@@ -103,13 +109,14 @@ def define_vectors(flag_values: flags.FlagValues) -> None:
     flags.register_multi_flags_validator(names, has_a_use, flag_values=flag_values)
 
 
+@belongs_to(RESULTS)
 def define_storage(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how vectors are written."""
     flags.DEFINE_enum(
         "format",
         "jsonl",
         list(choices.FORMATS),
-        "Ours. jsonl: the original's JSON lines; npz: arrays in one file; npy: arrays"
+        "jsonl: the original's JSON lines; npz: arrays in one file; npy: arrays"
         " in a folder, to be mapped into memory; parquet: a row a line; tfrecord: a"
         " tf.train.Example a line.",
         flag_values=flag_values,
@@ -118,7 +125,7 @@ def define_storage(flag_values: flags.FlagValues) -> None:
         "vector_type",
         choices.FLOAT32,
         [choices.FLOAT32, choices.FLOAT16],
-        "Ours, for --format=npz and npy. The numbers that are stored.",
+        "For --format=npz and npy. The numbers that are stored.",
         flag_values=flag_values,
     )
 
@@ -135,6 +142,7 @@ def define_storage(flag_values: flags.FlagValues) -> None:
     flags.register_multi_flags_validator(names, can_store, flag_values=flag_values)
 
 
+@belongs_to(DEVICES)
 def define_running(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how, and where, the model runs."""
     shared_flags.define(flag_values, "max_seq_length")

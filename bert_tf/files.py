@@ -29,6 +29,11 @@ def absolute(path: str) -> str:
     return path if is_remote(path) else os.path.abspath(path)
 
 
+def expanded(path: str) -> str:
+    """The path with the user's folder for a `~` that it begins with."""
+    return os.path.expanduser(path)
+
+
 def _gfile() -> Any:
     import tensorflow as tf
 
@@ -112,6 +117,7 @@ def read_bytes(path: str, what: str = "file") -> bytes:
     Raises:
         InputError: there is no such file.
     """
+    path = expanded(path)
     if not exists(path):
         raise InputError(f"No such {what}: {path}")
     if is_folder(path):
@@ -182,6 +188,7 @@ def write_atomically(path: str, content: bytes | str) -> None:
 
     A reader sees the old file or the new one, never half of one.
     """
+    path = expanded(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = temporary_name(path)
     with open_binary(temporary, "wb") as file:
@@ -258,7 +265,7 @@ def glob(pattern: str) -> list[str]:
     """The files that match a pattern, sorted by name: the same order everywhere."""
     if is_remote(pattern):
         return sorted(_gfile().glob(pattern))
-    return sorted(local_glob.glob(pattern))
+    return sorted(local_glob.glob(expanded(pattern)))
 
 
 def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
@@ -277,7 +284,7 @@ def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
     for pattern in patterns:
         matches = glob(pattern)
         if not matches:
-            raise InputError(f"--{flag}: no file matches {pattern!r}.")
+            raise InputError(f"`{flag}`: no file matches {pattern!r}.")
         found.extend(matches)
     return found
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
-from bert_tf import cli, flag_rules
+from bert_tf import cli, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer
@@ -27,11 +28,12 @@ class Guess(NamedTuple):
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    flags.DEFINE_string(
+    path_flags.define(
         "checkpoint",
         None,
         "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
         " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
+        Path.CHECKPOINT,
         flag_values=flag_values,
     )
     shared_flags.define(flag_values, "bert_config_file", "vocab_file")
@@ -56,19 +58,33 @@ def fill_mask(
     *,
     top_k: int = 5,
 ) -> list[list[Guess]]:
-    """The likeliest tokens for each [MASK].
+    """The likeliest tokens for each [MASK] of a text; see `fill_masks`."""
+    return fill_masks(model, tokenizer, [text], top_k=top_k)[0]
+
+
+def fill_masks(
+    model: "BertPretrainer",
+    tokenizer: "WordPieceTokenizer",
+    texts: Sequence[str],
+    *,
+    top_k: int = 5,
+    batch_size: int = 32,
+) -> list[list[list[Guess]]]:
+    """The likeliest tokens for each [MASK] of some texts.
 
     Args:
         model: a pre-training model.
         tokenizer: its tokenizer, made with `recognize_special_tokens=True`.
-        text: the text, with at least one [MASK].
+        texts: the texts, with at least one [MASK] each.
         top_k: how many tokens for each blank.
+        batch_size: texts that the model is given at once, of like length.
 
     Returns:
-        For each [MASK] in its order, `top_k` guesses, the likeliest first.
+        For each text, and each [MASK] in its order, `top_k` guesses, the likeliest
+        first.
 
     Raises:
-        InputError: there is no [MASK]; the text is longer than the model can take; the
+        InputError: there is no [MASK]; a text is longer than the model can take; the
             model reads from left to right.
     """
     import numpy as np
@@ -79,37 +95,44 @@ def fill_mask(
             " it predicts the next token, and knows no [MASK]."
         )
     vocabulary = tokenizer.vocabulary
-    ids = [vocabulary.cls_id, *tokenizer.encode(text), vocabulary.sep_id]
-    positions = [i for i, token_id in enumerate(ids) if token_id == vocabulary.mask_id]
-    if not positions:
-        raise InputError(f"No [MASK] in the text: {text!r}")
     longest = model.bert_config.max_position_embeddings
-    if len(ids) > longest:
-        raise InputError(
-            f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
-            f" {longest}."
+    lengths = []
+    for text in texts:
+        ids = tokenizer.encode(text)
+        if vocabulary.mask_id not in ids:
+            raise InputError(f"No [MASK] in the text: {text!r}")
+        if len(ids) + 2 > longest:
+            raise InputError(
+                f"The text has {len(ids) + 2} tokens with [CLS] and [SEP]; the model"
+                f" takes {longest}."
+            )
+        lengths.append(len(ids))
+    found: list[list[list[Guess]]] = [[] for _ in texts]
+    order = np.argsort(lengths, kind="stable").tolist()
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        inputs = tokenizer([texts[row] for row in rows], max_length=max(longest, 5))
+        is_mask = inputs["input_ids"] == vocabulary.mask_id
+        counts = is_mask.sum(axis=1)
+        # The masks' places, in their order, before those of other tokens.
+        positions = np.argsort(~is_mask, axis=1, kind="stable")[:, : counts.max()]
+        outputs = model(
+            {**inputs, "masked_lm_positions": positions.astype(np.int32)},
+            training=False,
         )
-    outputs = model(
-        {
-            "input_ids": np.array([ids], np.int32),
-            "input_mask": np.ones((1, len(ids)), np.int32),
-            "segment_ids": np.zeros((1, len(ids)), np.int32),
-            "masked_lm_positions": np.array([positions], np.int32),
-        },
-        training=False,
-    )
-    logits = np.asarray(outputs["masked_lm_logits"], np.float64)[
-        0, :, : len(vocabulary)
-    ]
-    probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities /= probabilities.sum(axis=-1, keepdims=True)
-    return [
-        [
-            Guess(token, float(row[token_id]))
-            for token_id, token in _top(row, top_k, tokenizer)
-        ]
-        for row in probabilities
-    ]
+        logits = np.asarray(outputs["masked_lm_logits"], np.float64)
+        logits = logits[..., : len(vocabulary)]
+        probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)
+        for row, count, of_text in zip(rows, counts, probabilities, strict=True):
+            found[row] = [
+                [
+                    Guess(token, float(of_blank[token_id]))
+                    for token_id, token in _top(of_blank, top_k, tokenizer)
+                ]
+                for of_blank in of_text[:count]
+            ]
+    return found
 
 
 def _top(row, top_k: int, tokenizer: "WordPieceTokenizer") -> list[tuple[int, str]]:

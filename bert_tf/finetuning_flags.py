@@ -1,7 +1,6 @@
 """The flags of fine-tuning scripts, in groups.
 
-A script calls the groups it needs from its `define_flags(flag_values)`. Flags that the
-original does not have are marked "Ours".
+A script calls the groups it needs from its `define_flags(flag_values)`.
 """
 
 from collections.abc import Mapping
@@ -9,8 +8,10 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
+from bert_tf.flag_groups import DATA, LENGTHS, RESULTS, belongs_to
+from bert_tf.path_flags import Path
 
 _IN_WORDS = {2: "two", 3: "three"}
 
@@ -54,6 +55,7 @@ def define_run(
         flag_rules.require_at_least(flag_values, 0.0, "num_train_epochs")
 
 
+@belongs_to(DATA)
 def define_tfds(
     flag_values: flags.FlagValues, help_text: str, splits: Mapping[str, str]
 ) -> None:
@@ -64,21 +66,19 @@ def define_tfds(
         help_text: of --tfds_name.
         splits: the default of --tfds_splits, and what each of them is there for.
     """
-    for name, text in (
-        ("tfds_name", help_text),
-        (
-            "tfds_data_dir",
-            "Ours. Where prepared TensorFlow Datasets lie. Default: the library's"
-            " folder.",
-        ),
-    ):
-        flags.DEFINE_string(name, None, text, flag_values=flag_values)
+    flags.DEFINE_string("tfds_name", None, help_text, flag_values=flag_values)
+    path_flags.define(
+        "tfds_data_dir",
+        None,
+        "Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+        Path.OUTPUT,
+        flag_values=flag_values,
+    )
     uses = ", ".join(splits.values())
     flags.DEFINE_list(
         "tfds_splits",
         list(splits),
-        "Ours, for --tfds_name. Splits, or slices such as train[:90%], one each:"
-        f" {uses}.",
+        f"For --tfds_name. Splits, or slices such as train[:90%], one each: {uses}.",
         flag_values=flag_values,
     )
     flags.register_validator(
@@ -90,16 +90,22 @@ def define_tfds(
     flag_rules.refuse_without(flag_values, "tfds_name", "tfds_data_dir", "tfds_splits")
 
 
+@belongs_to(DATA)
 def define_data_set(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which data set, for `tasks.data_set_flags`."""
 
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
     def boolean(name: str, default: bool, help_text: str) -> None:
         flags.DEFINE_bool(name, default, help_text, flag_values=flag_values)
 
-    string("data_dir", None, "Folder of the task's files, such as train.tsv.")
+    path(
+        "data_dir", None, "Folder of the task's files, such as train.tsv.", Path.FOLDER
+    )
     string(
         "task_name",
         None,
@@ -109,57 +115,73 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
     string(
         "tfds_name",
         None,
-        "Ours. Read a set of TensorFlow Datasets instead of --data_dir: glue/sst2, or"
+        "Read a set of TensorFlow Datasets instead of --data_dir: glue/sst2, or"
         " any other, whose features --text_a_column, --text_b_column and --label_column"
         " name.",
     )
-    string(
+    path(
         "tfds_data_dir",
         None,
-        "Ours. Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+        "Where prepared TensorFlow Datasets lie. Default: the library's folder.",
+        Path.OUTPUT,
     )
     flags.DEFINE_list(
         "tfds_splits",
         ["train", "validation", "test"],
-        "Ours, for sets of TensorFlow Datasets that are not GLUE's. Their splits, or"
+        "For sets of TensorFlow Datasets that are not GLUE's. Their splits, or"
         " slices such as train[:90%], for training, development and test.",
         flag_values=flag_values,
     )
-    string("train_file", "train.tsv", "Ours, for tsv. Training file in --data_dir.")
-    string("dev_file", "dev.tsv", "Ours, for tsv. Development file in --data_dir.")
-    string("test_file", "test.tsv", "Ours, for tsv. Test file, without labels.")
+    path(
+        "train_file",
+        "train.tsv",
+        "For tsv. Training file in --data_dir.",
+        Path.OUTPUT,
+    )
+    path(
+        "dev_file",
+        "dev.tsv",
+        "For tsv. Development file in --data_dir.",
+        Path.OUTPUT,
+    )
+    path(
+        "test_file",
+        "test.tsv",
+        "For tsv. Test file, without labels.",
+        Path.OUTPUT,
+    )
     string(
         "text_a_column",
         "text_a",
-        "Ours, for tsv. Column of the sentence: its name in the header, or its number"
+        "For tsv. Column of the sentence: its name in the header, or its number"
         " from 0.",
     )
-    string("text_b_column", None, "Ours, for tsv. Second sentence's column, if any.")
-    string("label_column", "label", "Ours, for tsv. Column of the label.")
+    string("text_b_column", None, "For tsv. Second sentence's column, if any.")
+    string("label_column", "label", "For tsv. Column of the label.")
     flags.DEFINE_list(
         "labels",
         None,
-        "Ours, for tsv. The labels, in the order of the outputs; for --regression of"
+        "For tsv. The labels, in the order of the outputs; for --regression of"
         " several numbers, their names. Default: the training file's labels, sorted;"
         " one number.",
         flag_values=flag_values,
     )
-    boolean("has_header", True, "Ours, for tsv. Whether the first row names columns.")
-    boolean("regression", False, "Ours, for tsv. The label is a number to predict.")
+    boolean("has_header", True, "For tsv. Whether the first row names columns.")
+    boolean("regression", False, "For tsv. The label is a number to predict.")
     boolean(
         "several_labels",
         False,
-        "Ours, for tsv. A row has any number of labels, in one cell, perhaps none.",
+        "For tsv. A row has any number of labels, in one cell, perhaps none.",
     )
     string(
         "label_separator",
         ",",
-        "Ours, for tsv. What stands between several labels, or numbers, in a cell.",
+        "For tsv. What stands between several labels, or numbers, in a cell.",
     )
     flags.DEFINE_list(
         "metrics",
         None,
-        "Ours. Scores of the development set, such as f1_macro,accuracy; the best run"
+        "Scores of the development set, such as f1_macro,accuracy; the best run"
         " is the best by the first one. Default: GLUE's for the task; accuracy for tsv,"
         " f1_micro with --several_labels, pearson with --regression.",
         flag_values=flag_values,
@@ -167,7 +189,7 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
     string(
         "xnli_language",
         "zh",
-        "Ours, for XNLI. Language to train on (machine-translated) and to predict"
+        "For XNLI. Language to train on (machine-translated) and to predict"
         " (Conneau et al. 2018), such as de. The original's is Chinese.",
     )
     flag_rules.require_one_given(flag_values, "task_name", "tfds_name")
@@ -181,32 +203,34 @@ def define_batches(flag_values: flags.FlagValues) -> None:
     define_long_text(flag_values)
 
 
+@belongs_to(LENGTHS)
 def define_padding(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how long batches are."""
     flags.DEFINE_enum(
         "pad",
         "length",
         ["length", "max"],
-        "Ours. length: batches of texts of like length, padded to one of a few lengths;"
+        "length: batches of texts of like length, padded to one of a few lengths;"
         " max: all padded to --max_seq_length, as the original's.",
         flag_values=flag_values,
     )
     flags.DEFINE_integer(
         "length_buckets",
         12,
-        "Ours, for --pad=length. At most so many lengths, those that leave the least"
+        "For --pad=length. At most so many lengths, those that leave the least"
         " padding; each one is compiled for apart.",
         lower_bound=1,
         flag_values=flag_values,
     )
 
 
+@belongs_to(RESULTS)
 def define_looking(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the reports on a split's predictions."""
     flags.DEFINE_bool(
         "plots",
         True,
-        "Ours. Draw the predictions of a labelled split: a confusion matrix and a"
+        "Draw the predictions of a labelled split: a confusion matrix and a"
         " calibration plot (Guo et al. 2017), or predicted against true numbers, as"
         " PNG in --output_dir.",
         flag_values=flag_values,
@@ -214,30 +238,32 @@ def define_looking(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "num_mistakes",
         50,
-        "Ours. Mistakes to list in --output_dir, the most confident ones; 0 for none.",
+        "Mistakes to list in --output_dir, the most confident ones; 0 for none.",
         lower_bound=0,
         flag_values=flag_values,
     )
 
 
+@belongs_to(RESULTS)
 def define_submission(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the zip for the GLUE server."""
     flags.DEFINE_bool(
         "fill_missing_tasks",
         False,
-        "Ours. Put a constant class into the submission for each task that was not"
+        "Put a constant class into the submission for each task that was not"
         " predicted: the GLUE server takes a zip only if it has all files.",
         flag_values=flag_values,
     )
 
 
+@belongs_to(LENGTHS)
 def define_long_text(flag_values: flags.FlagValues) -> None:
     """Defines the flags of texts longer than --max_seq_length."""
     flags.DEFINE_enum(
         "long_text",
         "truncate",
         ["truncate", "window"],
-        "Ours. What becomes of a text longer than --max_seq_length: it is cut, and how"
+        "What becomes of a text longer than --max_seq_length: it is cut, and how"
         " many were is said; or it is read in windows that overlap, in training each an"
         " example of its own, in evaluation and prediction averaged (their logits).",
         flag_values=flag_values,
@@ -245,7 +271,7 @@ def define_long_text(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "doc_stride",
         None,
-        "Ours, for --long_text=window. Tokens from one window's beginning to the next"
+        "For --long_text=window. Tokens from one window's beginning to the next"
         " one's, as for SQuAD (Devlin et al. 2018). Default: half of what a window"
         " holds.",
         lower_bound=1,

@@ -6,7 +6,7 @@ command line has been parsed, and the error names the flags.
 
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 
 def require_at_least(flag_values: flags.FlagValues, least: float, *names: str) -> None:
@@ -60,6 +60,21 @@ def require_with(flag_values: flags.FlagValues, name: str, *others: str) -> None
     flags.register_multi_flags_validator(
         [name, *others], has_another, flag_values=flag_values
     )
+
+
+def warn_of_stride(flag_values: flags.FlagValues) -> None:
+    """Says where windows do not overlap: --doc_stride is all of --max_seq_length.
+
+    [CLS] and two [SEP] are no text.
+    """
+    room = flag_values.max_seq_length - 3
+    if flag_values.doc_stride is not None and flag_values.doc_stride >= room:
+        logging.warning(
+            "--doc_stride=%d is no less than the %d tokens of a window: windows do not"
+            " overlap, and what crosses the end of one is seen whole in none.",
+            flag_values.doc_stride,
+            room,
+        )
 
 
 def refuse_together(

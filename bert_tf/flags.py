@@ -2,19 +2,25 @@
 
 A script calls the groups it needs from its `define_flags(flag_values)`, hands over the
 defaults that differ, and defines only what is its own. Names and defaults are those of
-google-research/bert; flags that the original does not have are marked "Ours".
+google-research/bert, where it has the flag.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_groups, flag_rules, path_flags
+from bert_tf.path_flags import Path
 
 
 def _string(help_text: str, default: str | None = None) -> tuple[Callable, Any, str]:
     return flags.DEFINE_string, default, help_text
+
+
+def _path(help_text: str, kind: Path) -> tuple[Callable, Any, str]:
+    return functools.partial(path_flags.define, kind=kind), None, help_text
 
 
 def _boolean(help_text: str, default: bool = False) -> tuple[Callable, Any, str]:
@@ -41,21 +47,25 @@ def _choice(help_text: str, *values: str) -> tuple[Callable, Any, str]:
 # name -> (how absl defines it, default, help). `None` for a default means: not given.
 _FLAGS: dict[str, tuple[Callable, Any, str]] = {
     # The model and its vocabulary.
-    "bert_config_file": _string("bert_config.json: the architecture of the model."),
-    "vocab_file": _string("The WordPiece vocabulary: one token a line."),
+    "bert_config_file": _path(
+        "bert_config.json: the architecture of the model.", Path.FILE
+    ),
+    "vocab_file": _path("The WordPiece vocabulary: one token a line.", Path.FILE),
     "do_lower_case": _boolean(
         "Lower-case the text and strip accents: true for uncased vocabularies, false"
-        " for cased ones.",
+        " for cased ones. Default: as the checkpoint says, where there is one, else"
+        " true.",
         True,
     ),
-    "init_checkpoint": _string(
+    "init_checkpoint": _path(
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
         " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
         " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint"
-        " in --output_dir goes before it."
+        " in --output_dir goes before it.",
+        Path.CHECKPOINT,
     ),
     "init_head": _boolean(
-        "Ours. Take the head of --init_checkpoint too; false: its encoder alone, such"
+        "Take the head of --init_checkpoint too; false: its encoder alone, such"
         " as after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
         True,
     ),
@@ -71,9 +81,10 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         20,
     ),
     # What to do.
-    "output_dir": _string(
+    "output_dir": _path(
         "Folder of checkpoints, logs and results. Started again with the same folder, a"
-        " run continues from its last checkpoint."
+        " run continues from its last checkpoint.",
+        Path.OUTPUT,
     ),
     "do_train": _boolean("Train."),
     "do_eval": _boolean("Evaluate on the development data."),
@@ -93,94 +104,92 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         "At most so many training steps in one call of the device.", 1000
     ),
     "keep_checkpoint_max": _integer(
-        "Ours. Number of recent checkpoints to keep; 0 keeps all.", 5
+        "Number of recent checkpoints to keep; 0 keeps all.", 5
     ),
     "log_steps": _integer(
-        "Ours. Steps between two lines of metrics (log, TensorBoard, metrics.jsonl).",
+        "Steps between two lines of metrics (log, TensorBoard, metrics.jsonl).",
         100,
     ),
     "optimizer": _choice(
-        "Ours. AdamWeightDecay, the original's, or LAMB (You et al. 2020) for batches"
+        "AdamWeightDecay, the original's, or LAMB (You et al. 2020) for batches"
         " of many thousands.",
         "adamw",
         "lamb",
     ),
     "bias_correction": _boolean(
-        "Ours. Adam with bias correction, which the original leaves out (Zhang et al."
+        "Adam with bias correction, which the original leaves out (Zhang et al."
         " 2021, Mosbach et al. 2021: steadier on small tasks)."
     ),
     "learning_rate_schedule": _choice(
-        "Ours. The learning rate after the warmup.",
+        "The learning rate after the warmup.",
         "linear",
         "cosine",
         "polynomial",
         "inverse_sqrt",
         "constant",
     ),
-    "end_learning_rate": _float(
-        "Ours. The learning rate that the schedule ends with.", 0.0
-    ),
-    "learning_rate_power": _float(
-        "Ours. Power of --learning_rate_schedule=polynomial.", 1.0
-    ),
+    "end_learning_rate": _float("The learning rate that the schedule ends with.", 0.0),
+    "learning_rate_power": _float("Power of --learning_rate_schedule=polynomial.", 1.0),
     "decay_from": _choice(
-        "Ours. Where the decay of the learning rate counts from: step 0, as the"
+        "Where the decay of the learning rate counts from: step 0, as the"
         " original's, which falls a little at the warmup's end, or that end.",
         "start",
         "warmup",
     ),
     "num_schedule_steps": _integer(
-        "Ours. Steps of the learning-rate schedule, where it goes on beyond"
+        "Steps of the learning-rate schedule, where it goes on beyond"
         " --num_train_steps: the first of two phases ends before the rate is 0."
     ),
     "layerwise_learning_rate_decay": _float(
-        "Ours. Factor of the learning rate from a layer to the one below it (ULMFiT,"
+        "Factor of the learning rate from a layer to the one below it (ULMFiT,"
         " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
         1.0,
     ),
     "frozen_layers": _string(
-        "Ours. What is not trained, with commas between: embeddings, layers by number"
+        "What is not trained, with commas between: embeddings, layers by number"
         " (0-5), encoder, pooler.",
         "",
     ),
     "gradient_accumulation_steps": _integer(
-        "Ours. Deal each device's part of a batch out over so many micro-batches, one"
+        "Deal each device's part of a batch out over so many micro-batches, one"
         " after the other: less memory, the same step. --train_batch_size is always"
         " the total.",
         1,
     ),
     "precision": _choice(
-        "Ours. Numbers that the model computes in; weights, optimizer and losses are"
+        "Numbers that the model computes in; weights, optimizer and losses are"
         " float32 always. float16 scales the loss.",
         "float32",
         "bfloat16",
         "float16",
     ),
     "jit_compile": _boolean(
-        "Ours. Let XLA compile forward and backward pass as a whole. On a CPU that is"
+        "Let XLA compile forward and backward pass as a whole. On a CPU that is"
         " slower than what is compiled in any case; a TPU always does it."
     ),
     "recompute": _boolean(
-        "Ours. Keep no activations of a layer for the backward pass, but compute them"
+        "Keep no activations of a layer for the backward pass, but compute them"
         " again (gradient checkpointing): less memory, a third more work."
     ),
     "eval_steps": _integer(
-        "Ours. Evaluate on held-out records every so many steps, and keep the best"
+        "Evaluate on held-out records every so many steps, and keep the best"
         " checkpoint in OUTPUT_DIR/best; 0 for never.",
         0,
     ),
     "best_metric": _string(
-        "Ours. The metric of --eval_steps whose best checkpoint is kept.", "loss"
+        "The metric of --eval_steps whose best checkpoint is kept. Default: the loss in"
+        " pre-training, the task's own metric in fine-tuning.",
+        "loss",
     ),
     "profile_steps": _string(
-        "Ours. FIRST,LAST: profile these steps for TensorBoard's Profile page."
+        "FIRST,LAST: profile these steps for TensorBoard's Profile page."
     ),
     "random_seed": _integer(
-        "Ours. Seed of initial weights, dropout and the order of the data.", 12345
+        "Seed of initial weights, dropout and the order of the data.", 12345
     ),
     # Where to run.
     "distribution": _choice(
-        "Ours. Devices: the machine's default one, one_device, all its GPUs"
+        "Devices: the machine's default one, one_device, all its GPUs"
         " (mirrored), several processes that TF_CONFIG names (multi_worker), a TPU.",
         "default",
         "one_device",
@@ -199,6 +208,19 @@ _FLAGS: dict[str, tuple[Callable, Any, str]] = {
         8,
     ),
 }
+
+
+# Each group's first flag above.
+_FIRST_OF_GROUP = {
+    "bert_config_file": flag_groups.MODEL,
+    "max_seq_length": flag_groups.LENGTHS,
+    "output_dir": flag_groups.WHAT_TO_DO,
+    "train_batch_size": flag_groups.TRAINING,
+    "distribution": flag_groups.DEVICES,
+}
+_GROUPS: dict[str, str] = {}
+for _name in _FLAGS:
+    _GROUPS[_name] = _FIRST_OF_GROUP.get(_name) or list(_GROUPS.values())[-1]
 
 
 def define(
@@ -220,6 +242,7 @@ def define(
         define_function(
             name, defaults.get(name, default), help_text, flag_values=flag_values
         )
+        flag_groups.put(flag_values[name], _GROUPS[name])
     for name in required:
         flags.mark_flag_as_required(name, flag_values)
 

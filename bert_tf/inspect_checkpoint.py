@@ -11,6 +11,7 @@ from absl import flags
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -158,7 +159,7 @@ def run(flag_values: flags.FlagValues) -> None:
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="checkpoints")
+    cli.main(define_flags, run, arguments="checkpoints", argument_kind=Path.CHECKPOINT)
 
 
 if __name__ == "__main__":

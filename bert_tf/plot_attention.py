@@ -12,23 +12,29 @@ import os
 
 from absl import flags, logging
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 from bert_tf.score import SEPARATOR
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines the script's flags."""
-    flags.DEFINE_string(
+    path_flags.define(
         "checkpoint",
         None,
         "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
         " or a KerasHub preset: with its vocabulary.",
+        Path.CHECKPOINT,
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
-        "output_dir", None, "Folder for the pictures.", flag_values=flag_values
+    path_flags.define(
+        "output_dir",
+        None,
+        "Folder for the pictures.",
+        Path.OUTPUT,
+        flag_values=flag_values,
     )
     for name in ("layers", "heads"):
         flags.DEFINE_list(

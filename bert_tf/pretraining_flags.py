@@ -1,16 +1,18 @@
 """The flags of pre-training's script, in groups.
 
-A script calls the groups it needs from its `define_flags(flag_values)`. Flags that the
-original does not have are marked "Ours".
+A script calls the groups it needs from its `define_flags(flag_values)`.
 """
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.config import SIZE_NAMES
+from bert_tf.flag_groups import DATA, MODEL, TASK, TRAINING, WHAT_TO_DO, belongs_to
+from bert_tf.path_flags import Path
 
 
+@belongs_to(MODEL)
 def define_model(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which model; after --init_checkpoint."""
     shared_flags.define(flag_values, "vocab_file", "do_lower_case", "bert_config_file")
@@ -18,7 +20,7 @@ def define_model(flag_values: flags.FlagValues) -> None:
         "bert_size",
         None,
         SIZE_NAMES,
-        "Ours. A released size instead of --bert_config_file; its vocabulary is that of"
+        "A released size instead of --bert_config_file; its vocabulary is that of"
         " the records.",
         flag_values=flag_values,
     )
@@ -28,27 +30,33 @@ def define_model(flag_values: flags.FlagValues) -> None:
     )
 
 
+@belongs_to(DATA)
 def define_records(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which records."""
-    flags.DEFINE_string(
+    path_flags.define(
         "input_file",
         None,
         "TFRecords to train on: a glob, or several with commas between.",
+        Path.FILES,
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "eval_input_file",
         None,
-        "Ours. TFRecords to evaluate on. Default: those of --input_file, as the"
+        "TFRecords to evaluate on. Default: those of --input_file, as the"
         " original does.",
+        Path.FILES,
         flag_values=flag_values,
     )
     lengths = "max_seq_length", "max_predictions_per_seq"
     shared_flags.define(flag_values, *lengths)
+    for name in lengths:
+        flag_values[name].help += " Default: that of the records."
     flags.mark_flag_as_required("input_file", flag_values)
     flag_rules.require_at_least(flag_values, 1, *lengths)
 
 
+@belongs_to(TRAINING)
 def define_steps(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how long; after --train_batch_size and the records."""
     flags.DEFINE_integer(
@@ -67,7 +75,7 @@ def define_steps(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "phases",
         None,
-        "Ours. LENGTH:STEPS:BATCH, several with commas between, one after the other;"
+        "LENGTH:STEPS:BATCH, several with commas between, one after the other;"
         " each reads the records of its length among those of --input_file. Instead of"
         " --num_train_steps and --train_batch_size.",
         flag_values=flag_values,
@@ -78,6 +86,7 @@ def define_steps(flag_values: flags.FlagValues) -> None:
     flag_rules.require_at_least(flag_values, 0, "num_warmup_steps")
 
 
+@belongs_to(WHAT_TO_DO)
 def define_evaluation(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how to evaluate; after --do_train."""
     shared_flags.define(flag_values, "eval_steps", "best_metric")
@@ -92,19 +101,20 @@ def define_evaluation(flag_values: flags.FlagValues) -> None:
     flag_rules.require_at_least(flag_values, 0, "eval_steps")
 
 
+@belongs_to(TASK)
 def define_ablations(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the paper's ablations, its section 5.1."""
     flags.DEFINE_bool(
         "next_sentence",
         True,
-        "Ours. Predict the next sentence, where the records have pairs; false is the"
+        "Predict the next sentence, where the records have pairs; false is the"
         ' ablation "No NSP".',
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
         "left_to_right",
         False,
-        "Ours. A left-to-right language model: a token sees itself and those before,"
+        "A left-to-right language model: a token sees itself and those before,"
         ' and predicts the next one; with --next_sentence=False the ablation "LTR & No'
         ' NSP". Needs records without masks (--masking=dynamic). Fine-tuning from its'
         " bert_config.json is left-to-right too.",
@@ -112,6 +122,7 @@ def define_ablations(flag_values: flags.FlagValues) -> None:
     )
 
 
+@belongs_to(TASK)
 def define_masking(flag_values: flags.FlagValues) -> None:
     """Defines the flags of records that are masked as they are read.
 
@@ -121,7 +132,7 @@ def define_masking(flag_values: flags.FlagValues) -> None:
         "masking_unit",
         None,
         ["piece", "word", "span"],
-        "Ours. What is masked together, in records without masks: pieces one by one,"
+        "What is masked together, in records without masks: pieces one by one,"
         " whole words, or spans of whole words (SpanBERT). Default: word or piece, as"
         " the records' --do_whole_word_mask says.",
         flag_values=flag_values,
@@ -129,21 +140,20 @@ def define_masking(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "masked_lm_prob",
         None,
-        "Ours. Share of a sequence's tokens to predict, in records without masks."
+        "Share of a sequence's tokens to predict, in records without masks."
         " Default: the records' own.",
         flag_values=flag_values,
     )
     flags.DEFINE_float(
         "mask_rate",
         0.8,
-        "Ours. Share of the predicted tokens that become [MASK], in records without"
-        " masks.",
+        "Share of the predicted tokens that become [MASK], in records without masks.",
         flag_values=flag_values,
     )
     flags.DEFINE_float(
         "random_rate",
         0.1,
-        "Ours. Share of the predicted tokens that become a random token, in records"
+        "Share of the predicted tokens that become a random token, in records"
         " without masks; the rest stays as it is.",
         flag_values=flag_values,
     )

@@ -20,9 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from bert_tf import cli, feature_flags, files, finetuning_flags, tagging_flags
+from bert_tf import (
+    cli,
+    feature_flags,
+    files,
+    finetuning_flags,
+    path_flags,
+    tagging_flags,
+)
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.finetuning.feature_session import FeatureSession
@@ -42,14 +50,30 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
-    string("init_checkpoint", None, "The model: a checkpoint of any kind.")
-    string("train_file", None, "Tagged words; with commas or * for several files.")
-    string(
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
+    path(
+        "init_checkpoint", None, "The model: a checkpoint of any kind.", Path.CHECKPOINT
+    )
+    path(
+        "train_file",
+        None,
+        "Tagged words; with commas or * for several files.",
+        Path.FILES,
+    )
+    path(
         "test_file",
         None,
         "What the probes are scored on. Default: a fifth of --train_file's sentences.",
+        Path.FILES,
     )
-    string("output_dir", None, "Folder for the table, the picture and the vectors.")
+    path(
+        "output_dir",
+        None,
+        "Folder for the table, the picture and the vectors.",
+        Path.OUTPUT,
+    )
     tagging_flags.define_format(flag_values)
     flags.DEFINE_list(
         "labels",

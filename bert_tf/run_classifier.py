@@ -61,6 +61,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.tasks.data_set_flags import data_set_from_flags
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
+    flag_rules.warn_of_stride(flag_values)
     strategy = strategy_from_flags(flag_values)
     # What would otherwise come out after training.
     if flag_values.do_eval or flag_values.eval_steps:
@@ -186,6 +187,7 @@ def _evaluate(
         results,
         names=names,
         is_chief=is_chief(session.strategy),
+        task_name=session.task.name,
     )
 
 

@@ -12,6 +12,7 @@ the same command again goes on.
 """
 
 import copy
+import json
 import os
 import sys
 from typing import Any
@@ -32,7 +33,9 @@ from bert_tf.tagging.feature_choices import (
 _WAYS = tuple(PAPER_DEV_F1)
 _METRICS = ("f1", "accuracy")
 # In each way's folder.
-RESULTS_NAME, FLAGS_NAME = "eval_results.txt", "flags.json"
+RESULTS_NAME = "eval_results.txt"
+# The table as data: way -> its metric, its score, and the flags of `_DATA`.
+TABLE_NAME = "feature_table.json"
 # What two runs must have in common for their scores to stand in one table.
 _DATA = (
     *("train_file", "dev_file", "tfds_name", "tfds_splits", "tfds_data_dir"),
@@ -153,24 +156,23 @@ def _with_earlier(
 ) -> dict[str, float]:
     """The scores, and those of ways that an earlier command compared on the same data.
 
+    They are recorded for later ones.
+
     Args:
         scores: by way.
         metric: what they are.
         flag_values: the script's.
     """
-    found = {}
-    for way in _WAYS:
-        folder = os.path.join(flag_values.output_dir, way)
-        paths = [os.path.join(folder, name) for name in (RESULTS_NAME, FLAGS_NAME)]
-        if way in scores:
-            found[way] = scores[way]
-        elif all(map(files.exists, paths)):
-            there = files.read_json(paths[1])
-            if all(there.get(name) == flag_values[name].value for name in _DATA):
-                its_metric, score = _result(folder)
-                if its_metric == metric:
-                    found[way] = score
-    return found
+    path = os.path.join(flag_values.output_dir, TABLE_NAME)
+    table = files.read_json(path) if files.exists(path) else {}
+    shared = {"metric": metric, **{name: flag_values[name].value for name in _DATA}}
+    table |= {way: {"score": score, **shared} for way, score in scores.items()}
+    files.write_atomically(path, json.dumps(table, indent=1) + "\n")
+    return {
+        way: table[way]["score"]
+        for way in _WAYS
+        if table.get(way, {}).items() >= shared.items()
+    }
 
 
 def _refuse_other_ways(flag_values: flags.FlagValues) -> None:

@@ -66,6 +66,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
+    flag_rules.warn_of_stride(flag_values)
     strategy = strategy_from_flags(flag_values)
     looks_at_dev = flag_values.do_eval or (
         flag_values.do_train and flag_values.eval_steps
@@ -108,6 +109,7 @@ def run(flag_values: flags.FlagValues) -> None:
             results,
             keeps_others=True,
             is_chief=session.is_chief,
+            task_name=session.task.name,
         )
 
 

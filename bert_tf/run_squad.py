@@ -35,7 +35,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "num_workers",
         0,
-        "Ours. Processes that make the records; 0 for one a core. The bytes are the"
+        "Processes that make the records; 0 for one a core. The bytes are the"
         " same for any number.",
         lower_bound=0,
         flag_values=flag_values,
@@ -54,6 +54,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
+    flag_rules.warn_of_stride(flag_values)
     strategy = strategy_from_flags(flag_values)
     trains = flag_values.do_train
     answers = flag_values.do_predict or (trains and flag_values.eval_steps)

@@ -136,6 +136,7 @@ def _evaluate(
         session.scores(model, "dev", logits),
         names={ACCURACY: f"eval_{ACCURACY}"},
         is_chief=session.is_chief,
+        task_name=session.task.name,
     )
     if session.is_chief:
         path = os.path.join(output_dir, "dev_predictions.csv")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.study.sentence_scores import SentenceScore, SentenceScorer
@@ -31,13 +32,22 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
-    string(
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
+    path(
         "checkpoint",
         None,
         "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
         " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
+        Path.CHECKPOINT,
     )
-    string("input_file", None, "Sentences or pairs, one a line; empty lines are none.")
+    path(
+        "input_file",
+        None,
+        "Sentences or pairs, one a line; empty lines are none.",
+        Path.FILE,
+    )
     shared_flags.define(flag_values, "bert_config_file", "vocab_file")
     flags.DEFINE_bool(
         "do_lower_case",

@@ -8,7 +8,9 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
+from bert_tf.flag_groups import DATA, SEVERAL_RUNS, belongs_to
+from bert_tf.path_flags import Path
 
 
 class _NumbersParser(flags.ArgumentParser):
@@ -62,6 +64,7 @@ def _numbers(
     )
 
 
+@belongs_to(SEVERAL_RUNS)
 def define_selection(
     flag_values: flags.FlagValues, *, learning_rates: Sequence[float] | None = None
 ) -> None:
@@ -77,7 +80,7 @@ def define_selection(
     _numbers(
         "learning_rates",
         learning_rates,
-        "Ours. Learning rates to try, the best one on the development set being kept"
+        "Learning rates to try, the best one on the development set being kept"
         " (Devlin et al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
         float,
         0.0,
@@ -86,7 +89,7 @@ def define_selection(
     _numbers(
         "train_batch_sizes",
         None,
-        "Ours. Batch sizes to try, each with each learning rate.",
+        "Batch sizes to try, each with each learning rate.",
         int,
         1,
         flag_values,
@@ -94,7 +97,7 @@ def define_selection(
     _numbers(
         "num_train_epochs",
         [3.0],
-        "Passes over the training examples; ours: several numbers with commas between"
+        "Passes over the training examples; several numbers with commas between"
         " are all tried.",
         float,
         0.0,
@@ -103,7 +106,7 @@ def define_selection(
     flags.DEFINE_integer(
         "num_restarts",
         1,
-        "Ours. Runs of each of the settings, with the seeds --random_seed,"
+        "Runs of each of the settings, with the seeds --random_seed,"
         " --random_seed+1, ... (Devlin et al. 2018, section 4.1: random restarts).",
         lower_bound=1,
         flag_values=flag_values,
@@ -111,24 +114,24 @@ def define_selection(
     flags.DEFINE_bool(
         "stop_early",
         False,
-        "Ours. Stop all runs after a share of their steps, and go on with the best"
+        "Stop all runs after a share of their steps, and go on with the best"
         " alone (Dodge et al. 2020: start many, stop early, continue some).",
         flag_values=flag_values,
     )
     flags.DEFINE_float(
-        "stop_early_at", 0.3, "Ours. That share of the steps.", flag_values=flag_values
+        "stop_early_at", 0.3, "That share of the steps.", flag_values=flag_values
     )
     flags.DEFINE_integer(
         "stop_early_keep",
         None,
-        "Ours. How many runs go on; by default a third of them, rounded up.",
+        "How many runs go on; by default a third of them, rounded up.",
         lower_bound=1,
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
         "keep_all_runs",
         False,
-        "Ours. Keep the checkpoints of all runs, not of the best one alone.",
+        "Keep the checkpoints of all runs, not of the best one alone.",
         flag_values=flag_values,
     )
     flag_rules.refuse_together(flag_values, "learning_rates", "learning_rate")
@@ -144,25 +147,27 @@ def define_selection(
     )
 
 
+@belongs_to(DATA)
 def define_glue(flag_values: flags.FlagValues) -> None:
     """Defines the flags of a run over many tasks."""
     flags.DEFINE_list(
         "tasks",
         ["all"],
-        "Ours. GLUE's tasks to run, in any case, with commas between; all: those whose"
+        "GLUE's tasks to run, in any case, with commas between; all: those whose"
         " folders are in --glue_dir.",
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "glue_dir",
         None,
-        "Ours. Folder of GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
+        "Folder of GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
+        Path.FOLDER,
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
         "two_stage",
         False,
-        "Ours. Fine-tune MRPC, STS-B and RTE from MNLI's best model, its head dropped"
+        "Fine-tune MRPC, STS-B and RTE from MNLI's best model, its head dropped"
         " (STILTs, Phang et al. 2018); the paper's scores are without.",
         flag_values=flag_values,
     )

@@ -1,31 +1,51 @@
 """The flags of SQuAD's scripts, in groups.
 
-A script calls the groups it needs from its `define_flags(flag_values)`. Flags that the
-original does not have are marked "Ours".
+A script calls the groups it needs from its `define_flags(flag_values)`.
 """
 
 from typing import Any
 
 from absl import flags
 
-from bert_tf import finetuning_flags, flag_rules
+from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf import flags as shared_flags
+from bert_tf.flag_groups import DATA, LENGTHS, TASK, TRAINING, belongs_to
+from bert_tf.path_flags import Path
 
 
+@belongs_to(DATA)
 def define_questions(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which questions."""
 
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
-    string("train_file", "SQuAD's JSON to train on, such as train-v1.1.json.")
-    string(
+    def path(name: str, help_text: str, kind: Path, *needed_for: str) -> None:
+        path_flags.define(
+            name,
+            None,
+            help_text,
+            kind,
+            flag_values=flag_values,
+            needed_for=needed_for,
+        )
+
+    path(
+        "train_file",
+        "SQuAD's JSON to train on, such as train-v1.1.json.",
+        Path.FILE,
+        "do_train",
+    )
+    path(
         "predict_file",
         "SQuAD's JSON to answer, such as dev-v1.1.json; scored where it has answers.",
+        Path.FILE,
+        "do_predict",
+        "eval_steps",
     )
     finetuning_flags.define_tfds(
         flag_values,
-        "Ours. Read a set of TensorFlow Datasets instead of files: squad/v1.1,"
+        "Read a set of TensorFlow Datasets instead of files: squad/v1.1,"
         " squad/v2.0, or another one with their features.",
         {"train": "to train on", "validation": "to answer"},
     )
@@ -45,6 +65,7 @@ def define_questions(flag_values: flags.FlagValues) -> None:
         flag_rules.require_with(flag_values, flag, file, "tfds_name")
 
 
+@belongs_to(LENGTHS)
 def define_windows(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how a question and its paragraph become records."""
     shared_flags.define(flag_values, max_seq_length=384)
@@ -77,6 +98,7 @@ def define_windows(flag_values: flags.FlagValues) -> None:
     )
 
 
+@belongs_to(TASK)
 def define_decoding(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how scores become answers."""
     flags.DEFINE_integer(
@@ -97,7 +119,7 @@ def define_decoding(flag_values: flags.FlagValues) -> None:
         "answer_text",
         "alignment",
         ["alignment", "offsets"],
-        "Ours. How an answer's tokens become text. alignment: by the original's search"
+        "How an answer's tokens become text. alignment: by the original's search"
         " for the tokens in the words that they come from, which can fail and then"
         " answers with the whole words; offsets: cut from the paragraph by the tokens'"
         " characters.",
@@ -111,6 +133,7 @@ def define_decoding(flag_values: flags.FlagValues) -> None:
     )
 
 
+@belongs_to(TASK)
 def define_null_answer(flag_values: flags.FlagValues) -> None:
     """Defines the flags of SQuAD 2.0's "no answer"."""
     flags.DEFINE_float(
@@ -124,7 +147,7 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "find_null_threshold",
         False,
-        "Ours. Find the threshold that gives --predict_file, a development set, its"
+        "Find the threshold that gives --predict_file, a development set, its"
         " best F1, as the official evaluation does, and keep it beside the model in"
         " null_threshold.json, for this prediction and for later ones; draw precision,"
         " recall and the differences of scores.",
@@ -134,7 +157,7 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "plots",
         True,
-        "Ours, for --find_null_threshold. Draw, as PNG in --output_dir.",
+        "For --find_null_threshold. Draw, as PNG in --output_dir.",
         flag_values=flag_values,
     )
 
@@ -142,23 +165,25 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
         flag_rules.require_with(flag_values, "find_null_threshold", name)
 
 
+@belongs_to(TRAINING)
 def define_first_stage(flag_values: flags.FlagValues) -> None:
     """Defines the flags of training on other questions first.
 
     Args:
         flag_values: with num_train_epochs.
     """
-    flags.DEFINE_string(
+    path_flags.define(
         "first_train_file",
         None,
-        "Ours. Questions in SQuAD's format to train on before --train_file, such as"
+        "Questions in SQuAD's format to train on before --train_file, such as"
         " TriviaQA's (Devlin et al. 2018, section 4.2), in OUTPUT_DIR/first_stage.",
+        Path.FILE,
         flag_values=flag_values,
     )
     flags.DEFINE_float(
         "first_num_train_epochs",
         1.0,
-        "Ours. Passes over --first_train_file.",
+        "Passes over --first_train_file.",
         lower_bound=0.0,
         flag_values=flag_values,
     )

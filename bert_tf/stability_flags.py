@@ -10,6 +10,9 @@ from typing import Any
 from absl import flags, logging
 
 from bert_tf import flags as shared_flags
+from bert_tf import path_flags
+from bert_tf.flag_groups import TRAINING, belongs_to
+from bert_tf.path_flags import Path
 
 # Flag -> its default, where a recipe differs from this program's (the original's).
 RECIPES: Mapping[str, Mapping[str, Any]] = {
@@ -26,6 +29,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
 
 
+@belongs_to(TRAINING)
 def define_stability(flag_values: flags.FlagValues) -> None:
     """Defines the flags of steadier fine-tuning, for small sets of examples.
 
@@ -36,7 +40,7 @@ def define_stability(flag_values: flags.FlagValues) -> None:
         "recipe",
         "devlin",
         list(RECIPES),
-        "Ours. Defaults of the flags that are not given: devlin, the original's;"
+        "Defaults of the flags that are not given: devlin, the original's;"
         " mosbach (Mosbach et al. 2021, steadier on small tasks): 20 epochs, 10 %"
         " warmup, bias correction, learning rate 2e-5, batch 16.",
         flag_values=flag_values,
@@ -44,7 +48,7 @@ def define_stability(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "reinitialize_layers",
         0,
-        "Ours. Draw the pooler and so many top layers anew after loading the checkpoint"
+        "Draw the pooler and so many top layers anew after loading the checkpoint"
         " (Zhang et al. 2021: steadier on few examples); 0 for neither.",
         lower_bound=0,
         flag_values=flag_values,
@@ -52,19 +56,20 @@ def define_stability(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "layer_mixture",
         False,
-        "Ours. Classify a learned mixture of the embeddings and all layers, rather than"
+        "Classify a learned mixture of the embeddings and all layers, rather than"
         " the last layer (ELMo's, Peters et al. 2018; of BERT Tenney et al. 2019).",
         flag_values=flag_values,
     )
     shared_flags.define(flag_values, "init_head")
 
 
+@belongs_to(TRAINING)
 def define_parameter_efficient(flag_values: flags.FlagValues) -> None:
     """Defines the flags of training few weights beside the pre-trained ones."""
     flags.DEFINE_integer(
         "lora_rank",
         0,
-        "Ours. Freeze the pre-trained weights, and train products of two matrices of"
+        "Freeze the pre-trained weights, and train products of two matrices of"
         " this rank beside the kernels of queries and values (LoRA, Hu et al. 2021);"
         " 0 for none. Learning rates are higher than usual: 5e-4.",
         lower_bound=0,
@@ -73,7 +78,7 @@ def define_parameter_efficient(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "adapter_size",
         0,
-        "Ours. Freeze the pre-trained weights, and train two adapters a layer, networks"
+        "Freeze the pre-trained weights, and train two adapters a layer, networks"
         " with so many hidden units, and LayerNorms (Houlsby et al. 2019: 8 to 256,"
         " learning rate 3e-4); 0 for none.",
         lower_bound=0,
@@ -82,15 +87,16 @@ def define_parameter_efficient(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "train_pooler",
         False,
-        "Ours. Train the pooler too, with LoRA or adapters: for a checkpoint without"
+        "Train the pooler too, with LoRA or adapters: for a checkpoint without"
         " one, or with one that was never trained.",
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "init_adapter",
         None,
-        "Ours. Folder of LoRA's or adapters' weights and their head, OUTPUT_DIR/adapter"
+        "Folder of LoRA's or adapters' weights and their head, OUTPUT_DIR/adapter"
         " of another run, to put on top of --init_checkpoint.",
+        Path.FOLDER,
         flag_values=flag_values,
     )
     _refuse_useless_parameter_efficient_flags(flag_values)

@@ -1,14 +1,12 @@
-"""The flags of multiple choice: which files, and what their columns are called.
-
-Flags that are not the original's are marked "Ours"; it has no multiple choice, so here
-all of them are.
-"""
+"""The flags of multiple choice: which files, and what their columns are called."""
 
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_tf import finetuning_flags, flag_rules
+from bert_tf import finetuning_flags, flag_rules, path_flags
+from bert_tf.flag_groups import DATA, belongs_to
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.tasks.choices import ColumnNames
@@ -17,24 +15,46 @@ if TYPE_CHECKING:
 _FILE_OF = {"do_train": "train_file", "do_eval": "dev_file", "do_predict": "test_file"}
 
 
+@belongs_to(DATA)
 def define_files(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the files."""
 
     def string(name: str, help_text: str) -> None:
         flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
 
+    def path(name: str, help_text: str, kind: Path, *needed_for: str) -> None:
+        path_flags.define(
+            name,
+            None,
+            help_text,
+            kind,
+            flag_values=flag_values,
+            needed_for=needed_for,
+        )
+
     kinds = "CSV, TSV or JSON lines, .gz, .bz2 and .xz too."
-    string(
-        "train_file", f"Ours. Examples to train on, such as SWAG's train.csv: {kinds}"
+    path(
+        "train_file",
+        f"Examples to train on, such as SWAG's train.csv: {kinds}",
+        Path.FILE,
+        "do_train",
     )
-    string("dev_file", "Ours. Examples to score the model on, such as SWAG's val.csv.")
-    string(
+    path(
+        "dev_file",
+        "Examples to score the model on, such as SWAG's val.csv.",
+        Path.FILE,
+        "do_eval",
+        "eval_steps",
+    )
+    path(
         "test_file",
-        "Ours. Examples to predict, such as SWAG's test.csv; labels are not looked at.",
+        "Examples to predict, such as SWAG's test.csv; labels are not looked at.",
+        Path.FILE,
+        "do_predict",
     )
     finetuning_flags.define_tfds(
         flag_values,
-        "Ours. Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
+        "Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
         " other with a premise and endings.",
         {
             "train": "to train on",
@@ -48,6 +68,7 @@ def define_files(flag_values: flags.FlagValues) -> None:
         flag_rules.refuse_together(flag_values, "tfds_name", file)
 
 
+@belongs_to(DATA)
 def define_columns(flag_values: flags.FlagValues) -> None:
     """Defines the flags of the columns, of JSON lines the fields."""
 
@@ -59,24 +80,24 @@ def define_columns(flag_values: flags.FlagValues) -> None:
 
     string(
         "premise_column",
-        "Ours. The premise's. Default: sent1 (SWAG), ctx_a (HellaSwag), ctx or context,"
+        "The premise's. Default: sent1 (SWAG), ctx_a (HellaSwag), ctx or context,"
         " whichever is there first.",
     )
     string(
         "start_column",
-        "Ours. That of what every ending goes on from; empty for none. Default: sent2"
+        "That of what every ending goes on from; empty for none. Default: sent2"
         " (SWAG) or ctx_b (HellaSwag), where there is one.",
     )
     listed(
         "ending_columns",
-        "Ours. Those of the endings, two or more, with commas between; or one field"
+        "Those of the endings, two or more, with commas between; or one field"
         " that is a list of them. Default: endings, or ending0, ending1 and so on, as"
         " many as there are.",
     )
-    string("label_column", "Ours. The right ending's. Default: label.")
+    string("label_column", "The right ending's. Default: label.")
     listed(
         "labels",
-        "Ours. What the label's column says for each ending, such as A,B,C,D. Default:"
+        "What the label's column says for each ending, such as A,B,C,D. Default:"
         " 0,1,2 and so on.",
     )
 

@@ -2,7 +2,9 @@
 
 from absl import flags
 
-from bert_tf import flag_rules
+from bert_tf import flag_rules, path_flags
+from bert_tf.flag_groups import TRAINING, belongs_to
+from bert_tf.path_flags import Path
 from bert_tf.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
@@ -12,6 +14,7 @@ from bert_tf.tagging.feature_choices import (
 _NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
 
+@belongs_to(TRAINING)
 def define_features(flag_values: flags.FlagValues) -> None:
     """Defines the flags that leave BERT as it is, with a BiLSTM on its features."""
     flags.DEFINE_enum(
@@ -24,11 +27,12 @@ def define_features(flag_values: flags.FlagValues) -> None:
         f" {BILSTM_EPOCHS}.",
         flag_values=flag_values,
     )
-    flags.DEFINE_string(
+    path_flags.define(
         "feature_dir",
         None,
         "For --features. Where they are kept once they are computed; runs may share it."
         " Default: OUTPUT_DIR/features.",
+        Path.OUTPUT,
         flag_values=flag_values,
     )
     flags.DEFINE_integer(

@@ -7,9 +7,11 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import finetuning_flags, flag_rules
+from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf import flags as shared_flags
+from bert_tf.flag_groups import DATA, LENGTHS, belongs_to
 from bert_tf.metrics.entities import SCHEMES
+from bert_tf.path_flags import Path
 from bert_tf.tagging.reader import FORMATS, Layout
 from bert_tf.tagging.schemes import NO_SCHEME
 
@@ -22,15 +24,47 @@ _USES = (
 )
 
 
+@belongs_to(DATA)
 def define_sentences(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say which sentences, and how their files are read."""
 
     def string(name: str, default: str | None, help_text: str) -> None:
         flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
-    string("train_file", None, "Sentences to train on; with commas or * for several.")
-    string("dev_file", None, "Sentences to evaluate on.")
-    string("test_file", None, "Sentences to predict; scored where they have labels.")
+    def path(
+        name: str, default: str | None, help_text: str, kind: Path, *needed_for: str
+    ) -> None:
+        path_flags.define(
+            name,
+            default,
+            help_text,
+            kind,
+            flag_values=flag_values,
+            needed_for=needed_for,
+        )
+
+    path(
+        "train_file",
+        None,
+        "Sentences to train on; with commas or * for several.",
+        Path.FILES,
+        "do_train",
+    )
+    path(
+        "dev_file",
+        None,
+        "Sentences to evaluate on.",
+        Path.FILES,
+        "do_eval",
+        "eval_steps",
+    )
+    path(
+        "test_file",
+        None,
+        "Sentences to predict; scored where they have labels.",
+        Path.FILES,
+        "do_predict",
+    )
     define_format(flag_values)
     string(
         "document_column",
@@ -55,6 +89,7 @@ def define_sentences(flag_values: flags.FlagValues) -> None:
         flag_rules.refuse_together(flag_values, "tfds_name", name)
 
 
+@belongs_to(DATA)
 def define_format(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how files of tagged words are read."""
 
@@ -114,6 +149,7 @@ def layout(
     )
 
 
+@belongs_to(DATA)
 def define_labels(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say what the labels are."""
     flags.DEFINE_list(
@@ -143,6 +179,7 @@ def define_labels(flag_values: flags.FlagValues) -> None:
     shared_flags.define(flag_values, "init_head")
 
 
+@belongs_to(LENGTHS)
 def define_windows(flag_values: flags.FlagValues) -> None:
     """Defines the flags that say how sentences become records.
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from bert_tf import cli, files
+from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
+from bert_tf.flag_groups import DATA, belongs_to
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.text.sources import Chunk
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 4 << 20
 
 
+@belongs_to(DATA)
 def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) -> None:
     """Defines the flags of scripts that read text.
 
@@ -27,17 +30,21 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
     def define(name: str, default: str | None, text: str) -> None:
         flags.DEFINE_string(name, default, text, flag_values=flag_values)
 
-    define(
+    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
+        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+
+    path(
         "input_file",
         None,
         "Files with text: names, globs or folders, with commas between; plain, or"
         " compressed as .gz, .bz2 or .xz.",
+        Path.FILES,
     )
     flags.DEFINE_enum(
         "input_format",
         "auto",
         ["auto", "text", "wikiextractor", "jsonl"],
-        "Ours. What the files are: plain text (one sentence a line, a blank line"
+        "What the files are: plain text (one sentence a line, a blank line"
         " between documents), wikiextractor's output, or a JSON object a line; auto"
         " tells by the name, then by the first line.",
         flag_values=flag_values,
@@ -45,22 +52,19 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
     define(
         "text_field",
         "text",
-        "Ours. Field of a JSON object, or of a dataset's examples, that holds the"
-        " text.",
+        "Field of a JSON object, or of a dataset's examples, that holds the text.",
     )
     define(
         "tfds_name",
         None,
-        "Ours. A TensorFlow dataset to read instead of files: wikipedia/20230601.en,"
-        " say.",
+        "A TensorFlow dataset to read instead of files: wikipedia/20230601.en, say.",
     )
-    define(
-        "tfds_split", "train", "Ours. Split of the dataset, or a slice: train[:10%]."
-    )
-    define(
+    define("tfds_split", "train", "Split of the dataset, or a slice: train[:10%].")
+    path(
         "tfds_data_dir",
         None,
-        "Ours. Folder of prepared datasets; the library's own unless given.",
+        "Folder of prepared datasets; the library's own unless given.",
+        Path.OUTPUT,
     )
     flags.register_multi_flags_validator(
         ["input_file", "tfds_name"],
@@ -71,7 +75,7 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
     flags.DEFINE_integer(
         "num_workers",
         None,
-        "Ours. Processes to work with; all cores unless given. The result is the same.",
+        "Processes to work with; all cores unless given. The result is the same.",
         lower_bound=1,
         flag_values=flag_values,
     )
@@ -80,11 +84,11 @@ def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) 
     flags.DEFINE_bool(
         "split_sentences",
         None,
-        "Ours. Split lines into sentences. Unless given, those of plain text are taken"
+        "Split lines into sentences. Unless given, those of plain text are taken"
         " for sentences, and all others are split.",
         flag_values=flag_values,
     )
-    define("language", "en", "Ours. By whose rules lines are split into sentences.")
+    define("language", "en", "By whose rules lines are split into sentences.")
     flags.register_validator(
         "language", bool, "must be a language's code, such as en", flag_values
     )

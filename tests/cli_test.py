@@ -152,6 +152,30 @@ class UsageTest(tf.test.TestCase):
         )
         self.assert_usage_error(result, "'False'")
 
+    def test_a_stray_word_is_told_in_two_lines_wherever_it_stands(self):
+        flags = ["--input_file=a", "--bert_config_file=b", "--output_dir=c"]
+        for words, stray in (
+            (["--do_train", "True", *flags], "'True'"),
+            ([*flags, "--do_train", "--eval_steps", "=", "10"], "10"),
+            ([*flags, "--do_train", "--nodo_eval=True"], "--nodo_eval=True"),
+        ):
+            result = run_module("bert_tf.run_pretraining", *words)
+            self.assert_usage_error(result, stray)
+            self.assertEqual(result.stderr.count("\n"), 2, result.stderr)
+            self.assertEqual(result.stdout, "")
+
+    def test_names_of_other_packages_are_known(self):
+        for flag, ours in (
+            ("--per_device_train_batch_size=8", "--train_batch_size, that of all"),
+            ("--model_name_or_path=x", "--init_checkpoint"),
+            ("--bf16", "--precision=bfloat16"),
+            ("--max-steps=10", "--num_train_steps"),
+            ("--learning-rate=1e-4", "--learning_rate"),
+            ("--weight_decay=0.01", "it is always 0.01"),
+        ):
+            result = run_module("bert_tf.run_pretraining", flag)
+            self.assert_usage_error(result, f". Here: {ours}")
+
     def test_wrong_input_is_one_line_and_code_2(self):
         # Many have the first one set, against what TensorFlow prints when imported.
         for environment in ({"TF_CPP_MIN_LOG_LEVEL": "3"}, {}):
@@ -166,8 +190,7 @@ class UsageTest(tf.test.TestCase):
             self.assertEqual(result.returncode, 2)
             self.assertEqual(
                 result.stderr,
-                "run_pretraining: No such BERT config file (--bert_config_file):"
-                " nowhere.json\n",
+                "run_pretraining: --bert_config_file: no such file: nowhere.json\n",
             )
 
 
@@ -264,6 +287,27 @@ class ParseTest(tf.test.TestCase):
             cli.one_line(caught.exception), "/dev/full; No space left on device"
         )
 
+    def test_one_line_of_a_remote_file(self):
+        error = tf.errors.FailedPreconditionError(
+            None,
+            None,
+            "Error executing an HTTP request: libcurl code 6\n\t when reading metadata"
+            " of gs://a/b",
+        )
+        self.assertIsInstance(error, cli._users_errors())
+        self.assertEqual(
+            cli.one_line(error),
+            "Error executing an HTTP request: libcurl code 6 when reading metadata of"
+            " gs://a/b. Check the network, and the credentials: gcloud auth"
+            " application-default login.",
+        )
+        for kind in ("Aborted", "DeadlineExceeded", "Unauthenticated", "Unavailable"):
+            kind = getattr(tf.errors, f"{kind}Error")
+            self.assertIsInstance(kind(None, None, "x"), cli._users_errors())
+        # What is a fault of ours keeps its traceback.
+        other = tf.errors.InvalidArgumentError(None, None, "x")
+        self.assertNotIsInstance(other, cli._users_errors())
+
     def test_one_line_of_a_graph(self):
         """Of tensors that no machine has the memory for, as TensorFlow says it."""
 
@@ -278,6 +322,40 @@ class ParseTest(tf.test.TestCase):
                 cli.one_line(caught.exception),
                 r"^OOM when allocating tensor with shape\[200000,200000,200000\] .*"
                 r"\. Memory is short: make batches or sequences smaller",
+            )
+
+    def test_arguments_are_flags_on_a_command_line(self):
+        code = """
+from absl import flags
+from bert_tf import cli, config, errors
+flags.DEFINE_integer("max_seq_length", 640, "")
+try:
+    config.BertConfig(vocab_size=9).check_sequence_length(640)
+except errors.InputError as error:
+    print(error)
+    print(cli.one_line(error))
+print(cli.one_line(errors.InputError("`no_flag` is `max_seq_length`")))
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        rest = " must not exceed the model's max_position_embeddings (512)."
+        self.assertEqual(
+            done.stdout.splitlines(),
+            [
+                "`max_seq_length=640`" + rest,
+                "--max_seq_length=640" + rest,
+                "`no_flag` is --max_seq_length",
+            ],
+        )
+
+    def test_packages_are_asked_for_before_any_work(self):
+        cli.require_packages("--a", "json", "os")
+        with self.assertRaisesRegex(
+            InputError, "^--a=b needs no_such_1 and no_such_2: pip install --no-deps"
+        ):
+            cli.require_packages(
+                "--a=b", "no_such_1", "json", "no_such_2", pip_options="--no-deps"
             )
 
     def test_a_group_takes_the_scripts_own_defaults(self):

@@ -27,6 +27,18 @@ EAGER = (
     " allocating tensor with shape[9] [Op:Fill] name: "
 )
 
+WORKER_IS_GONE = """Graph execution error:
+
+Detected at node while/CollectiveReduceV2 defined at (most recent call last):
+  File "/x.py", line 14, in <module>
+
+Collective ops is aborted by: Error reported from /job:worker/task:2: The following \
+tasks are unhealthy (stopped sending heartbeats):
+/job:worker/replica:0/task:1
+The tasks have crashed. Check the task logs for an earlier error.
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node while/CollectiveReduceV2}}]] [Op:__inference_steps_5254]"""
+
 
 class CauseOfTest(tf.test.TestCase):
     def test_tensorflows_messages(self):
@@ -40,9 +52,17 @@ class CauseOfTest(tf.test.TestCase):
             ("NOT_FOUND: a file\nAnd more.", "NOT_FOUND: a file"),
             ("Graph execution error:\n\nOut of memory.", "Out of memory."),
             ("one line", "one line"),
+            ("a " + EAGER, "a OOM when allocating tensor with shape[9]"),
+            (
+                "Error executing an HTTP request\n\t when reading metadata of gs://a/b",
+                "Error executing an HTTP request when reading metadata of gs://a/b",
+            ),
             ("", ""),
         ):
             self.assertEqual(cause_of(message), cause)
+
+    def test_a_worker_that_is_gone_is_named(self):
+        self.assertStartsWith(cause_of(WORKER_IS_GONE), "No answer from worker 1: ")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import os
+from unittest import mock
 
 import tensorflow as tf
 
@@ -32,6 +33,16 @@ class RemoveTest(tf.test.TestCase):
             files.remove(link)
             self.assertFalse(os.path.lexists(link))
         self.assertTrue(os.path.isdir(folder))
+
+
+class PathTest(tf.test.TestCase):
+    def test_a_tilde_is_the_users_folder(self):
+        home = self.get_temp_dir()
+        with mock.patch.dict(os.environ, {"HOME": home}):
+            files.write_atomically("~/a.txt", "x")
+            self.assertEqual(files.read_text("~/a.txt"), "x")
+            self.assertEqual(files.glob("~/*.txt"), [os.path.join(home, "a.txt")])
+        self.assertEqual(os.listdir(home), ["a.txt"])
 
 
 if __name__ == "__main__":

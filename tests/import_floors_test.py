@@ -15,6 +15,9 @@ FLOORS = {
     "bert_tf.config": 0,
     "bert_tf.errors": 0,
     "bert_tf.files": 0,
+    "bert_tf.keras_backend": 0,
+    "bert_tf.path_flags": 0,
+    "bert_tf.flag_groups": 0,
     "bert_tf.parallel": 0,
     "bert_tf.pictures": 0,
     "bert_tf.serialization": 0,
@@ -175,6 +178,18 @@ class ImportFloorsTest(tf.test.TestCase):
                             f"{path.relative_to(ROOT)}:{line}: {name} at import; import"
                             " it where it is used, so that --help stays quick",
                         )
+
+    def test_what_few_need_is_imported_where_it_is_used(self):
+        seldom = ("matplotlib", "sklearn", "tensorflow_datasets", "pyarrow")
+        seen = set()
+        for path in self.modules.values():
+            for name, line, at_import in imports_of(path):
+                package = name.split(".")[0]
+                if package in seldom:
+                    seen.add(package)
+                    where = f"{path.relative_to(ROOT)}:{line}"
+                    self.assertFalse(at_import, f"{where}: {name} at import")
+        self.assertEqual(seen, set(seldom))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ class NotebookTest(tf.test.TestCase):
         file = os.path.join(self.get_temp_dir(), "bert.keras")
         model.save(file)
         loaded = keras.saving.load_model(file)
+        self.assertEqual(loaded.optimizer.iterations, model.optimizer.iterations)
         inputs = {name: arrays[name] for name in loaded.input}
         expected = model.predict(inputs, verbose=0)
         for name, values in loaded.predict(inputs, verbose=0).items():

@@ -97,8 +97,10 @@ class TsvTest(RunClassifierTestCase):
         )
         results = self.results()
         self.assertEqual(
-            list(results), ["eval_accuracy", "eval_loss", "global_step", "loss"]
+            list(results),
+            ["eval_accuracy", "eval_loss", "eval_majority", "global_step", "loss"],
         )
+        self.assertAlmostEqual(results["eval_majority"], 11 / 21, places=6)
         # int(64 / 16 * 30) steps; a word that the label hangs on is learnt.
         self.assertEqual(results["global_step"], 120)
         self.assertGreater(results["eval_accuracy"], 0.9)
@@ -334,8 +336,9 @@ class OriginalTasksTest(RunClassifierTestCase):
         results = self.results()
         self.assertEqual(
             list(results),
-            ["eval_accuracy", "eval_loss", "eval_mismatched_accuracy", "global_step",
-             "loss", "mismatched_eval_loss", "mismatched_loss"],
+            ["eval_accuracy", "eval_loss", "eval_majority", "eval_mismatched_accuracy",
+             "eval_mismatched_majority", "global_step", "loss", "mismatched_eval_loss",
+             "mismatched_loss"],
         )  # fmt: skip
         # Shares of five and of seven examples.
         self.assertIn(round(5 * results["eval_accuracy"], 4), range(6))

@@ -95,19 +95,14 @@ class RunFeatureTableTest(tf.test.TestCase):
             self.assertIn("fine_tuned", file.read())
 
     def test_the_ways_of_an_earlier_command_stay_in_the_table(self):
-        for way, train_file, line in (
-            ("last", None, "f1 = 0.25"),
-            ("embeddings", "other", "f1 = 0.125"),
-            ("second_to_last", None, "accuracy = 0.125"),
-        ):
-            own = run_feature_table.flags_of(self.flags(), way)
-            if train_file:
-                own["train_file"].value = train_file
-            os.makedirs(own.output_dir)
-            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
-                file.write(line + "\n")
-            with open(os.path.join(own.output_dir, "flags.json"), "w") as file:
-                json.dump({name: own[name].value for name in own}, file)
+        data = {name: self.flags()[name].value for name in run_feature_table._DATA}
+        table = {
+            "last": {"metric": "f1", "score": 0.25, **data},
+            "embeddings": {"metric": "f1", "score": 0.125, **data, "dev_file": "x"},
+            "second_to_last": {"metric": "accuracy", "score": 0.125, **data},
+        }
+        with open(os.path.join(self.root, "feature_table.json"), "w") as file:
+            json.dump(table, file)
 
         def ran(own):
             os.makedirs(own.output_dir)

@@ -238,7 +238,7 @@ class RunNerTest(ScriptCase):
             num_train_epochs=6,
         )
         results = self.results()
-        self.assertEqual({*results}, {"loss", "accuracy", "global_step"})
+        self.assertEqual({*results}, {"loss", "accuracy", "majority", "global_step"})
         self.assertBetween(results["accuracy"], 0.9, 0.999)  # xx was never trained
 
     def test_what_a_user_got_wrong_is_said_before_training(self):
@@ -248,7 +248,7 @@ class RunNerTest(ScriptCase):
             ({"train_file": torn}, r"torn.txt:2: 2 columns.*has 3"),
             ({"train_file": train, "labels": "O,B-PER"}, "train.txt.*is none of"),
             ({"train_file": train, "best_metric": "em"}, "none of the evaluation's"),
-            ({"train_file": self.path("no.txt")}, "--train_file: no file matches"),
+            ({"train_file": self.path("no.txt")}, "`train_file`: no file matches"),
             ({"train_file": train, "max_seq_length": 512}, "max_position_embedd"),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -94,7 +94,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.run_script(do_train=True, do_eval=True, eval_input_file=held_out)
         with open(self.path("run", "eval_results.txt")) as file:
             lines = file.read().splitlines()
-        # The names, the order and the form of the original's file.
+        # The original's names, order and form; the majorities are ours.
         self.assertEqual(
             [line.split(" = ")[0] for line in lines],
             [
@@ -102,8 +102,10 @@ class RunPretrainingTest(RunPretrainingTestCase):
                 "loss",
                 "masked_lm_accuracy",
                 "masked_lm_loss",
+                "masked_lm_majority",
                 "next_sentence_accuracy",
                 "next_sentence_loss",
+                "next_sentence_majority",
             ],
         )
         self.assertEqual(lines[0], "global_step = 4")
@@ -116,6 +118,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
             "tokenizer_config.json",
             "flags.json",
             "metrics.jsonl",
+            "curves.png",
             "checkpoint",
             "model.ckpt-4.index",
         ):
@@ -168,11 +171,11 @@ class RunPretrainingTest(RunPretrainingTestCase):
     def test_lengths_come_from_the_records_unless_they_are_given(self):
         self.run_script(do_train=True, max_seq_length=toy.L, num_train_steps=1)
         with self.assertRaisesRegex(
-            InputError, "--max_seq_length=16, but the records of .* were made with 12"
+            InputError, "`max_seq_length=16`, but the records of .* were made with 12"
         ):
             self.run_script(do_train=True, max_seq_length=16)
         with self.assertRaisesRegex(
-            InputError, "--max_predictions_per_seq=20, but .* with 2"
+            InputError, "`max_predictions_per_seq=20`, but .* with 2"
         ):
             self.run_script(do_train=True, max_predictions_per_seq=20)
 
@@ -307,7 +310,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
     def test_flags_for_masked_records(self):
         static = self.make_records("static", 2)
         with self.assertRaisesRegex(
-            InputError, "--masking_unit=span is for .* masks of .*static are in the"
+            InputError, "`masking_unit=span` is for .* masks of .*static are in the"
         ):
             self.run_script(do_train=True, input_file=static, masking_unit="span")
         # They may be meant for the evaluation's records alone.
@@ -331,9 +334,10 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.assertLen([line for line in said if "no sentence pairs" in line], 1)
         with open(self.path("run", "eval_results.txt")) as file:
             names = [line.split(" = ")[0] for line in file]
-        self.assertEqual(
-            names, ["global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"]
-        )
+        of_masked_lm = [
+            f"masked_lm_{name}" for name in ("accuracy", "loss", "majority")
+        ]
+        self.assertEqual(names, ["global_step", "loss", *of_masked_lm])
         # The head is there for whoever goes on with sentence pairs.
         self.assertIn("cls/seq_relationship/output_weights", self.weights("run"))
         with self.assertRaisesRegex(InputError, "only one of them has sentence pairs"):
@@ -346,7 +350,7 @@ class RefusalTest(RunPretrainingTestCase):
     def test_a_model_that_is_too_small(self):
         for change, message in (
             ({"max_position_embeddings": 8}, "must not exceed the model's .* .8."),
-            ({"vocab_size": 20}, "30 tokens, but the model's `vocab_size` .* is 20"),
+            ({"vocab_size": 20}, "30 tokens, but the model's `vocab_size` is 20"),
         ):
             config = dataclasses.replace(toy.CONFIG, **change)
             folder = self.path("small")
@@ -384,13 +388,15 @@ class RefusalTest(RunPretrainingTestCase):
                 input_file=f"{self.records},{self.path('others')}",
                 output_dir=self.path("mixed"),
             )
-        with self.assertRaisesRegex(InputError, "do_lower_case=False, but the records"):
+        with self.assertRaisesRegex(
+            InputError, "`do_lower_case=False`, but the records"
+        ):
             self.run_script(do_train=True, do_lower_case=False)
 
     def test_input_that_is_missing_or_empty(self):
-        with self.assertRaisesRegex(InputError, "--input_file: no file matches"):
+        with self.assertRaisesRegex(InputError, "`input_file`: no file matches"):
             self.run_script(do_train=True, input_file=self.path("nowhere*"))
-        with self.assertRaisesRegex(InputError, "--eval_input_file: no file matches"):
+        with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
             self.run_script(do_eval=True, eval_input_file=self.path("nowhere*"))
         empty = self.path("empty.tfrecord")
         with open(empty, "w"):

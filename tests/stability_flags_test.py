@@ -124,7 +124,6 @@ class ValidationTest(tf.test.TestCase, parameterized.TestCase):
         ):
             help_text = " ".join(flag_values[name].help.split())
             self.assertIn(paper, help_text)
-            self.assertIn("Ours.", help_text)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Creates masked language model and next sentence records for BERT's pre-training.
 
-The flags, their defaults and the records are those of google-research/bert; flags that
-it does not have are marked "Ours". The input is UTF-8 text, one sentence a line, with a
-blank line between documents, or what wikiextractor, a JSON lines file or a TensorFlow
-dataset holds. Beside the records stand NAME.manifest.json and NAME.vocab.txt, where
-NAME is the first output file without a shard suffix such as -00000-of-00008.
+The flags of google-research/bert, their defaults and the records are as there. The
+input is UTF-8 text, one sentence a line, with a blank line between documents, or what
+wikiextractor, a JSON lines file or a TensorFlow dataset holds. Beside the records stand
+NAME.manifest.json and NAME.vocab.txt, where NAME is the first output file without a
+shard suffix such as -00000-of-00008.
 
 The same command again finds its records done, or goes on where it was killed. It does
 not write over others' files unless told to by --overwrite.
@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import cli, files, flag_rules
+from bert_tf import cli, files, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import (
@@ -49,7 +49,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
     define_text_input(flag_values, splits_sentences=True)
     define(
-        flags.DEFINE_string,
+        path_flags.define,
         "output_file",
         None,
         "TFRecord files to write, with commas between; records are dealt to them in"
@@ -95,7 +95,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flags.DEFINE_integer,
         "num_shards",
         None,
-        "Ours. Deal the documents into so many groups, each with a random stream and"
+        "Deal the documents into so many groups, each with a random stream and"
         " a record file of its own, made on any core. Random next sentences then come"
         " from the group. Unless given, all documents are one pool, as in the"
         " original.",
@@ -105,14 +105,14 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flag_values,
         "masking",
         MASKING,
-        "Ours. dynamic: write the records unmasked; the training masks them, anew in"
+        "dynamic: write the records unmasked; the training masks them, anew in"
         " each epoch.",
     )
     _define_enum(
         flag_values,
         "pairs",
         PAIRS,
-        "Ours. What a sequence is: nsp: two segments, the second one the next or a"
+        "What a sequence is: nsp: two segments, the second one the next or a"
         " random one; none: whole sentences in one segment, without a task (RoBERTa);"
         " sop: two neighbouring segments, in order or swapped (ALBERT).",
     )
@@ -120,7 +120,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flag_values,
         "nsp_labels",
         NSP_LABELS,
-        "Ours. exact: without the original's faults: a lone sentence does not always"
+        "exact: without the original's faults: a lone sentence does not always"
         " get a random next one, and a random one never comes from the same document.",
     )
     flags.register_multi_flags_validator(
@@ -135,28 +135,27 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flag_values,
         "deduplicate",
         DEDUPLICATION,
-        "Ours. Drop documents, or paragraphs, that were there before, exactly the"
-        " same.",
+        "Drop documents, or paragraphs, that were there before, exactly the same.",
     )
     define(
         flags.DEFINE_integer,
         "min_document_tokens",
         0,
-        "Ours. Drop documents with fewer tokens.",
+        "Drop documents with fewer tokens.",
         lower_bound=0,
     )
     define(
-        flags.DEFINE_string,
+        path_flags.define,
         "work_dir",
         None,
-        "Ours. Folder for tokens until the records are finished, about half the text's"
+        "Folder for tokens until the records are finished, about half the text's"
         " size; unless given, the one of the records.",
     )
     define(
         flags.DEFINE_string,
         "runner",
         None,
-        "Ours. Make the shards as an Apache Beam pipeline on this runner of Beam's:"
+        "Make the shards as an Apache Beam pipeline on this runner of Beam's:"
         " DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; unless given, on"
         " this machine, without Beam. The records are the same. Input and output must"
         " lie where all workers reach them.",
@@ -165,14 +164,14 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flags.DEFINE_multi_string,
         "beam_option",
         [],
-        "Ours. An option of Beam's own, such as --beam_option=--direct_num_workers=2;"
+        "An option of Beam's own, such as --beam_option=--direct_num_workers=2;"
         " may be given several times.",
     )
     define(
         flags.DEFINE_bool,
         "overwrite",
         False,
-        "Ours. Replace records of other settings, and files that no manifest knows,"
+        "Replace records of other settings, and files that no manifest knows,"
         " under the names of --output_file.",
     )
 

@@ -1,6 +1,6 @@
 """Shows what is in record files: some records as text, and statistics of all.
 
-python -m tfrecords.inspect_records records/text.tfrecord
+python -m bert_tf.tfrecords.inspect_records records/text.tfrecord
 
 A token to predict is marked: [MASK→river] where the model sees [MASK] and must say
 "river", [the→river] where it sees another token, [river=] where it sees the token
@@ -20,6 +20,7 @@ from absl import flags
 from bert_tf import cli, files, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.records.inspection import InspectedRecords
@@ -160,7 +161,7 @@ def wants_color(choice: str) -> bool:
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="files")
+    cli.main(define_flags, run, arguments="files", argument_kind=Path.FILES)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import cli
+from bert_tf import cli, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.text_flags import define_text_input, text_chunks
 
@@ -27,7 +27,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         kind(name, default, text, flag_values=flag_values, **bounds)
 
     define_text_input(flag_values, splits_sentences=False)
-    define(flags.DEFINE_string, "output_file", None, "The vocab.txt to write.")
+    define(
+        path_flags.define,
+        "output_file",
+        None,
+        "The vocab.txt to write.",
+    )
     flags.mark_flag_as_required("output_file", flag_values)
     define(
         flags.DEFINE_integer,

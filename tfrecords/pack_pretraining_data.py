@@ -1,6 +1,7 @@
-"""Packs short pre-training records into rows of one length, several to a row.
+r"""Packs short pre-training records into rows of one length, several to a row.
 
-python -m tfrecords.pack_pretraining_data --input_file=RECORDS --output_file=ROWS
+python -m bert_tf.tfrecords.pack_pretraining_data --input_file=RECORDS \
+        --output_file=ROWS
 
 Padding costs a training step as much as text. In a packed row each sequence keeps its
 [CLS], its positions and its next sentence label, and sees itself alone, so that the
@@ -11,8 +12,9 @@ row. The same command again finds its rows done, or goes on where it was killed.
 
 from absl import flags
 
-from bert_tf import cli, flag_rules
+from bert_tf import cli, flag_rules, path_flags
 from bert_tf.instances.settings import MIN_SEQ_LENGTH
+from bert_tf.path_flags import Path
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -21,13 +23,17 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     def define_string(name: str, text: str) -> None:
         flags.DEFINE_string(name, None, text, flag_values=flag_values)
 
+    def path(name: str, help_text: str, kind: Path) -> None:
+        path_flags.define(name, None, help_text, kind, flag_values=flag_values)
+
     def define_integer(name: str, default: int | None, text: str) -> None:
         flags.DEFINE_integer(name, default, text, flag_values=flag_values)
 
-    define_string("input_file", "Record files: names or globs, with commas between.")
-    define_string(
+    path("input_file", "Record files: names or globs, with commas between.", Path.FILES)
+    path(
         "output_file",
         "Where the rows go; -00000-of-00064 is added where there are several files.",
+        Path.OUTPUT,
     )
     flags.mark_flags_as_required(["input_file", "output_file"], flag_values)
     define_integer("max_seq_length", 512, "Tokens of a row, padding included.")
@@ -48,9 +54,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "Files of rows; unless given, as many as there are record files.",
     )
     define_integer("random_seed", 12345, "Seed of the rows' order.")
-    define_string(
-        "vocab_file",
-        "The records' vocabulary, where they have no manifest.",
+    path(
+        "vocab_file", "The records' vocabulary, where they have no manifest.", Path.FILE
     )
     flags.DEFINE_bool(
         "do_lower_case",
@@ -63,9 +68,10 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         None,
         "Processes to work with; all cores unless given. The result is the same.",
     )
-    define_string(
+    path(
         "work_dir",
         "Folder for notes until the rows are finished; unless given, that of the rows.",
+        Path.OUTPUT,
     )
     flags.DEFINE_bool(
         "overwrite",

@@ -18,3 +18,8 @@ What answers which question:
 
 The rows that name several modules name the first one's helpers last.
 """
+
+from bert_tf import keras_backend
+
+# Before a module of this package imports Keras.
+keras_backend.require_tensorflow()

@@ -94,7 +94,7 @@ def _refuse_what_does_not_fit(
     if heads and len(wrong) <= sum(len(names.HEADS[head]) for head in heads):
         raise InputError(
             f"{weights.path} has a {heads[0]} head of another size: {listed(wrong)}. To"
-            " begin with its encoder and a new head, give --init_head=false."
+            " begin with its encoder and a new head, give `init_head=False`."
         )
     if wrong:
         raise InputError(
@@ -121,8 +121,7 @@ def _refuse_what_does_not_fit(
         )
     if added:
         options = " ".join(
-            f"--{option}={str(value).lower()}"
-            for option, value in added_options(weights).items()
+            f"`{option}={value}`" for option, value in added_options(weights).items()
         )
         raise InputError(
             f"{weights.path} was trained with {options}; this model lacks"

@@ -85,7 +85,7 @@ class Source:
         if self.config is None:
             raise InputError(
                 f"{self.path}: {os.path.join(self.folder, CONFIG_NAME)} is missing;"
-                " give --bert_config_file."
+                " give `bert_config_file`."
             )
         return self.config
 
@@ -129,7 +129,7 @@ def find_format(path: str) -> Format:
     if huggingface.is_folder_of_hugging_face(path):
         return Format.HUGGING_FACE
     raise InputError(
-        f"{path}: no checkpoint in this folder: neither a run's `checkpoint` file, nor"
+        f"{path}: no checkpoint in this folder: neither a run's file 'checkpoint', nor"
         f" {tensorflow_checkpoint.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
         " model.weights.h5."
     )
@@ -144,6 +144,7 @@ def open_source(path: str) -> Source:
     Raises:
         InputError: there is none, or a file of it is damaged or of something else.
     """
+    path = files.expanded(path)
     format_ = find_format(path)
     if format_ == Format.KERAS_HUB:
         preset = kerashub.read(_preset_of(path))
@@ -197,6 +198,7 @@ def open_tokenizer(path: str) -> TokenizerFiles:
     Args:
         path: as for `open_source`; a folder may have nothing but a tokenizer.
     """
+    path = files.expanded(path)
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
         return _tokenizer_of(kerashub.read(_preset_of(path)))
     return read_tokenizer(huggingface.model_folder(folder_of(path)))

@@ -19,6 +19,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
+from bert_tf.path_flags import no_checkpoint
 
 # What TensorFlow's reader raises; an IndexError of a file that is cut off.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError)
@@ -66,17 +67,14 @@ def find_checkpoint(path: str) -> str:
                 f" prefix, such as {os.path.join(path, 'model.ckpt-1000')}."
             )
         raise InputError(
-            f"{path}: no checkpoint in this folder (neither a run's `checkpoint` file"
+            f"{path}: no checkpoint in this folder (neither a run's file 'checkpoint'"
             f" nor {RELEASED_PREFIX}.index)."
         )
     prefix = path
     for ending in (".index", ".meta", ".data-00000-of-00001"):
         prefix = prefix.removesuffix(ending)
     if not files.exists(prefix + ".index"):
-        raise InputError(
-            f"No checkpoint {path}: {prefix}.index is missing. Give a folder, or the"
-            " part of the name before .index."
-        )
+        raise InputError(no_checkpoint(prefix))
     return prefix
 
 

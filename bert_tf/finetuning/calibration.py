@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NUM_BINS = 15
+# Of so many predictions the accuracy's standard error is below 0.1; bars and points of
+# fewer are paler.
+_FULL_COUNT = 30
 # More curves than colours that the eye tells apart.
 _MOST_CURVES = 10
 
@@ -154,6 +157,10 @@ def calibration_picture(
         counts = np.sum([part.counts for part in parts], axis=0)
         histogram.bar(middles, counts, width=0.9 / NUM_BINS, color="tab:gray")
         histogram.set_xlim(0, 1)
+        if 0 < counts[counts > 0].min() < _FULL_COUNT:
+            histogram.set_title(
+                f"paler above: of fewer than {_FULL_COUNT} predictions", fontsize=8
+            )
         histogram.set_ylabel("predictions")
         histogram.set_xlabel("probability" if several else "confidence")
         return png(figure)
@@ -196,13 +203,16 @@ def regression_picture(
 
 
 def _draw_bars(axes: "Axes", part: Reliability) -> None:
-    """The predicted class: what came true as bars, and how far that is from claimed."""
+    """The predicted class: what came true as bars, and how far that is from claimed.
+
+    A bar is the paler the fewer predictions it is of.
+    """
     filled = part.counts > 0
     middles = ((np.arange(NUM_BINS) + 0.5) / NUM_BINS)[filled]
     accuracy, confidence = part.accuracy[filled], part.confidence[filled]
     width = 1 / NUM_BINS
-    axes.bar(middles, accuracy, width, edgecolor="black", linewidth=0.5)
-    axes.bar(
+    bars = axes.bar(middles, accuracy, width, edgecolor="black", linewidth=0.5)
+    gaps = axes.bar(
         middles,
         confidence - accuracy,
         width,
@@ -213,18 +223,32 @@ def _draw_bars(axes: "Axes", part: Reliability) -> None:
         linewidth=0.5,
         label="gap to the mean confidence",
     )
+    opacities = _opacities(part.counts[filled])
+    for bar, gap, opacity in zip(bars, gaps, opacities, strict=True):
+        bar.set_alpha(opacity)
+        gap.set_alpha(opacity)
     _name(axes)
 
 
 def _draw_curves(axes: "Axes", parts: list[Reliability], names: list[str]) -> None:
     for part, name in zip(parts, names, strict=True):
         filled = part.counts > 0
-        axes.plot(
-            part.confidence[filled], part.accuracy[filled], marker="o", ms=3, label=name
-        )
+        places = part.confidence[filled], part.accuracy[filled]
+        (line,) = axes.plot(*places, linewidth=1, label=name)
+        for x, y, opacity in zip(*places, _opacities(part.counts[filled]), strict=True):
+            axes.plot(x, y, "o", ms=4, color=line.get_color(), alpha=opacity)
     _name(axes)
 
 
+def _opacities(counts: np.ndarray) -> np.ndarray:
+    """How dark what counts of predictions say is drawn: by its standard error."""
+    return np.clip(np.sqrt(counts / _FULL_COUNT), 0.15, 1.0)
+
+
 def _name(axes: "Axes") -> None:
-    for text in axes.legend(loc="upper left", fontsize="small").get_texts():
+    legend = axes.legend(loc="upper left", fontsize="small")
+    for text in legend.get_texts():
         text.set_parse_math(False)
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set_alpha(1.0)

@@ -198,6 +198,8 @@ class ClassifierSession(TaskSession):
                 self.examples[split],
                 self.target,
                 logits,
+                task_name=self.task.name,
+                class_names=self.data_set.class_names,
                 plots=self._flags.plots,
                 num_mistakes=self._flags.num_mistakes,
             )

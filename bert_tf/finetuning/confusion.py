@@ -74,12 +74,14 @@ def confusion_picture(
     with drawing():
         from matplotlib.figure import Figure
 
-        # Inches: the cells, the labels beside them, the title.
-        width = 2.5 + 0.08 * max(map(len, rows)) + cell_width * len(columns)
+        # Inches: the cells, the labels next to them, the title, the scale.
+        width = 3.5 + 0.08 * max(map(len, rows)) + cell_width * len(columns)
         height = 1.6 + 0.05 * max(map(len, columns)) + cell_height * len(rows)
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        scale = figure.colorbar(image, ax=axes, format="{x:.0%}")
+        scale.set_label("share of the row")
         if len(columns) <= _MOST_NAMED:
             axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
         if has_names:

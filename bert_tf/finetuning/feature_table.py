@@ -53,6 +53,7 @@ def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
         axes.set_yticks(range(len(ways)), ways)
         axes.invert_yaxis()
         axes.set_xlim(max(0.0, math.floor(least) - 5.0), 101.0)
+        drawn.suptitle("Tagging with BERT's features", fontsize="medium")
         axes.set_xlabel("per cent, development set; the axis does not begin at 0")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
         return png(drawn)

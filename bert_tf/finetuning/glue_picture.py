@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_tf.finetuning.glue_results import TaskResult
 from bert_tf.metrics.glue import MISMATCHED
@@ -10,6 +11,9 @@ from bert_tf.tasks.glue_paper import PAPER
 
 # Model -> task -> metric -> score on the test set, in per cent.
 Paper = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+# The bar of a task none of whose runs was better than the majority class.
+_FAILED: dict[str, Any] = {"facecolor": "none", "edgecolor": "tab:red", "hatch": "//"}
 
 
 def short_name(metric: str) -> str:
@@ -47,6 +51,7 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
     colours = ["tab:blue", "0.65", "0.4"]
     with drawing():
         from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
 
         drawn = Figure(
             figsize=(max(8.0, 3 + 0.9 * len(bars)), 4.5), layout="constrained"
@@ -62,19 +67,37 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
             drawn_bars = axes.bar(
                 places, heights, width, label=label, color=colours[number % 3]
             )
+            labels = ["" if math.isnan(score) else f"{score:.1f}" for score in scores]
+            if not number:
+                for place, (result, _) in enumerate(bars):
+                    if result.has_failed:
+                        labels[place] += " failed"
+                        drawn_bars[place].set(**_FAILED)
             axes.bar_label(
                 drawn_bars,
-                ["" if math.isnan(score) else f"{score:.1f}" for score in scores],
+                labels,
                 fontsize=7,
                 rotation=90,
                 padding=2,
             )
         names = [f"{result.task}\n{short_name(metric)}" for result, metric in bars]
         axes.set_xticks(range(len(bars)), names, fontsize=8)
-        axes.set_ylim(min(0.0, *axes.get_ylim()), 115)
+        axes.set_ylim(min(0.0, *axes.get_ylim()), 112)
         axes.set_yticks(range(0, 101, 20))
         axes.set_ylabel("score, per cent")
-        axes.set_title("GLUE: our development scores beside the paper's test scores")
-        axes.legend(loc="upper center", ncols=len(series), fontsize=7, frameon=False)
+        axes.set_title("GLUE: our development scores and the paper's test scores")
+        handles = [
+            Patch(color=colour, label=label)
+            for label, colour in zip(series, colours, strict=False)
+        ]
+        if any(result.has_failed for result, _ in bars):
+            handles.append(Patch(**_FAILED, label="ours, no run learnt"))
+        drawn.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=len(handles),
+            fontsize=7,
+            frameon=False,
+        )
         axes.spines[["top", "right"]].set_visible(False)
         return png(drawn)

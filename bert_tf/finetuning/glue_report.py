@@ -131,7 +131,8 @@ def _row(result: TaskResult, paper: Paper) -> list[str]:
     return [
         result.task,
         " / ".join(map(short_name, result.scores)),
-        " / ".join(figure(score, 100, 1) for score in result.scores.values()),
+        " / ".join(figure(score, 100, 1) for score in result.scores.values())
+        + (" (failed)" if result.has_failed else ""),
         f"{figure(result.mean, 100, 1)}{spread} ({len(result.restarts)})",
         str(result.num_runs),
         str(result.num_failed),

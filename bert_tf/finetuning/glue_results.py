@@ -66,6 +66,11 @@ class TaskResult:
         """That of the sample, over n - 1; NaN for a single run."""
         return statistics.stdev(self.restarts) if len(self.restarts) > 1 else math.nan
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether even the best run learnt nothing."""
+        return self.num_failed == self.num_runs
+
     def to_json(self) -> dict[str, Any]:
         """The object as the file has it."""
         return dataclasses.asdict(self)

@@ -255,7 +255,7 @@ def _drawn(
         name: [null_odds[key] for key, gold in golds.items() if gold.has_answer == kind]
         for name, kind in (("answerable", True), ("unanswerable", False))
     }
-    title = f"{chosen.num_questions:,} questions"
+    title = f"SQuAD 2.0: {chosen.num_questions:,} questions"
     drawn = {
         "null_score_diff_histogram.png": pictures.histogram_picture(
             of_kind, title, threshold=threshold

@@ -1,7 +1,9 @@
 """All that is written to look at a split's predictions."""
 
+import dataclasses
 import os
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import logging
@@ -21,6 +23,8 @@ def write_reports(
     target: Target,
     logits: np.ndarray,
     *,
+    task_name: str = "",
+    class_names: Mapping[str, str] = types.MappingProxyType({}),
     plots: bool = True,
     num_mistakes: int = 50,
 ) -> list[str]:
@@ -37,6 +41,8 @@ def write_reports(
         examples: the split, N of them.
         target: what is predicted.
         logits: [N, C], in the order of the examples.
+        task_name: stands in the pictures' titles.
+        class_names: label -> what pictures call it, where the label is but a number.
         plots: whether to draw.
         num_mistakes: how many mistakes to list at most; 0 for none.
 
@@ -59,7 +65,12 @@ def write_reports(
         write_predictions(path("mistakes.tsv"), examples, target, logits, rows=worst)
     if len(rows) and plots:
         predictions = target.predictions(logits)[rows]
-        title = f"{split}: {len(rows)} examples"
+        title = ", ".join(filter(None, [task_name, f"{split}: {len(rows)} examples"]))
+        named = [
+            f"{class_names[label]} ({label})" if label in class_names else label
+            for label in target.labels
+        ]
+        target = dataclasses.replace(target, labels=tuple(named))
         if target.kind == REGRESSION:
             pictures = {
                 "regression.png": calibration.regression_picture(

@@ -16,6 +16,7 @@ from bert_tf.tasks.targets import Target
 
 LOSS = "loss"
 EXAMPLE_LOSS = "eval_loss"
+MAJORITY = "majority"
 
 
 class Labelled(Protocol):
@@ -51,7 +52,8 @@ def scores(
 
     Returns:
         `eval_loss`, the mean over the examples; `loss`, the mean over the means of
-        batches, as the original reports it; and the metrics.
+        batches, as the original reports it; the metrics; and next to an accuracy
+        `majority`, that of always giving the most frequent label.
 
     Raises:
         DivergedError: the loss is not finite.
@@ -71,10 +73,15 @@ def scores(
     ]
     losses = [_mean_loss(objective, logits[batch], labels[batch]) for batch in batches]
     predictions = target.predictions(logits)
+    majority = {}
+    if "accuracy" in metric_names:
+        majority[MAJORITY] = float(np.unique(labels, return_counts=True)[1].max())
+        majority[MAJORITY] /= labels.size
     return {
         LOSS: float(np.mean(losses)),
         EXAMPLE_LOSS: loss,
         **metrics.scores(metric_names, predictions, labels.reshape(predictions.shape)),
+        **majority,
     }
 
 

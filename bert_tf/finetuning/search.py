@@ -137,7 +137,7 @@ def made_with(
     session: ClassifierSession, flag_values: flags.FlagValues
 ) -> dict[str, Any]:
     """Name -> value of all that decides how a run comes out, its settings aside."""
-    found: dict[str, Any] = {"the task": session.task.name}
+    found: dict[str, Any] = {"the task": session.data_set.name}
     for name in sorted(flag_values):
         # Other packages define flags too, absl itself and whatever is imported.
         module = flag_values.find_module_defining_flag(name) or ""

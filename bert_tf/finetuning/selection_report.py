@@ -7,6 +7,7 @@ from absl import logging
 from bert_tf import files
 from bert_tf.finetuning.markdown import figure, table
 from bert_tf.finetuning.records import FAILED, STOPPED, Record
+from bert_tf.finetuning.scoring import MAJORITY
 from bert_tf.finetuning.selection import Selection
 from bert_tf.finetuning.statistics import Group, grouped, has_failed
 from bert_tf.finetuning.trials import clock
@@ -84,7 +85,7 @@ def _runs(selection: Selection) -> str:
         for record in selection.records
         for scores in record.scores.values()
         for name in scores
-        if name != selection.metric
+        if name not in (selection.metric, MAJORITY)
     }
     header = ["run", "status", selection.metric, *others, "at step", "duration"]
     return table(header, [_run(one, selection, [*others]) for one in selection.records])

@@ -230,7 +230,11 @@ class SquadSession(TaskSession):
                     report.num_questions,
                 )
             run_folder.report_evaluation(
-                folder, step, answers.scores(threshold), is_chief=writes
+                folder,
+                step,
+                answers.scores(threshold),
+                is_chief=writes,
+                task_name=self.task.name,
             )
         else:
             logging.warning("No scores: there are questions without a known answer.")

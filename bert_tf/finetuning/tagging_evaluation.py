@@ -1,5 +1,7 @@
 """What predicted labels are worth."""
 
+import collections
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +12,7 @@ from bert_tf.tagging.schemes import NO_SCHEME
 
 LOSS = "loss"
 ACCURACY = "accuracy"
+MAJORITY = "majority"
 STRICT = "strict_"
 _ENTITY_SCORES = ("precision", "recall", "f1")
 
@@ -33,6 +36,7 @@ def scores(
     *,
     losses: np.ndarray,
     accuracy: float,
+    majority: float,
 ) -> dict[str, float]:
     """Scores the labels of sentences.
 
@@ -42,15 +46,17 @@ def scores(
         scheme: how they spell entities; "none" where they do not.
         losses: -log p of the words whose label the model has.
         accuracy: of `accuracy`, of the labels as their file spells them.
+        majority: of `majority`, of the same labels.
 
     Returns:
-        loss, the mean of `losses`; accuracy; where labels spell entities precision,
-        recall and f1 of the default reading, and the same of the strict
+        loss, the mean of `losses`; accuracy; majority; where labels spell entities
+        precision, recall and f1 of the default reading, and the same of the strict
         reading, strict_precision and so on.
     """
     results = {
         LOSS: float(losses.mean()) if len(losses) else 0.0,
         ACCURACY: accuracy,
+        MAJORITY: majority,
     }
     if scheme == NO_SCHEME:
         return results
@@ -73,6 +79,16 @@ def accuracy(golds: Sequence[Labels], predictions: Sequence[Labels]) -> float:
     """
     words, correct = _words(golds, predictions)
     return correct / words
+
+
+def majority(golds: Sequence[Labels]) -> float:
+    """The accuracy of always giving the most frequent label.
+
+    Args:
+        golds: the true labels of each sentence.
+    """
+    counts = collections.Counter(itertools.chain.from_iterable(golds))
+    return max(counts.values()) / counts.total()
 
 
 def report(golds: Sequence[Labels], predictions: Sequence[Labels]) -> str:

@@ -14,6 +14,7 @@ from bert_tf.conversion import names
 from bert_tf.errors import InputError
 from bert_tf.finetuning.tagging_evaluation import (
     accuracy,
+    majority,
     metric_names,
     report,
     scores,
@@ -200,12 +201,14 @@ class TaggingSession(TaskSession):
             split: one with labels.
             found: of `predict`.
         """
+        as_written = self._as_written(split, found)
         return scores(
             self._golds[split],
             self._by_sentence(split, found),
             self.labels.scheme,
             losses=found.losses[self._label_ids[split] != tagging.NO_LABEL],
-            accuracy=accuracy(*self._as_written(split, found)),
+            accuracy=accuracy(*as_written),
+            majority=majority(as_written[0]),
         )
 
     def report(self, split: str, found: WordPredictions) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from absl import logging
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
@@ -27,6 +28,23 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(dispatcher, "stats"):  # unless NUMBA_DISABLE_JIT says not to compile
         forget_older_code(dispatcher.stats.cache_path)
     return dispatcher
+
+
+def say_if_to_be_compiled(function: Any) -> None:
+    """Logs that a function's first call will compile it, unless its code is kept."""
+    if not hasattr(function, "stats"):
+        return
+    folder = function.stats.cache_path
+    if folder is None:
+        logging.warning(
+            "Compiling inner loops, up to two minutes, as in every run: neither"
+            " the package's folder nor the user's cache folder can be written, to keep"
+            " the machine code. NUMBA_CACHE_DIR may name another folder."
+        )
+    elif not any(pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")):
+        logging.info(
+            "Compiling inner loops, once after an installation: up to two minutes."
+        )
 
 
 @functools.cache

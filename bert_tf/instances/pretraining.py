@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances import sequences, settings
-from bert_tf.instances.compiled import compiled
+from bert_tf.instances import compiled, sequences, settings
 from bert_tf.instances.documents import Documents
 from bert_tf.instances.masking import Masking, mask
 from bert_tf.instances.random_stream import random_stream, shuffle
@@ -126,6 +125,11 @@ class Instances:
             columns.update(predictions)
         labels = self._buffers.next_sentence_labels[numbers].astype(np.int64)
         return {**columns, "next_sentence_labels": labels[:, np.newaxis]}
+
+
+def say_if_to_be_compiled() -> None:
+    """Logs that `create_instances` will be compiled, unless it was before."""
+    compiled.say_if_to_be_compiled(_make_instances)
 
 
 def create_instances(
@@ -258,7 +262,7 @@ def _make_room(
     )
 
 
-@compiled
+@compiled.compiled
 def _make_instances(
     documents, order, recipe, masking, cursor, stream, buffers, num_instances, count
 ):
@@ -298,7 +302,7 @@ def _make_instances(
     return num_instances + count
 
 
-@compiled
+@compiled.compiled
 def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
     for row, number in enumerate(numbers):
         start = buffers.stops[number - 1] if number else 0
@@ -310,7 +314,7 @@ def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
             segment_ids[row, column] = column >= num_first
 
 
-@compiled
+@compiled.compiled
 def _pad_predictions(buffers, numbers, positions, labels, weights):
     for row, number in enumerate(numbers):
         start = buffers.prediction_stops[number - 1] if number else 0

@@ -2,22 +2,33 @@
 
 They are fed with whole parsed records: a dict that holds the model's inputs and, for
 training, the labels, under the same names. `compile(optimizer=...)` without a loss
-trains on those labels; with a loss and targets given to `fit`, Keras does as ever. A
-training loop of its own calls the model and the functions of `objectives`.
+trains on those labels, or on the targets given to `fit`: a dict of them, or label_ids
+alone. With a loss Keras does as ever. A training loop of its own calls the model and
+the functions of `objectives`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
+from bert_tf.config import SINGLE_LABEL
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.objectives import Objective
-from bert_tf.modeling.record_model import RecordModel
+from bert_tf.modeling.record_model import RecordModel, check_range
 
 # What an encoder can be given after it was made.
 _LATER = ("lora_rank",)
+
+# Keras takes a model's outputs for probabilities where a loss is named by a string;
+# these models' are logits.
+_LOSSES_OF_LOGITS = {
+    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+    "binary_crossentropy": keras.losses.BinaryCrossentropy,
+}
 
 
 class HeadModel(RecordModel):
@@ -27,7 +38,10 @@ class HeadModel(RecordModel):
         encoder: the BertEncoder.
         bert_config: its BertConfig.
         objective: what `fit` minimises and reports on records.
+        weight_name: the record's name of `sample_weight`.
     """
+
+    weight_name = "is_real_example"
 
     def __init__(
         self,
@@ -49,6 +63,55 @@ class HeadModel(RecordModel):
         ]
         self._scaled_loss = _ScaledLoss(name="scaled_loss")
 
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
+    ) -> None:
+        """Keras' own; without a loss the model's objective is minimised.
+
+        Args:
+            optimizer: as Keras takes it.
+            loss: a loss of the logits; a cross-entropy may be named by a string.
+            **kwargs: handed to Keras.
+        """
+        if isinstance(loss, str) and loss in _LOSSES_OF_LOGITS:
+            loss = _LOSSES_OF_LOGITS[loss](from_logits=True)
+        self.loss = None  # Keras would keep that of an earlier call
+        super().compile(optimizer, loss, **kwargs)
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles a loaded model, as Keras' own does where `compile` is its own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input or a label does not fit the model."""
+        return super().fit(x, self._labels(y), *args, **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input or a label does not fit the model."""
+        return super().evaluate(x, self._labels(y), *args, **kwargs)
+
+    def _labels(self, y: Any) -> Any:
+        """Targets as Keras takes them, checked."""
+        if isinstance(y, list | tuple):
+            y = np.asarray(y)
+        if not isinstance(y, np.ndarray):
+            return y
+        is_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
+        if is_class and "num_labels" in self._arguments and y.dtype.kind in "iu":
+            check_range(y, self._arguments["num_labels"], "y")
+        return y[:, None] if y.ndim == 1 else y  # as records have them
+
+    def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """A batch with its targets under the records' names."""
+        if y is None:
+            return x
+        labels = y if isinstance(y, Mapping) else {"label_ids": y}
+        if sample_weight is not None:
+            labels = {**labels, self.weight_name: sample_weight}
+        return {**x, **labels}
+
     def compute_loss(
         self,
         x: Any = None,
@@ -57,9 +120,10 @@ class HeadModel(RecordModel):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Keras' extension point: without targets, the labels in the records."""
-        if y is not None:
+        """Keras' extension point: without a compiled loss, the model's objective."""
+        if self.loss is not None:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
+        x = self._records(x, y, sample_weight)
         total = sum(
             function(x, y_pred).value() for function in self.objective.losses.values()
         )
@@ -69,7 +133,8 @@ class HeadModel(RecordModel):
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
         """Keras' extension point: the metrics of the records, or the compiled ones."""
-        if y is None:
+        if self.loss is None:
+            x = self._records(x, y, sample_weight)
             means = self.objective.means(x, y_pred)
             for metric in self._record_metrics:
                 _, weight, _ = mean = means[metric.name]

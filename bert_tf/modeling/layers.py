@@ -135,9 +135,6 @@ class Embeddings(keras.layers.Layer):
 
         Returns:
             [B, S, H].
-
-        Raises:
-            ValueError: the sequence is longer than the table of positions.
         """
         words = ops.take(self.word_embeddings, input_ids, axis=0)
         # So few segments that a matrix product is quicker than a lookup, above all
@@ -147,13 +144,7 @@ class Embeddings(keras.layers.Layer):
             self.token_type_embeddings,
         )
         if position_ids is None:
-            limit = self.bert_config.max_position_embeddings
             length = ops.shape(input_ids)[1]
-            if isinstance(length, int) and length > limit:
-                raise ValueError(
-                    f"`input_ids` must not be longer than the model's {limit} "
-                    f"positions. Received: {length} ids a sequence"
-                )
             positions = ops.convert_to_tensor(self.position_embeddings)[:length]
         else:
             positions = ops.take(self.position_embeddings, position_ids, axis=0)

@@ -113,6 +113,8 @@ class BertTagger(HeadModel):
         name: the model's name.
     """
 
+    weight_name = "label_weights"
+
     def __init__(
         self,
         config: BertConfig | Mapping[str, Any] | str,

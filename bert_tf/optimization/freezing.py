@@ -59,6 +59,6 @@ def _layers(name: str, parts: dict[str, Any]) -> list[Any]:
             return [numbered[number] for number in range(first, last + 1)]
     others = [part for part in parts if not part.startswith("layer_")]
     raise InputError(
-        f"--frozen_layers: the model has no {name!r}. It has"
+        f"`frozen_layers`: the model has no {name!r}. It has"
         f" {', '.join(others)}, encoder, and layers 0-{max(numbered)}."
     )

@@ -47,7 +47,7 @@ def _top(encoder: Any, num_layers: int) -> list[Any]:
     ]
     if num_layers > len(layers):
         raise InputError(
-            f"--reinitialize_layers={num_layers}: the model has {len(layers)} layers."
+            f"`reinitialize_layers={num_layers}`: the model has {len(layers)} layers."
         )
     poolers = [layer for layer in encoder.layers if layer.name == "pooler"]
     return layers[-num_layers:] + poolers

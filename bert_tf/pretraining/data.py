@@ -18,6 +18,7 @@ from bert_tf.records.lengths import files_by_length
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.shards import record_files
 from bert_tf.task import Task
+from bert_tf.tasks.pretraining import Majority
 from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.run_folder import RunData
@@ -264,12 +265,15 @@ def evaluation_of(
             evaluators[id(model)] = Evaluator(
                 task, model, strategy, jit_compile=jit_compile
             )
-        return evaluators[id(model)].run(
+        majority = Majority(task)
+        results = evaluators[id(model)].run(
             records.evaluation_dataset(
                 batch_size, repeat=True, vocab_size=vocab_size, packed=packed
             ),
             num_batches=num_batches,
+            observe=majority.add,
         )
+        return results | majority.scores()
 
     return evaluate
 

@@ -165,6 +165,7 @@ class PretrainingSession:
             step,
             evaluation(model),
             is_chief=is_chief(self._strategy),
+            task_name=self.task.name,
         )
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:

@@ -6,6 +6,7 @@ seconds and results, so that a second start goes on from there.
 
 import dataclasses
 import json
+import math
 import os
 import random
 import statistics
@@ -33,6 +34,8 @@ MAX_PREDICTIONS_PER_SEQ = 5
 INITIALIZER_RANGE = 0.08
 # Share of the documents that pre-training does not see.
 HELD_OUT = 0.25
+MAX_EVAL_STEPS = 35
+EVAL_BATCH_SIZE = 64
 BLANKS = (
     "Return [MASK] if the object is not found.",
     "This [MASK] returns a list of strings.",
@@ -138,10 +141,7 @@ def run_all(settings: Settings) -> None:
     before = progress.step("Fill in blanks, untrained", lambda: guess(settings, False))
     print("\n".join(before))
     scores = progress.step("Pre-train", lambda: pretrain(settings))
-    print(
-        f"    held-out text: masked LM accuracy {scores['masked_lm_accuracy']:.1%},"
-        f" next sentence accuracy {scores['next_sentence_accuracy']:.1%}"
-    )
+    print(held_out(scores))
     after = progress.step("Fill in blanks, pre-trained", lambda: guess(settings, True))
     print("\n".join(after))
     accuracies = progress.step(
@@ -239,6 +239,8 @@ def write_records(settings: Settings) -> None:
             max_seq_length=MAX_SEQ_LENGTH,
             max_predictions_per_seq=MAX_PREDICTIONS_PER_SEQ,
             dupe_factor=dupe_factor,
+            # Of the original's labels up to two thirds are "random".
+            nsp_labels="exact",
             random_seed=settings.random_seed,
         )
 
@@ -254,14 +256,33 @@ def pretrain(settings: Settings) -> dict[str, float]:
         do_train=True,
         do_eval=True,
         train_batch_size=64,
-        eval_batch_size=64,
-        max_eval_steps=20,
+        eval_batch_size=EVAL_BATCH_SIZE,
+        max_eval_steps=MAX_EVAL_STEPS,
         learning_rate=1e-3,
         num_train_steps=settings.num_train_steps,
         num_warmup_steps=settings.num_train_steps // 10,
         random_seed=settings.random_seed,
     )
     return read_results(settings.path("pretraining"))
+
+
+def held_out(scores: dict[str, float]) -> str:
+    """The accuracies on held-out text, each next to that of a constant answer.
+
+    A next sentence accuracy counts as learnt if it is above the majority's by three
+    standard errors.
+    """
+    lines = ["    held-out text     accuracy   always the most frequent answer"]
+    for label, name in (("masked LM", "masked_lm"), ("next sentence", "next_sentence")):
+        accuracy, majority = scores[f"{name}_accuracy"], scores[f"{name}_majority"]
+        lines.append(f"    {label:<16}{accuracy:>10.1%}{majority:>13.1%}")
+    error = math.sqrt(majority * (1.0 - majority) / (MAX_EVAL_STEPS * EVAL_BATCH_SIZE))
+    if accuracy < majority + 3.0 * error:
+        lines.append(
+            "    So the next sentence is not learnt yet; --num_train_steps gives more"
+            " steps."
+        )
+    return "\n".join(lines)
 
 
 def guess(settings: Settings, pretrained: bool) -> list[str]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.length_plan import PADDING
+from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
 from bert_tf.records.schema import RecordSchema
 
@@ -145,6 +145,18 @@ class ExampleTable:
             .prefetch(PREFETCHED_BATCHES)
             .with_options(options)
         )
+
+    def by_length(self, batch_size: int, max_lengths: int) -> "EvaluationBatches":
+        """All records once, in batches of like length.
+
+        Args:
+            batch_size: records a batch; the last one is padded.
+            max_lengths: how many lengths batches may have, at most.
+        """
+        num_batches = -(-len(self) // batch_size)
+        buckets = prediction_lengths(self.lengths, num_batches, max_lengths)
+        plan = LengthPlan(self.lengths, batch_size, buckets, seed=None).epoch(0)
+        return EvaluationBatches(self, plan.rows, np.array(buckets)[plan.buckets])
 
     @functools.cached_property
     def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, Batch]:

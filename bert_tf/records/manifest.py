@@ -220,6 +220,12 @@ class Manifest:
                 f"{path}: this bert_tf reads manifests up to format version "
                 f"{FORMAT_VERSION}. Found: {version}. Install a newer bert_tf."
             )
+        if "made_from" in values:
+            raise InputError(
+                f"{path}: these are the records of a fine-tuning task, which its"
+                " command keeps for itself. Records for pre-training are made by"
+                " create_pretraining_data."
+            )
         manifest = from_values(cls, values, path)
         return dataclasses.replace(manifest, path=path)
 

@@ -40,9 +40,9 @@ class MaskingOptions:
         """
         for name, value in self._said():
             raise InputError(
-                f"--{name}={value} is for records that are masked as they are read, but"
-                f" the masks of {source} are in the records. Make them with"
-                " --masking=dynamic."
+                f"`{name}={value}` is for records that are masked as they are read, but"
+                f" the masks of {source} are in the records. Make them by"
+                " create_pretraining_data --masking=dynamic."
             )
 
     def refuse_where_left_to_right(self) -> None:
@@ -53,7 +53,7 @@ class MaskingOptions:
         """
         for name, value in self._said():
             raise InputError(
-                f"--{name}={value} is for masking, but a left-to-right model predicts"
+                f"`{name}={value}` is for masking, but a left-to-right model predicts"
                 " every token."
             )
 

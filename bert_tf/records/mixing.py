@@ -59,6 +59,6 @@ def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
         if here != there:
             raise InputError(
                 f"The records of {first.path} were made with {name}={here}, those of"
-                f" {manifest.path} with {there}: give --{flag or name}."
+                f" {manifest.path} with {there}: give `{flag or name}`."
             )
     return getattr(first, name)

@@ -99,8 +99,8 @@ def _check(is_right: np.ndarray, complaint: str) -> None:
     if not is_right.all():
         number = int(np.count_nonzero(~is_right))
         raise InputError(
-            f"{complaint}. It is not in {number} records; `tfrecords.inspect_records`"
-            " shows them."
+            f"{complaint}. It is not in {number} records; python -m"
+            " bert_tf.tfrecords.inspect_records shows them."
         )
 
 

@@ -138,7 +138,7 @@ def _parts(job: PackJob, statistics: RecordStatistics) -> Iterator[Sequences]:
             if len(rows) < len(wanted):
                 raise InputError(
                     f"{path}: {len(wanted) - len(rows)} records are no {layout};"
-                    " `tfrecords.inspect_records` shows them."
+                    " python -m bert_tf.tfrecords.inspect_records shows them."
                 )
             statistics.add(_widened(columns, length, slots))
             yield Sequences.from_columns(columns, path)

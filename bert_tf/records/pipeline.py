@@ -272,7 +272,7 @@ def record_error(error: Exception) -> str:
     ):
         return (
             f"A record cannot be read: {cause_of(message)}. python -m"
-            " tfrecords.inspect_records FILE says which file it is."
+            " bert_tf.tfrecords.inspect_records FILE says which file it is."
         )
     raise error
 

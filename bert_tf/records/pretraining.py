@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from bert_tf.errors import InputError
 from bert_tf.instances.documents import token_dtype
-from bert_tf.instances.pretraining import create_instances
+from bert_tf.instances.pretraining import create_instances, say_if_to_be_compiled
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.instances.token_ids import TokenIds
 from bert_tf.parallel import Workers
@@ -162,6 +162,7 @@ def _create(
         chunk_documents=tuple(chunk.num_documents for chunk in tokenized),
     )
     corpus.save()
+    say_if_to_be_compiled()
     if not is_sharded:
         results = [_write_pool(corpus, record_set, joins_files=not is_filtered)]
     else:

@@ -102,7 +102,7 @@ class PretrainingRecords:
         self.refuse_other_vocabulary(self)
         found = first_record(self.paths)
         if found is None:
-            raise InputError(f"--{flag}: there is no record in {self.paths[0]}.")
+            raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
         self.shape = PretrainingShape.settle(
             self.paths,
@@ -268,7 +268,7 @@ class PretrainingRecords:
         manifest = self.manifests[0]
         if do_lower_case is not None and do_lower_case != manifest.do_lower_case:
             raise InputError(
-                f"--do_lower_case={do_lower_case}, but the records of {manifest.path}"
+                f"`do_lower_case={do_lower_case}`, but the records of {manifest.path}"
                 f" were made with {manifest.do_lower_case}."
             )
         if vocabulary is None:
@@ -301,7 +301,7 @@ class PretrainingRecords:
         if self.has_pairs != other.has_pairs:
             raise InputError(
                 f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
-                " one of them has sentence pairs (--pairs)."
+                " one of them has sentence pairs."
             )
         refuse_mixed_pairs([*self.manifests, *other.manifests])
 
@@ -310,7 +310,7 @@ class PretrainingRecords:
         if self.is_packed != other.is_packed:
             raise InputError(
                 f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
-                " one of them is packed (tfrecords.pack_pretraining_data)."
+                " one of them is packed (pack_pretraining_data)."
             )
 
     def _transform(self, seed: int, packed: bool) -> Transform | None:
@@ -376,6 +376,7 @@ def pretraining_dataset(
         max_predictions_per_seq=max_predictions_per_seq,
         masking=options,
         left_to_right=left_to_right,
+        flag="patterns",
     )
     if not records.is_dynamic:
         options.refuse_where_unused(records.paths[0])

@@ -147,8 +147,8 @@ def refuse_mixed_pairs(manifests: Sequence[Manifest]) -> None:
     for first, other in itertools.pairwise(manifests):
         if first.pairs != other.pairs:
             raise InputError(
-                f"The records of {first.path} were made with --pairs={first.pairs},"
-                f" those of {other.path} with --pairs={other.pairs}: their labels mean"
+                f"The records of {first.path} were made with pairs={first.pairs},"
+                f" those of {other.path} with pairs={other.pairs}: their labels mean"
                 " other things, and one model cannot learn both."
             )
 
@@ -158,7 +158,7 @@ def _check(manifests: Sequence[Manifest], name: str, wanted: int) -> None:
         found = getattr(manifest, name)
         if found != wanted:
             raise InputError(
-                f"--{name}={wanted}, but the records of {manifest.path} were made"
+                f"`{name}={wanted}`, but the records of {manifest.path} were made"
                 f" with {found}."
             )
 

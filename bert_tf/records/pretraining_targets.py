@@ -31,7 +31,7 @@ def find_vocabulary(
         given.require_special_tokens(vocab_file)
         if manifest and given.sha256 != manifest.vocab_sha256:
             raise InputError(
-                f"--vocab_file={vocab_file} ({len(given)} tokens) is not the"
+                f"`vocab_file={vocab_file}` ({len(given)} tokens) is not the"
                 f" vocabulary of {manifest.path} ({manifest.vocab_size} tokens)."
             )
         return given
@@ -61,7 +61,7 @@ def settled_masking(
     if vocabulary is None:
         raise InputError(
             f"{manifests[0].vocab_path} is missing: the records cannot be masked"
-            " without their vocabulary. Give --vocab_file."
+            " without their vocabulary. Give `vocab_file`."
         )
     arguments = options.settled(manifests) | {
         "max_seq_length": shape.max_seq_length,
@@ -97,11 +97,11 @@ def refuse_masks(
     if not shape.is_dynamic:
         raise InputError(
             f"{path}: the records are masked, but a left-to-right model predicts every"
-            " token. Make them with --masking=dynamic."
+            " token. Make them by create_pretraining_data --masking=dynamic."
         )
     options.refuse_where_left_to_right()
     if max_predictions_per_seq is not None:
         raise InputError(
-            f"--max_predictions_per_seq={max_predictions_per_seq} is for masking, but a"
+            f"`max_predictions_per_seq={max_predictions_per_seq}` is for masking, but a"
             " left-to-right model predicts every token."
         )

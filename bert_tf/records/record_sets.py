@@ -111,7 +111,9 @@ class RecordSet:
         return finished
 
     def check_read(self, tokenized: Sequence[TokenizedChunk]) -> None:
-        """Refuses text without a token, and names the files that have none.
+        """Refuses text without a token, and warns of files that have none.
+
+        Warns of odd lengths, too.
 
         Raises:
             InputError: no file has a token.
@@ -132,6 +134,7 @@ class RecordSet:
                 len(tokens_of),
                 _listed(empty),
             )
+        reports.warn_of_lengths(tokenized, self.settings)
 
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
         """Takes the names: from here on the record files are this set's.

@@ -14,6 +14,9 @@ from bert_tf.records.tokenized_chunks import TokenizedChunk
 
 LONE_TOKENS = "documents' last sentences of a single token, of which no pair is made"
 
+# No sentence is as long; a document that is one line may be.
+_LONG_SENTENCE = 10_000
+
 
 def read_report(chunks: Sequence[TokenizedChunk]) -> dict[str, int]:
     """What was read, in numbers."""
@@ -73,6 +76,36 @@ def log_report(report: Mapping[str, Any], results: Sequence[ShardResult]) -> Non
         logging.info("Dropped %s: %s", f"{count:,}", reason)
     for line in merged_statistics(results).lines():
         logging.info("%s", line)
+
+
+def warn_of_lengths(
+    chunks: Sequence[TokenizedChunk], settings: InstanceSettings
+) -> None:
+    """Says which lengths are seldom meant, before records are made of them."""
+    length = settings.max_seq_length
+    longest = max(chunk.longest_sentence for chunk in chunks)
+    if longest > max(_LONG_SENTENCE, length):
+        logging.warning(
+            "One line, or sentence, has %s tokens, and a record holds %d of it at most:"
+            " the rest is cut off. In plain text a line is a sentence;"
+            " --split_sentences splits lines.",
+            f"{longest:,}",
+            length,
+        )
+    full = num_predictions(length, settings.masked_lm_prob, length)
+    # The usual 20 of 128 tokens are one more than there can be.
+    if (
+        settings.masking == STATIC_MASKING
+        and settings.max_predictions_per_seq > full + 1
+    ):
+        logging.warning(
+            "--max_predictions_per_seq=%d is more than --max_seq_length=%d has use for:"
+            " --masked_lm_prob=%g of it are %d. The others stay empty.",
+            settings.max_predictions_per_seq,
+            length,
+            settings.masked_lm_prob,
+            full,
+        )
 
 
 def warn_of_oddities(

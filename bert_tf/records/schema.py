@@ -236,7 +236,7 @@ class RecordSchema:
                 )
             length = len(getattr(table[feature.name], kind).value)
             if length != feature.length:
-                flag = f" (--{feature.flag})" if feature.flag else ""
+                flag = f" (`{feature.flag}`)" if feature.flag else ""
                 raise InputError(
                     f"{source}: `{feature.name}` must have {feature.length} values"
                     f"{flag}. Found: {length}."

@@ -26,7 +26,7 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.records.example_table import EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.length_plan import PADDING
 from bert_tf.records.record_counts import count_records
 from bert_tf.records.schema import RecordSchema
 from bert_tf.records.shards import ShardWriter
@@ -149,11 +149,7 @@ class SplitRecords:
             rows.ravel()[: self.num_records] = np.arange(self.num_records)
             lengths = np.full(len(rows), self.max_seq_length)
             return EvaluationBatches(self.table, rows, lengths)
-        buckets = prediction_lengths(
-            self.table.lengths, self.num_batches(batch_size), max_lengths
-        )
-        plan = LengthPlan(self.table.lengths, batch_size, buckets, seed=None).epoch(0)
-        return EvaluationBatches(self.table, plan.rows, np.array(buckets)[plan.buckets])
+        return self.table.by_length(batch_size, max_lengths)
 
 
 def rows_digest(rows: Iterable[Any]) -> str:

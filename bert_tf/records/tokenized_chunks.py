@@ -79,6 +79,7 @@ class TokenizedChunk:
         begins_with_end: whether a document ends before the first sentence.
         ends_with_end: whether one ends after the last sentence.
         dropped: what was left out, by reason.
+        longest_sentence: tokens of the longest one.
     """
 
     num_tokens: int
@@ -88,6 +89,7 @@ class TokenizedChunk:
     begins_with_end: bool
     ends_with_end: bool
     dropped: dict[str, int]
+    longest_sentence: int = 0
 
 
 def chunk_folder(work_folder: str, index: int) -> str:
@@ -195,6 +197,7 @@ class ChunkCounter:
         self.num_sentences = 0
         self.num_paragraphs = 0
         self.num_documents = 0
+        self.longest_sentence = 0
 
     def add(self, part: TokenizedPart) -> None:
         """Counts a part."""
@@ -202,6 +205,9 @@ class ChunkCounter:
         self.num_sentences += len(part.sentence_lengths)
         self.num_paragraphs += len(part.paragraph_lengths)
         self.num_documents += len(part.document_lengths)
+        self.longest_sentence = max(
+            self.longest_sentence, max(part.sentence_lengths, default=0)
+        )
 
     def summary(self, tokenizer: ChunkTokenizer) -> TokenizedChunk:
         """What there is of the chunk that the tokenizer has come to the end of."""
@@ -213,6 +219,7 @@ class ChunkCounter:
             begins_with_end=tokenizer.begins_with_end,
             ends_with_end=tokenizer.ends_with_end,
             dropped=dict(tokenizer.dropped),
+            longest_sentence=self.longest_sentence,
         )
 
 

@@ -11,11 +11,9 @@ U+00A0, Hangul), and on a piece from within a word that stands in the words twic
 it takes the first. `--answer_text=offsets` needs none of this.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from bert_tf.text.normalization import split_words
-from bert_tf.text.wordpiece import CONTINUATION
 
 
 class Alignment(NamedTuple):
@@ -32,17 +30,11 @@ class Alignment(NamedTuple):
     failure: str = ""
 
 
-def joined(tokens: Iterable[str]) -> str:
-    """The tokens as text: pieces of a word together, else a space between them."""
-    text = " ".join(tokens).replace(" " + CONTINUATION, "").replace(CONTINUATION, "")
-    return " ".join(text.split())
-
-
 def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
     """Finds the tokens' text in the words that they come from.
 
     Args:
-        token_text: the answer's tokens, as `joined` has them.
+        token_text: the answer's tokens, as `wordpiece.joined` has them.
         words: the text of the words that they come from.
         do_lower_case: whether the tokens are lowered and without accents.
 

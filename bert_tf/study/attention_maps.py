@@ -122,13 +122,15 @@ def attention_picture(maps: AttentionMaps, title: str) -> bytes:
         from matplotlib.figure import Figure
 
         figure = Figure(
-            figsize=(margin + size * columns, 0.8 + margin + size * rows),
+            figsize=(1.0 + margin + size * columns, 0.8 + margin + size * rows),
             layout="constrained",
         )
         figure.suptitle(title, parse_math=False)
+        axes = []
         for row, column in np.ndindex(rows, columns):
             axis = figure.add_subplot(rows, columns, row * columns + column + 1)
-            axis.imshow(
+            axes.append(axis)
+            image = axis.imshow(
                 maps.probabilities[row, column], cmap="Blues", vmin=0.0, vmax=1.0
             )
             axis.set_title(
@@ -140,6 +142,8 @@ def attention_picture(maps: AttentionMaps, title: str) -> bytes:
                 axis.set_yticks(range(count), tokens, fontsize=7)
             if has_names and row == rows - 1:
                 axis.set_xticks(range(count), tokens, fontsize=7, rotation=90)
+        scale = figure.colorbar(image, ax=axes, format="{x:.0%}", aspect=40)
+        scale.set_label("share of the row's attention")
         return png(figure)
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.errors import InputError
+from bert_tf.tasks.examples import columns_of
 from bert_tf.tasks.targets import Target
 
 # The columns that are looked for where none are named: the first one that is there.
@@ -159,13 +160,12 @@ def _endings(path: str, there: Sequence[str]) -> tuple[str, ...]:
         raise InputError(
             f"{path}: {count} columns of endings, but none is {missing[0]}; they are"
             f" counted from {ENDING}0. --ending_columns names others. Columns:"
-            f" {', '.join(there)}."
+            f" {', '.join(map(repr, there))}."
         )
     return wanted
 
 
 def _missing(path: str, what: str, flag: str, there: Sequence[str]) -> InputError:
     return InputError(
-        f"{path}: no column for {what}; --{flag} names one. Columns:"
-        f" {', '.join(there) or 'none'}."
+        f"{path}: no column for {what}; --{flag} names one. {columns_of(there, path)}"
     )

@@ -22,8 +22,8 @@ from bert_tf.records.schema import RecordSchema, classifier_schema
 from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
-from bert_tf.tasks.windows import Tokens, windows_of_pair
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tasks.windows import windows_of_pair
+from bert_tf.text.pair_ids import Tokens, pair_features, truncate_pair
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 _EXAMPLES_AT_ONCE = 1024
@@ -164,63 +164,3 @@ class Featurizer:
             is_cut = len(tokens_a) + len(tokens_b) > room
         self.num_truncated += is_cut
         return pairs
-
-
-def pair_features(
-    pairs: Iterable[tuple[Tokens, Tokens]], vocabulary: Vocabulary, max_seq_length: int
-) -> dict[str, np.ndarray]:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], of every pair.
-
-    Args:
-        pairs: R of them, of at most so many tokens that they have room.
-        vocabulary: where [CLS] and [SEP] are from.
-        max_seq_length: L.
-
-    Returns:
-        input_ids, input_mask and segment_ids, int64 [R, L].
-    """
-    cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
-    # All records' tokens one after another; of each how many, and how many are those of
-    # the first text.
-    tokens: list[int] = []
-    lengths, lengths_a = [], []
-    for tokens_a, tokens_b in pairs:
-        before = len(tokens)
-        tokens.append(cls_id)
-        tokens += tokens_a
-        tokens.append(sep_id)
-        lengths_a.append(len(tokens) - before)
-        if tokens_b:
-            tokens += tokens_b
-            tokens.append(sep_id)
-        lengths.append(len(tokens) - before)
-    position = np.arange(max_seq_length)
-    is_token = position < np.array(lengths)[:, None]
-    input_ids = np.zeros(is_token.shape, np.int64)
-    input_ids[is_token] = tokens
-    is_second = is_token & (position >= np.array(lengths_a)[:, None])
-    return {
-        "input_ids": input_ids,
-        "input_mask": is_token.astype(np.int64),
-        "segment_ids": is_second.astype(np.int64),
-    }
-
-
-def truncate_pair(
-    tokens_a: Tokens, tokens_b: Tokens, max_length: int
-) -> tuple[Tokens, Tokens]:
-    """Cuts two sequences to `max_length` together, always the longer one by its end.
-
-    At equal lengths the second one gives way, as in the original.
-    """
-    length_a, length_b = len(tokens_a), len(tokens_b)
-    excess = length_a + length_b - max_length
-    if excess > 0:
-        # First the longer one comes down to the other's length, then both in turn,
-        # the second one first.
-        cut_b = min(excess, max(0, length_b - length_a))
-        cut_a = min(excess, max(0, length_a - length_b))
-        rest = excess - cut_a - cut_b
-        length_a -= cut_a + rest // 2
-        length_b -= cut_b + (rest + 1) // 2
-    return tokens_a[:length_a], tokens_b[:length_b]

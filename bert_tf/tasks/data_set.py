@@ -53,6 +53,13 @@ class DataSet:
         """Whether the splits are read from TensorFlow Datasets, not from --data_dir."""
         return not self.files
 
+    @property
+    def class_names(self) -> dict[str, str]:
+        """Label -> what it means, where the files have a number: "1", "acceptable"."""
+        if self.tfds is None:
+            return {}
+        return {label: name for name, label in self.tfds.rename.items()}
+
     def tfds_has(self, name: str) -> bool:
         """Whether `name` is this data set in TensorFlow Datasets."""
         return self.tfds is not None and self.tfds.is_in(name)
@@ -71,8 +78,8 @@ class DataSet:
         """
         if self.tfds is None:
             raise InputError(
-                f"{self.name} is not read from TensorFlow Datasets: leave --tfds_name"
-                " out and give --data_dir."
+                f"{self.name} is not read from TensorFlow Datasets: leave `tfds_name`"
+                " out and give `data_dir`."
             )
         return dataclasses.replace(
             self, files={}, splits=self.tfds.make_splits(name, folder)
@@ -106,9 +113,9 @@ class DataSet:
             InputError: no folder is given, or there is none.
         """
         if data_dir is None:
-            raise InputError(f"{self.name} is read from files: give --data_dir.")
+            raise InputError(f"{self.name} is read from files: give `data_dir`.")
         if not file_system.is_folder(data_dir):
-            raise InputError(f"--data_dir: no such folder: {data_dir}")
+            raise InputError(f"`data_dir`: no such folder: {data_dir}")
         return os.path.join(data_dir, self.files[split])
 
     def target(self, labels: tuple[str, ...] | None = None) -> Target:
@@ -123,7 +130,7 @@ class DataSet:
         """
         found = (labels or ()) if self.labels is None else self.labels
         if len(set(found)) < len(found):
-            raise InputError(f"--labels: a label is there twice: {','.join(found)}.")
+            raise InputError(f"`labels`: a label is there twice: {','.join(found)}.")
         if self.kind == SINGLE_LABEL and len(found) < 2:
             raise InputError(
                 f"{self.name} must have two labels or more. It has:"
@@ -135,7 +142,7 @@ class DataSet:
         wrong = [name for name in self.metrics if name not in known]
         if wrong:
             raise InputError(
-                f"--metrics={','.join(wrong)}: not for {self.name}, whose metrics are"
+                f"`metrics={','.join(wrong)}`: not for {self.name}, whose metrics are"
                 f" among {', '.join(known)}."
             )
         return Target(kind=self.kind, labels=tuple(found), separator=self.separator)
@@ -161,7 +168,7 @@ class DataSet:
             where = "tfds" if self.is_from_tfds else self.path(data_dir, "train")
             raise InputError(
                 f"{where}: all rows have the label {''.join(cells)!r}. Is it the right"
-                " --label_column? (--labels names them, --regression is for numbers.)"
+                " `label_column`? (`labels` names them, `regression` is for numbers.)"
             )
         return self.target(tuple(sorted(cells)))
 

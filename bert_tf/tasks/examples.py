@@ -23,6 +23,9 @@ from bert_tf.errors import InputError
 MAX_UNUSABLE = 0.01
 
 
+_RENAME = " It has {}, no {}: give the file a name that ends in {}."
+
+
 class Example(NamedTuple):
     """A sentence or a pair of sentences.
 
@@ -71,10 +74,11 @@ class UnusableRows:
         if not count:
             return
         if not may_be_few or count > MAX_UNUSABLE * num_rows:
+            limit = f"; at most {MAX_UNUSABLE:.0%} may be" if may_be_few else ""
             others = (
                 f" ({count:,} of the file's {num_rows:,} rows cannot be used:"
-                f" {numbered(self._lines)}.)"
-                if count > 1
+                f" {numbered(self._lines)}{limit}.)"
+                if count > 1 or may_be_few
                 else ""
             )
             raise InputError(f"{self.path}:{self._lines[0]}: {self._first}{others}")
@@ -216,7 +220,14 @@ class TableSplit:
                 continue
             index = _index(column, header, path)
             if not -len(row) <= index < len(row):
-                return f"column {column!r} is missing: the row has {len(row)} columns."
+                wanted = repr(column)
+                if isinstance(column, int) and column >= 0:
+                    wanted = f"{column + 1}, counted from 1,"
+                return (
+                    f"column {wanted} is missing: the row has {len(row)}"
+                    f" column{'' if len(row) == 1 else 's'}."
+                    f"{other_separator(row, path)}"
+                )
         raise AssertionError("the row is long enough")
 
 
@@ -255,11 +266,27 @@ def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(limit)
 
 
+def columns_of(header: Sequence[str], path: str) -> str:
+    """What columns a file has, for a message about one that it lacks."""
+    names = ", ".join(map(repr, header)) or "none (no header)"
+    return f"Columns: {names}.{other_separator(header, path)}"
+
+
+def other_separator(row: Sequence[str], path: str) -> str:
+    """Advice for a row that is one cell, with what separates cells elsewhere in it."""
+    if len(row) != 1:
+        return ""
+    if path.lower().endswith(".csv"):
+        return _RENAME.format("tabs", "commas", ".tsv") if "\t" in row[0] else ""
+    return _RENAME.format("commas", "tabs", ".csv") if "," in row[0] else ""
+
+
 def _index(column: Column, header: list[str] | None, path: str) -> int:
     """A column's number."""
     if isinstance(column, int):
         return column
     if header is None or column not in header:
-        there = ", ".join(header) if header else "none (no header)"
-        raise InputError(f"{path}: no column is named {column!r}. Columns: {there}.")
+        raise InputError(
+            f"{path}: no column is named {column!r}. {columns_of(header or (), path)}"
+        )
     return header.index(column)

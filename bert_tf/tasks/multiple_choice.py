@@ -23,8 +23,8 @@ from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.schema import RecordSchema, multiple_choice_schema
 from bert_tf.task import Task
 from bert_tf.tasks.choices import ChoiceExample
-from bert_tf.tasks.classification import pair_features, truncate_pair
 from bert_tf.tasks.targets import Target
+from bert_tf.text.pair_ids import pair_features, truncate_pair
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 _EXAMPLES_AT_ONCE = 256

@@ -8,6 +8,8 @@ but each line counts for the size of the embedding table.
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from absl import logging
+
 from bert_tf import files
 from bert_tf.errors import InputError
 
@@ -72,6 +74,8 @@ class Vocabulary:
     def require_special_tokens(self, source: str) -> None:
         """Checks that the vocabulary has the tokens that BERT's input is built of.
 
+        Warns of tokens that stand in it twice.
+
         Args:
             source: where the vocabulary comes from, for the message: a path or a flag.
 
@@ -83,6 +87,23 @@ class Vocabulary:
             raise InputError(
                 f"{source}: the vocabulary must have [UNK], [CLS], [SEP] and [MASK], "
                 f"each on a line of its own. Missing: {', '.join(missing)}"
+            )
+        twice = [
+            (line, token)
+            for line, token in enumerate(self._tokens)
+            if self._ids[token] != line
+        ]
+        if twice:
+            line, token = twice[0]
+            logging.warning(
+                "%s: %d token%s there twice, of which the last line counts: such as %r"
+                " in lines %d and %d.",
+                source,
+                len(twice),
+                " is" if len(twice) == 1 else "s are",
+                token,
+                line + 1,
+                self._ids[token] + 1,
             )
 
     @property

@@ -12,14 +12,18 @@ normalised, and only a word that is not in a second cache is cut.
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from bert_tf.errors import InputError
 from bert_tf.text.alignment import Span, align_words
 from bert_tf.text.normalization import (
     SPLITTING_CONTROLS,
     patterns_for,
     split_words,
 )
+from bert_tf.text.pair_ids import pair_features, text_pairs, truncate_pair
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 
 # What begins a piece that goes on with a word.
@@ -91,6 +95,9 @@ class _Pieces(NamedTuple):
 class WordPieceTokenizer:
     """Text to ids and back, for one vocabulary and casing.
 
+        inputs = tokenizer(["A text.", "Another one."])
+        outputs = model.predict(inputs)
+
     It may be pickled and shared by threads; a copy begins with empty caches.
     """
 
@@ -159,6 +166,88 @@ class WordPieceTokenizer:
     def tokenize(self, text: str) -> list[str]:
         """A text's tokens."""
         return self.convert_ids_to_tokens(self.encode(text))
+
+    def __call__(
+        self,
+        texts: str | Iterable[str],
+        pairs: str | Iterable[str | None] | None = None,
+        *,
+        max_length: int = 512,
+        truncation: bool = False,
+        padding: str = "longest",
+        return_tensors: str = "np",
+    ) -> dict[str, Any]:
+        """The model's inputs for texts, or for pairs of texts: for `model.predict`.
+
+        Args:
+            texts: B texts; a str is one.
+            pairs: as many second texts; None or "" for none.
+            max_length: the most tokens of a sequence, [CLS] and [SEP] included.
+            truncation: whether a longer one is cut, token by token from the end of the
+                longer text, as in the original. Otherwise it is an error.
+            padding: "longest", to the longest sequence, or "max_length".
+            return_tensors: "np" for numpy arrays, "tf" for tensors.
+
+        Returns:
+            input_ids, input_mask (1 for a token, 0 for padding) and segment_ids (1 for
+            the second text), each int32 [B, S].
+
+        Raises:
+            InputError: there is no text, one is no str, there are not as many pairs as
+                texts, or a sequence is too long.
+            ValueError: another argument is not one of these.
+        """
+        for name, value, choices in (
+            ("padding", padding, ("longest", "max_length")),
+            ("return_tensors", return_tensors, ("np", "tf")),
+        ):
+            if value not in choices:
+                raise ValueError(
+                    f"`{name}` must be one of {choices}. Received: {value!r}"
+                )
+        # [CLS], [SEP], [SEP], and a token of each text.
+        if max_length < 5:
+            raise ValueError(f"`max_length` must be at least 5. Received: {max_length}")
+        sequences = []
+        for number, (text, second) in enumerate(text_pairs(texts, pairs)):
+            ids_a, ids_b = self.encode(text), self.encode(second)
+            room = max_length - (3 if ids_b else 2)
+            if len(ids_a) + len(ids_b) > room and not truncation:
+                raise InputError(
+                    f"Text {number} (from 0) has"
+                    f" {len(ids_a) + len(ids_b) + max_length - room} tokens with [CLS]"
+                    f" and [SEP], more than `max_length`, {max_length}. truncation=True"
+                    " cuts it."
+                )
+            sequences.append(truncate_pair(ids_a, ids_b, room))
+        longest = max(len(a) + len(b) + (3 if b else 2) for a, b in sequences)
+        features = pair_features(
+            sequences,
+            self._vocabulary,
+            longest if padding == "longest" else max_length,
+        )
+        arrays = {name: value.astype(np.int32) for name, value in features.items()}
+        if return_tensors == "np":
+            return arrays
+        import tensorflow as tf
+
+        return {name: tf.constant(value) for name, value in arrays.items()}
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that a sequence's ids stand for.
+
+        Args:
+            ids: of one sequence.
+
+        Returns:
+            The words, a space between them; [PAD], [CLS] and [SEP] are left out.
+            Lower-casing and spacing are not undone.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        tokens = self.convert_ids_to_tokens(map(int, ids))
+        return joined(token for token in tokens if token not in (PAD, CLS, SEP))
 
     def encode_with_offsets(self, text: str) -> Encoding:
         """The ids and tokens of a text, and the characters that each is made of.
@@ -291,6 +380,12 @@ class WordPieceTokenizer:
             _restore,
             (self._vocabulary, self._do_lower_case, self._recognize_special_tokens),
         )
+
+
+def joined(tokens: Iterable[str]) -> str:
+    """The tokens as text: pieces of a word together, else a space between them."""
+    text = " ".join(tokens).replace(" " + CONTINUATION, "").replace(CONTINUATION, "")
+    return " ".join(text.split())
 
 
 def _restore(

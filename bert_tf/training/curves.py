@@ -1,8 +1,15 @@
-"""A run's losses and accuracies over its steps, as a picture: from metrics.jsonl."""
+"""A run's metrics over its steps, as a picture: OUTPUT_DIR/curves.png.
+
+It is drawn from metrics.jsonl when training ends, and again when the trained model has
+been evaluated. Panels: losses, accuracies, the learning rate, and what else evaluations
+measure.
+"""
 
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -17,8 +24,15 @@ from bert_tf.training.reporting import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+CURVES_NAME = "curves.png"
+
+_EVALUATION_PANEL = "evaluation"
 # The ending of a metric's name -> what its axis says.
-_PANELS = {"loss": "nats", "accuracy": "share that is right"}
+_PANELS = {
+    "loss": "nats",
+    "accuracy": "share that is right",
+    "learning_rate": "learning rate",
+}
 
 _NO_METRICS = {"step", "seconds", AFTER_TRAINING}
 
@@ -26,24 +40,40 @@ _NO_METRICS = {"step", "seconds", AFTER_TRAINING}
 Curve = tuple[list[int], list[float]]
 
 
-def curves_picture(folder: str) -> bytes:
-    """What training reported as lines, evaluations as points, as a PNG.
+def write_curves(folder: str, title: str) -> None:
+    """Draws a run into its folder; a run too short for a line of metrics has none.
 
-    Losses stand in one panel, accuracies, where there are any, in another one.
+    Args:
+        folder: the run's output_dir.
+        title: the task.
+    """
+    try:
+        picture = curves_picture(folder, title)
+    except InputError as error:
+        logging.info("No %s: %s", CURVES_NAME, error)
+        return
+    files.write_atomically(os.path.join(folder, CURVES_NAME), picture)
+
+
+def curves_picture(folder: str, title: str | None = None) -> bytes:
+    """What training reported as lines, evaluations as points, as a PNG.
 
     Args:
         folder: a run's output_dir; local or remote.
+        title: the line above the picture. Default: the folder's own name.
 
     Raises:
         InputError: it has no metrics.jsonl, or none with a loss yet.
     """
     curves = read_curves(folder)
-    panels = {
-        unit: {name: curve for name, curve in curves.items() if name.endswith(ending)}
-        for ending, unit in _PANELS.items()
-    }
-    panels = {unit: named for unit, named in panels.items() if named}
-    if not panels:
+    panels: dict[str, dict[str, Curve]] = {}
+    for name, curve in curves.items():
+        unit = next((u for end, u in _PANELS.items() if name.endswith(end)), None)
+        if unit is None and name.startswith(EVALUATION):
+            unit = _EVALUATION_PANEL
+        if unit is not None:
+            panels.setdefault(unit, {})[name] = curve
+    if "loss" not in curves:
         raise InputError(
             f"{os.path.join(folder, METRICS_NAME)} has no loss yet: the first line"
             " comes after --log_steps steps."
@@ -51,11 +81,16 @@ def curves_picture(folder: str) -> bytes:
     with drawing():
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(5.6 * len(panels), 4.2), layout="constrained")
-        figure.suptitle(folder, fontsize="medium", parse_math=False)
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for panel, (unit, named) in zip(axes, panels.items(), strict=True):
-            _draw(panel, named)
+        units = [u for u in (*_PANELS.values(), _EVALUATION_PANEL) if u in panels]
+        columns = len(units) if len(units) < 4 else 2
+        rows = -(-len(units) // columns)
+        figure = Figure(figsize=(5.0 * columns, 4.0 * rows), layout="constrained")
+        if title is None:
+            title = os.path.basename(files.absolute(folder).rstrip("/"))
+        figure.suptitle(title, fontsize="medium", parse_math=False)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel, unit in zip(axes, units, strict=True):
+            _draw(panel, panels[unit])
             panel.set_ylabel(unit)
         return png(figure)
 

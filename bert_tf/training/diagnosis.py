@@ -4,7 +4,7 @@ nonfinite-step-123.tfrecord has the batch's records one by one, in order, with e
 array that the model was given: integers as int64, the rest as float32. A batch of
 pre-training is thus a record file as others are, masks included:
 
-    python -m tfrecords.inspect_records OUTPUT_DIR/nonfinite-step-123.tfrecord \
+    python -m bert_tf.tfrecords.inspect_records OUTPUT_DIR/nonfinite-step-123.tfrecord \
         --vocab_file=OUTPUT_DIR/vocab.txt
 """
 

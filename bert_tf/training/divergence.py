@@ -45,7 +45,7 @@ def check_losses(
     raise DivergedError(
         f"The loss is not finite at step {failed_step}. Lower --learning_rate, or"
         f" lengthen the warmup. The step's batch is in {path} (python -m"
-        " tfrecords.inspect_records shows it)."
+        " bert_tf.tfrecords.inspect_records shows it)."
     )
 
 

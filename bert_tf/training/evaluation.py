@@ -56,6 +56,7 @@ class Evaluator:
         *,
         num_batches: int | None = None,
         total_batches: int | None = None,
+        observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
         """The task's losses and metrics over a data set.
 
@@ -64,6 +65,7 @@ class Evaluator:
             num_batches: stop after so many; None for all of a finite data set.
             total_batches: how many there will be, for the progress bar, if that is
                 known.
+            observe: is shown each batch as it is read.
 
         Returns:
             Each loss and metric divided by its weight over all batches, and `loss`: the
@@ -82,6 +84,8 @@ class Evaluator:
         with progress_bar(total or 0, unit="batch", label=label) as bar:
             try:
                 for batch in dataset:
+                    if observe is not None:
+                        observe(batch)
                     results = self._step(_dealt_out(self._strategy, batch))
                     for name, value in results.items():
                         sums[name] = sums.get(name, 0.0) + value.numpy().astype(

@@ -21,6 +21,7 @@ from bert_tf.task import Task
 from bert_tf.training import divergence, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.curves import write_curves
 from bert_tf.training.initialization import initialize
 from bert_tf.training.precision import LossScale, computing_in
 from bert_tf.training.profiling import StepProfiler, parse_steps
@@ -81,9 +82,18 @@ def train(
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
+    if config.num_warmup_steps > config.num_train_steps:
+        logging.warning(
+            "The warmup of %s steps is longer than the run of %s: the learning rate"
+            " never reaches its peak.",
+            f"{config.num_warmup_steps:,}",
+            f"{config.num_train_steps:,}",
+        )
     run = _Run(task, config, folder, strategy, init_checkpoint, start)
     with run.checkpoints:
         run.train(phases)
+    if is_chief(strategy):
+        write_curves(folder, task.name)
     return run.model, run.step
 
 

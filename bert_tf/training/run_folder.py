@@ -10,6 +10,7 @@
     problem_type.txt       what it predicts, where the labels do not tell
                            (`bert_tf.conversion.label_files`)
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
+    curves.png             the same as a picture (`bert_tf.training.curves`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
 A folder belongs to one model, one vocabulary, one task and its training data; another
@@ -46,6 +47,7 @@ from bert_tf.training.checkpoint_reader import (
     DamagedCheckpointError,
     shown_key,
 )
+from bert_tf.training.curves import write_curves
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.strategy import Agreement, is_chief
 
@@ -358,8 +360,11 @@ def report_evaluation(
     names: Mapping[str, str] | None = None,
     keeps_others: bool = False,
     is_chief: bool = True,
+    task_name: str,
 ) -> None:
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
+
+    Where the folder has a run, its curves are drawn again.
 
     Args:
         folder: the run's output_dir.
@@ -370,6 +375,7 @@ def report_evaluation(
         keeps_others: whether what an earlier command recorded at this step under other
             names stays, as where the development set and the test set have their own.
         is_chief: whether this process writes.
+        task_name: the title of the curves.
     """
     reporter = Reporter(folder, step, after_training=True, is_chief=is_chief)
     if keeps_others:
@@ -386,3 +392,4 @@ def report_evaluation(
     shown["global_step"] = str(step)
     lines = [f"{name} = {shown[name]}\n" for name in sorted(shown)]
     files.write_atomically(os.path.join(folder, EVAL_RESULTS_NAME), "".join(lines))
+    write_curves(folder, task_name)

@@ -9,16 +9,23 @@
 The mathematics is the same everywhere: see `bert_tf.training.step`.
 """
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+import socket
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
+from absl import flags, logging
 
 from bert_tf.errors import InputError
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
+
+# How long a process waits for the other workers to answer.
+SECONDS_TO_ANSWER = 600
 
 DISTRIBUTIONS = ("default", "one_device", "mirrored", "multi_worker", "tpu")
 
@@ -105,16 +112,22 @@ def _tpu_strategy(
 ) -> tf.distribute.Strategy:
     address = tpu_name or master
     try:
+        if address and address.startswith("grpc://"):
+            # TensorFlow would wait for it for ever.
+            place = _host_and_port(address.removeprefix("grpc://"))
+            socket.create_connection(place, timeout=20.0).close()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=tpu_zone, project=gcp_project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
-    except (ValueError, tf.errors.OpError) as error:
+    except (OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"--distribution=tpu: no TPU answers under --tpu_name={address}:"
-            f" {str(error).splitlines()[0]}"
+            f" {str(error).splitlines()[0]} Give its name, with --tpu_zone and"
+            " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
+            " `local` on a TPU VM and in Colab."
         ) from error
     if num_tpu_cores is not None and strategy.num_replicas_in_sync != num_tpu_cores:
         raise InputError(
@@ -139,12 +152,81 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
             f" Found: {text or 'nothing'}."
         ) from error
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    except (ValueError, TypeError) as error:
+        spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+        job, index = config["task"]["type"], int(config["task"]["index"])
+        _ = spec.task_address(job, index)
+        places = {
+            f"{other} {number}": _host_and_port(address)
+            for other, addresses in spec.as_dict().items()
+            for number, address in enumerate(addresses)
+        }
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"--distribution=multi_worker: TF_CONFIG={text} names no such process:"
             f" {str(error).splitlines()[0]} Give {wanted}."
         ) from error
+    _meet(places, f"{job} {index}")
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """An address of TF_CONFIG, "host0:2222", in its parts."""
+    parts = urllib.parse.urlsplit(f"//{address}")
+    if not parts.hostname or not parts.port:
+        raise ValueError(f"{address!r} is not HOST:PORT.")
+    return parts.hostname, parts.port
+
+
+def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
+    """Returns when every other worker has answered once.
+
+    TensorFlow waits an hour for them, in silence and deaf to signals. Until its server
+    takes the place, each worker listens at its own address.
+
+    Args:
+        places: (host, port) of each worker.
+        own: this worker.
+
+    Raises:
+        InputError: one has not answered in time, or this one's port is taken.
+    """
+    missing = {name: place for name, place in places.items() if name != own}
+    try:
+        listener = socket.create_server(("", places[own][1]))
+    except OSError as error:
+        raise InputError(
+            f"--distribution=multi_worker: {own} cannot listen at port"
+            f" {places[own][1]}: {error.strerror}. Does another process have its index"
+            " in TF_CONFIG?"
+        ) from error
+    end = time.monotonic() + SECONDS_TO_ANSWER
+    is_said = False
+    with listener:
+        while True:
+            for name, place in list(missing.items()):
+                with contextlib.suppress(OSError):
+                    socket.create_connection(place, timeout=1.0).close()
+                    del missing[name]
+            described = ", ".join(
+                f"{name} ({host}:{port})" for name, (host, port) in missing.items()
+            )
+            if not missing:
+                return
+            if time.monotonic() > end:
+                raise InputError(
+                    f"--distribution=multi_worker: no answer from {described} in"
+                    f" {SECONDS_TO_ANSWER} seconds. Start the same command there, with"
+                    " its own index in TF_CONFIG; the ports must be open."
+                )
+            if not is_said:
+                logging.info(
+                    "%s waits for %s, for %d seconds at most.",
+                    own,
+                    described,
+                    SECONDS_TO_ANSWER,
+                )
+                is_said = True
+            time.sleep(0.5)
 
 
 def description(strategy: tf.distribute.Strategy) -> str:

@@ -63,21 +63,25 @@ class RunNotebookTest(tf.test.TestCase):
         return run_cells(tempfile.mkdtemp(dir=self.get_temp_dir()), *sources)
 
     def test_commands_and_what_they_print(self):
-        name = 'name = "world"'
-        code, cells = self.run_cells(name, "!echo hello {name} \\\n  again", "print(1)")
-        self.assertEqual(code, 0)
-        self.assertEqual(
-            cells[1]["commands"],
-            [{"command": "echo hello world    again", "exit_code": 0}],
+        imports = "from bert_tf.notebook import run"
+        code, cells = self.run_cells(
+            f"{imports}\nname = 'wörld'",
+            'run(f"echo hello {name} \\\n  again")',
+            "print(1)",
         )
-        self.assertEqual(cells[1]["output"], "hello world again\r\n")
+        self.assertEqual(code, 0)
+        self.assertEqual(cells[1]["commands"], ["echo hello wörld   again"])
+        self.assertEqual(cells[1]["output"], "hello wörld again\n")
         self.assertEqual(cells[2]["output"], "1\n")
 
     def test_a_failing_command_is_the_end(self):
-        code, cells = self.run_cells("if True:\n    !exit 3", "print(1)")
+        code, cells = self.run_cells(
+            "from bert_tf.notebook import run\nrun('false')", "print(1)"
+        )
         self.assertEqual(code, 1)
         self.assertLen(cells, 1)
-        self.assertEqual(cells[0]["commands"][0]["exit_code"], 3)
+        self.assertIn("CommandFailedError", cells[0]["error"])
+        self.assertIn("exit code 1", cells[0]["error"])
 
     def test_an_exception_is_the_end(self):
         code, cells = self.run_cells("print(1)\n1 / 0", "print(1)")
@@ -86,83 +90,15 @@ class RunNotebookTest(tf.test.TestCase):
         self.assertIn("ZeroDivisionError", cells[0]["error"])
 
 
-class DeviceCellTest(tf.test.TestCase):
-    """The cell that finds the device and installs: what it would do elsewhere."""
-
-    # Nothing is installed, and no command is run: they are printed.
-    PRELUDE = """\
-import importlib.util
-import os
-
-shell = get_ipython()
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name: None if name == "bert_tf" else find_spec(name)
-shell.register_magic_function(lambda line: print("pip", line), "line", "pip")
-shell.system = lambda line: print(shell.var_expand(line, depth=1))
-OUTPUT = "output"
-"""
-
-    def output(self, settings, **environment):
-        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-        (device,) = (
-            source
-            for source in notebook_files.sources("squad")
-            if "find_spec" in source
-        )
-        code, cells = run_cells(folder, self.PRELUDE + settings, device, **environment)
-        output = cells[-1]["output"].replace(os.path.realpath(folder), "FOLDER")
-        return code, output.replace(folder, "FOLDER"), cells[-1]["error"]
-
-    def test_a_tpu_gets_its_own_build_of_tensorflow(self):
-        settings = 'DEVICE, SOURCE = "auto", "https://example.org/bert_tf.git"'
-        code, output, _ = self.output(
-            settings, TPU_ACCELERATOR_TYPE="v5e-1", PATH="/no-nvidia-smi"
-        )
-        self.assertEqual(code, 0)
-        newer = sys.version_info >= (3, 13)
-        build, text = ("2.20.0", "2.20.1") if newer else ("2.19.1", "2.19.0")
-        self.assertEqual(
-            output.splitlines(),
-            [
-                "Device: tpu, so the flags are --distribution=tpu --tpu_name=local"
-                " --precision=bfloat16",
-                "git clone --depth=1 https://example.org/bert_tf.git"
-                " FOLDER/bert_tf_checkout",
-                "pip install --quiet -r FOLDER/bert_tf_checkout/requirements-tpu.txt"
-                f" tensorflow-tpu=={build}",
-                f"pip install --quiet --no-deps tensorflow-text=={text}"
-                " keras-hub==0.32.0 keras-nlp==0.32.0 FOLDER/bert_tf_checkout",
-            ],
-        )
-
-    def test_gpus_are_found_by_their_driver(self):
-        folder = self.get_temp_dir()
-        with open(os.path.join(folder, "nvidia-smi"), "w") as file:
-            file.write("#!/bin/sh\nexit 0\n")
-        os.chmod(file.name, 0o755)
-        settings = 'os.mkdir("mine")\nDEVICE, SOURCE = "auto", "mine"'
-        # Some drivers leave what looks like a TPU.
-        code, output, _ = self.output(
-            settings, PATH=folder, TPU_ACCELERATOR_TYPE="v5e-1"
-        )
-        self.assertEqual(code, 0)
-        self.assertEqual(
-            output.splitlines(),
-            [
-                "Device: gpu, so the flags are --distribution=mirrored",
-                'pip install --quiet FOLDER/mine "tensorflow[and-cuda]>=2.20,<2.22"',
-            ],
-        )
-
-    def test_without_a_source_it_says_what_is_missing(self):
-        code, _, error = self.output('DEVICE, SOURCE = "cpu", ""')
-        self.assertEqual(code, 1)
-        self.assertIn("say in SOURCE where it comes from", error)
-
-
 class ExecutedNotebooksTest(tf.test.TestCase):
-    def run_small(self, name, *, pictures):
-        """The output of all cells, of a notebook that shows so many pictures."""
+    def run_small(self, name, *, pictures, hidden_commands=3):
+        """The output of all cells.
+
+        Args:
+            name: the notebook.
+            pictures: how many it shows.
+            hidden_commands: those of `small_data.pretrain`.
+        """
         folder = self.get_temp_dir()
         code, cells = run_notebook(
             notebook_files.path_of(name), folder, BERT_TF_SMALL="1"
@@ -179,7 +115,7 @@ class ExecutedNotebooksTest(tf.test.TestCase):
             for command in notebook_files.commands(source)
         ]
         # Each one of those that are written was run: none hides behind an `if`.
-        self.assertLen(ran, len(written))
+        self.assertLen(ran, len(written) + hidden_commands)
         shown = [path for cell in cells for path in cell["pictures"]]
         self.assertLen(shown, pictures)
         for path in shown:
@@ -191,7 +127,9 @@ class ExecutedNotebooksTest(tf.test.TestCase):
         return output
 
     def test_pretrain_on_tpu(self):
-        output = self.run_small("pretrain_on_tpu", pictures=1)
+        output = self.run_small(
+            "pretrain_on_tpu", pictures=1, hidden_commands=0
+        )
         self.assertIn("model.ckpt-50.index", output)
         self.assertRegex(output, r"Restored .*model.ckpt-\d+ \(step \d+\)\.")
         self.assertRegex(output, r"Return \[MASK\] if .*\r?\n +[\d.]+%  \S+")

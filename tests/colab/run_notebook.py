@@ -2,11 +2,11 @@
 
     python -m tests.colab.run_notebook NOTEBOOK.ipynb REPORT.json
 
-IPython itself runs the cells, as in Colab: `!` lines, `%` lines, what is displayed. A
-kernel, its sockets and a client would add nothing but their installation. REPORT.json
-has, for each cell that was run, its `source`, its `output`, its `commands` with their
-exit codes, and the PNGs it showed, as files beside the report. The first cell that
-fails, or has a command that fails, is the last one; the exit code is 1 then.
+IPython itself runs the cells, as in Colab: `%` lines, what is displayed. A kernel, its
+sockets and a client would add nothing but their installation. REPORT.json has, for each
+cell that was run, its `source`, its `output`, the `commands` that it gave to
+`bert_tf.notebook.run`, what it displayed by MIME type, and the PNGs among that, as files
+beside the report. The first cell that fails is the last one; the exit code is 1 then.
 """
 
 import base64
@@ -15,8 +15,9 @@ import os
 import sys
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils import process
 from IPython.utils.capture import capture_output
+
+from bert_tf import notebook
 
 
 def code_cells(path):
@@ -26,52 +27,53 @@ def code_cells(path):
     return ["".join(one["source"]) for one in cells if one["cell_type"] == "code"]
 
 
-def run(notebook, report):
+def run(path, report):
     shell = InteractiveShell.instance()
     commands = []
+    run_command = notebook.run
 
-    def system(command):
-        """What `!` lines call: {names} are looked up where the line stands."""
-        command = shell.var_expand(command, depth=1)
-        exit_code = process.system(command)
-        shell.user_ns["_exit_code"] = exit_code
-        commands.append({"command": command, "exit_code": exit_code})
+    def recorded(command):
+        commands.append(command)
+        run_command(command)
 
-    shell.system = system
+    notebook.run = recorded
     cells = []
     folder = os.path.dirname(report)
-    for number, source in enumerate(code_cells(notebook)):
+    for number, source in enumerate(code_cells(path)):
         commands.clear()
         with capture_output() as captured:
             result = shell.run_cell(source)
+        displayed = [shown.data for shown in captured.outputs]
         cells.append(
             {
                 "source": source,
                 "output": captured.stdout + captured.stderr,
                 "commands": list(commands),
-                "pictures": write_pictures(captured.outputs, folder, number),
+                "displayed": displayed,
+                "pictures": write_pictures(displayed, folder, number),
                 "error": repr(result.error_before_exec or result.error_in_exec or ""),
             }
         )
         with open(report, "w", encoding="utf-8") as file:
             json.dump(cells, file, indent=1)
-        if not result.success or any(one["exit_code"] for one in commands):
+        if not result.success:
             return 1
     return 0
 
 
-def write_pictures(outputs, folder, number):
+def write_pictures(displayed, folder, number):
     """Writes the PNGs that a cell showed; their paths."""
     paths = []
-    for shown in outputs:
-        content = shown.data.get("image/png")
+    for data in displayed:
+        content = data.get("image/png")
         if content is None:
             continue
-        if isinstance(content, str):
-            content = base64.b64decode(content)
+        if isinstance(content, bytes):
+            content = base64.b64encode(content).decode("ascii")
+        data["image/png"] = content
         paths.append(os.path.join(folder, f"cell-{number:02d}-{len(paths)}.png"))
         with open(paths[-1], "wb") as file:
-            file.write(content)
+            file.write(base64.b64decode(content))
     return paths
 
 

@@ -247,7 +247,7 @@ class RunTest(AdapterFilesTestCase):
             ):
                 write(self.folder("written"), source)
         with self.assertRaisesRegex(
-            InputError, "trained with --adapter_size=3 --layer_mixture=true; this model"
+            InputError, "trained with `adapter_size=3` `layer_mixture=True`; this model"
         ):
             load_weights(BertClassifier(CONFIG, 3), folder)
 

@@ -103,7 +103,7 @@ class LoadTest(CheckpointTestCase):
         with self.assertRaisesRegex(
             InputError,
             r"classifier head of another size: output_weights is \[3, 8\] there,"
-            r" \[2, 8\] here.*--init_head=false",
+            r" \[2, 8\] here.*`init_head=False`",
         ):
             checkpoint.load_weights(model, folder)
         for old, new in zip(before, model.trainable_variables, strict=True):
@@ -237,7 +237,7 @@ class TokenizerTest(CheckpointTestCase):
         Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
         with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
             json.dump({"do_lower_case": True, "strip_accents": False}, file)
-        with self.assertRaisesRegex(InputError, "strip_accents.*give --vocab_file"):
+        with self.assertRaisesRegex(InputError, "strip_accents.*give `vocab_file`"):
             checkpoint.load_tokenizer(folder)
 
 

@@ -1,10 +1,17 @@
 import os
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.conversion.export import NewFolder, write_huggingface, write_kerashub
-from bert_tf.conversion.source import Format, find_format, folder_of, open_source
+from bert_tf.conversion.source import (
+    Format,
+    find_format,
+    folder_of,
+    open_source,
+    open_tokenizer,
+)
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
@@ -72,6 +79,12 @@ class SourceTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, "give the folder of a checkpoint"):
                 open_source(path)
 
+    def test_a_tilde_is_the_users_folder(self):
+        home, name = os.path.split(self.run_folder())
+        with mock.patch.dict(os.environ, {"HOME": home}):
+            self.assertEqual(open_source(f"~/{name}").format, Format.RUN)
+            self.assertIsNotNone(open_tokenizer(f"~/{name}"))
+
     def test_a_state_file_that_names_nothing(self):
         folder = self.run_folder()
         for path in tf.io.gfile.glob(os.path.join(folder, "model.ckpt-3*")):
@@ -84,7 +97,7 @@ class SourceTest(tf.test.TestCase):
         os.makedirs(empty)
         with self.assertRaisesRegex(InputError, "empty: no checkpoint in this folder"):
             open_source(empty)
-        with self.assertRaisesRegex(InputError, "nowhere.index is missing"):
+        with self.assertRaisesRegex(InputError, "no nowhere.index"):
             open_source("nowhere")
 
     def test_an_empty_state_file_is_one_line(self):
@@ -110,7 +123,7 @@ class SourceTest(tf.test.TestCase):
         os.remove(os.path.join(folder, "bert_config.json"))
         source = open_source(folder)
         self.assertIsNone(source.config)
-        with self.assertRaisesRegex(InputError, "give --bert_config_file"):
+        with self.assertRaisesRegex(InputError, "give `bert_config_file`"):
             source.require_config()
 
     def test_a_damaged_tensor_is_named(self):

@@ -57,7 +57,7 @@ class TokenizerFilesTest(tf.test.TestCase):
 
     def difference(self, **contents):
         tokenizer = read_tokenizer(self.folder(**contents))
-        with self.assertRaisesRegex(InputError, "--vocab_file") as caught:
+        with self.assertRaisesRegex(InputError, "`vocab_file`") as caught:
             tokenizer.require_same()
         self.assertNotIn("\n", str(caught.exception))
         return tokenizer.difference

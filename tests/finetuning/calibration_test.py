@@ -1,6 +1,9 @@
+import io
+
 import matplotlib
 import numpy as np
 import tensorflow as tf
+from matplotlib.image import imread
 from sklearn.calibration import calibration_curve
 
 from bert_tf.finetuning import calibration
@@ -83,6 +86,28 @@ class PicturesTest(tf.test.TestCase):
         # What the user set for pictures of their own makes no difference.
         with matplotlib.rc_context({"font.size": 20, "axes.grid": True}):
             self.assertEqual(draw(), content)
+
+    def test_what_few_predictions_say_is_paler(self):
+        # 40 predictions at 0.95, all right, and one at 0.55.
+        probabilities = np.array([[0.05, 0.95]] * 40 + [[0.45, 0.55]])
+        labels = np.ones(41, np.int64)
+
+        def blue(content):
+            """How far from white the lower middle of the two bars is."""
+            pixels = imread(io.BytesIO(content))[..., :3]
+            row = pixels[int(0.6 * len(pixels))]
+            # From the axes' left end, at 0.11 of the width, to their right end.
+            left, right = 0.11 * len(row), 0.97 * len(row)
+            places = [left + (right - left) * x for x in (8.5 / 15, 14.5 / 15)]
+            return [1 - row[int(place)].min() for place in places]
+
+        texts, content = drawn(
+            lambda: calibration.calibration_picture(PAIR, probabilities, labels, "dev")
+        )
+        few, many = blue(content)
+        self.assertGreater(few, 0.1)
+        self.assertGreater(many, 3 * few)
+        self.assertIn("paler above: of fewer than 30 predictions", texts)
 
     def test_calibration_of_labels(self):
         def draw(num_labels):

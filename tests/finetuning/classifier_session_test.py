@@ -152,7 +152,8 @@ class SessionTest(tf.test.TestCase):
         self.assertNotAlmostEqual(scores["loss"], scores["eval_loss"], places=3)
         # Yes is predicted of 6 to 10: right for 6 and 9, as no is for 1, 2, 4 and 5.
         self.assertAlmostEqual(scores["accuracy"], 6 / 11)
-        self.assertEqual(set(scores), {"accuracy", "eval_loss", "loss"})
+        self.assertAlmostEqual(scores["majority"], 7 / 11)  # yes is each third of 11
+        self.assertEqual(set(scores), {"accuracy", "eval_loss", "loss", "majority"})
         with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
             session.scores(self.model, "dev", np.full([11, 2], np.nan))
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 
@@ -115,6 +116,13 @@ class PictureTest(tf.test.TestCase):
         # MRPC was chosen by F1: its accuracy is no bar.
         self.assertNotIn("85.0", texts)
         self.assertEqual(content, picture(RESULTS, PAPER))
+        self.assertNotIn("ours, no run learnt", texts)
+
+    def test_a_task_whose_runs_all_failed_looks_failed(self):
+        failed = dataclasses.replace(RESULTS[0], num_failed=RESULTS[0].num_runs)
+        texts, _ = drawn(lambda: picture([failed, *RESULTS[1:]], PAPER))
+        self.assertContainsSubset({"90.0 failed", "80.0", "ours, no run learnt"}, texts)
+        self.assertIn("| 90.0 / 85.0 (failed) |", report([failed], PAPER))
 
 
 class ResultTest(tf.test.TestCase):

@@ -8,6 +8,7 @@ from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.finetuning.reports import write_reports
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from tests.finetuning.drawn import drawn
 
 
 class ReportsTest(tf.test.TestCase):
@@ -42,6 +43,30 @@ class ReportsTest(tf.test.TestCase):
         self.assertEqual([row["prediction"] for row in rows], ["yes", "no", "yes"])
         (worst,) = read_predictions(os.path.join(folder, "dev_mistakes.tsv"))
         self.assertEqual((worst["index"], worst["text_a"]), ("2", "Text 2."))
+
+    def test_pictures_name_the_task_and_its_classes(self):
+        target = Target(kind=SINGLE_LABEL, labels=("0", "1"))
+        said = []
+
+        def draw():
+            folder, _ = self.written(
+                target,
+                ["0", "1"],
+                [[0, 1], [1, 0]],
+                task_name="CoLA",
+                class_names={"0": "unacceptable", "1": "acceptable"},
+            )
+            said.append(folder)
+            with open(os.path.join(folder, "dev_confusion.png"), "rb") as file:
+                return file.read()
+
+        texts, _ = drawn(draw)
+        self.assertContainsSubset(
+            ["CoLA, dev: 2 examples", "unacceptable (0)", "acceptable (1)"], texts
+        )
+        # The table keeps the labels of the data.
+        rows = read_predictions(os.path.join(said[0], "dev_predictions.tsv"))
+        self.assertEqual([row["prediction"] for row in rows], ["1", "0"])
 
     def test_several_labels(self):
         target = Target(kind=MULTI_LABEL, labels=("a", "b"))

@@ -176,6 +176,7 @@ class MadeWithTest(tf.test.TestCase):
             {
                 "init_checkpoint": os.path.join(os.getcwd(), "bert"),
                 "max_seq_length": 128,
+                "the task": "toy",
                 "the train examples": "abc",
                 "the dev examples": "abc",
             },

@@ -22,6 +22,11 @@ def caller():
     return callee()
 
 
+from absl import logging
+from bert_tf.instances.compiled import say_if_to_be_compiled
+
+logging.set_verbosity(logging.INFO)
+say_if_to_be_compiled(caller)
 print(caller(), caller.stats.cache_hits, flush=True)
 """
 CALLEE = """
@@ -58,11 +63,14 @@ class CompiledTest(tf.test.TestCase):
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.said = done.stderr
         return done.stdout.split(maxsplit=1)[0], "1}" in done.stdout
 
     def test_another_file_changes(self):
         self.assertEqual(self.call(), ("1", False))
+        self.assertIn("once after an installation", self.said)
         self.assertEqual(self.call(), ("1", True))
+        self.assertEqual(self.said, "")
         (self.folder / "callee.py").write_text(CALLEE.format(2))
         self.assertEqual(self.call(), ("2", False))
 
@@ -70,6 +78,20 @@ class CompiledTest(tf.test.TestCase):
         # A locator of zip files alone finds no folder.
         locators = {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
         self.assertEqual(self.call(**locators), ("1", False))
+        self.assertIn("as in every run: neither", self.said)
+
+    def test_the_users_folder_keeps_it_where_the_packages_cannot_be_written(self):
+        home = self.root / "home"
+        # The locator that numba takes next, where it finds the first folder read-only.
+        environment = {
+            "NUMBA_CACHE_LOCATOR_CLASSES": "UserWideCacheLocator",
+            "XDG_CACHE_HOME": str(home),
+        }
+        self.assertEqual(self.call(**environment), ("1", False))
+        self.assertIn("once after an installation", self.said)
+        self.assertEqual(self.call(**environment), ("1", True))
+        self.assertNotEmpty(list(home.rglob("*.nbi")))
+        self.assertEmpty(list(self.folder.rglob("*.nbi")))
 
     def test_newer_code_stays(self):
         cache = self.root / "cache"

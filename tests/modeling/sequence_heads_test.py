@@ -2,7 +2,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import CLASSIFIER_DROPOUT, MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.modeling.heads import BertClassifier, BertMultipleChoice
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertClassifier, BertMultipleChoice, BertTagger
 from bert_tf.modeling.names import weights_by_name
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
@@ -60,6 +61,83 @@ class ClassifierTest(tf.test.TestCase):
             tf.concat([model(records, training=True)["logits"] for _ in range(4)], 0),
             tf.tile(expected, (4, 1)),
         )
+
+    def test_targets_beside_the_inputs(self):
+        config = small_config()
+        model = BertClassifier(config, 3)
+        randomize(model)
+        records = random_records(config, batch=4)
+        inputs = {name: records[name] for name in model.input}
+        labels = np.array([2, 0, 1, 1])
+        log_p = log_softmax(outputs_of(model, records)["logits"])
+        expected = -log_p[np.arange(4), labels]
+        right = log_p.argmax(axis=-1) == labels
+        weights = np.array([1.0, 0.0, 1.0, 1.0])
+        for loss in (None, "sparse_categorical_crossentropy"):
+            metrics = None if loss is None else ["accuracy"]
+            model.compile("sgd", loss, metrics=metrics)
+            for y in (labels, labels.tolist(), labels[:, None]):
+                found = model.evaluate(inputs, y, verbose=0, return_dict=True)
+                self.assertAllClose(found["loss"], expected.mean(), rtol=1e-5)
+                self.assertAllClose(found["accuracy"], right.mean())
+        model.compile("sgd")
+        found = model.evaluate(
+            inputs, labels, sample_weight=weights, verbose=0, return_dict=True
+        )
+        self.assertAllClose(found["loss"], expected @ weights / 3, rtol=1e-5)
+        history = model.fit(inputs, labels, verbose=0, validation_data=(inputs, labels))
+        self.assertLess(history.history["val_loss"][0], expected.mean())
+
+    def test_targets_of_a_tagger(self):
+        config = small_config()
+        model = BertTagger(config, 3)
+        randomize(model)
+        records = random_records(config, batch=4)
+        inputs = {name: records[name] for name in model.input}
+        labels = np.ones_like(inputs["input_ids"])
+        log_p = log_softmax(outputs_of(model, records)["logits"])[..., 1]
+        weights = np.zeros(labels.shape, np.float32)
+        weights[:, 1:3] = 1.0
+        model.compile("sgd")
+        found = model.evaluate(
+            inputs, labels, sample_weight=weights, verbose=0, return_dict=True
+        )
+        self.assertAllClose(found["loss"], -log_p[:, 1:3].mean(), rtol=1e-5)
+
+    def test_what_does_not_fit_the_model_is_refused(self):
+        config = small_config()
+        model = BertClassifier(config, 3)
+        model.compile("sgd")
+        records = random_records(config, batch=4)
+        inputs = {name: records[name] for name in model.input}
+        labels = np.array([2, 0, 1, 1])
+        vocab, positions = config.vocab_size, config.max_position_embeddings
+        for name, change, message in (
+            ("input_ids", vocab, rf"`input_ids` must be in \[0, {vocab}\). Rec"),
+            ("input_ids", -vocab, r"Received: -"),
+            ("segment_ids", 16, r"`segment_ids` must be in \[0, "),
+        ):
+            wrong = {**inputs, name: inputs[name] + change}
+            for call in (model, model.encoder, model.predict):
+                with self.assertRaisesRegex(InputError, message):
+                    call(wrong)
+            for call in (model.fit, model.evaluate):
+                with self.assertRaisesRegex(InputError, message):
+                    call(wrong, labels, verbose=0)
+        long = {name: np.ones([4, positions + 1], np.int32) for name in inputs}
+        long["segment_ids"] *= 0
+        batches = tf.data.Dataset.from_tensor_slices(long).batch(2)
+        message = f"the model's {positions} positions. Received: {positions + 1} ids"
+        for call, given in (
+            (model, long),
+            (model.predict, long),
+            (model.predict, batches),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                call(given)
+        for y in ([0, 1, 2, 3], [0, -1, 2, 0]):
+            with self.assertRaisesRegex(InputError, r"`y` must be in \[0, 3\)"):
+                model.fit(inputs, y, verbose=0)
 
     def test_evaluate_leaves_out_what_only_fills_up_the_batch(self):
         config = small_config()

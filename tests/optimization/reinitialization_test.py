@@ -53,7 +53,7 @@ class ReinitializationTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_too_many_layers(self):
         with self.assertRaisesRegex(
-            InputError, "--reinitialize_layers=4: the model has 3 layers"
+            InputError, "`reinitialize_layers=4`: the model has 3 layers"
         ):
             loaded(4, seed=1)
 

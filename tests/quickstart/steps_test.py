@@ -47,6 +47,18 @@ class ProgressTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "--num_train_steps=3, not 30"):
             steps.Progress(self.settings(num_train_steps=30), 1)
 
+    def test_accuracies_next_to_those_of_a_constant_answer(self):
+        scores = {
+            "masked_lm_accuracy": 0.25,
+            "masked_lm_majority": 0.05,
+            "next_sentence_majority": 0.5,
+        }
+        # Of 2240 even pairs one standard error is sqrt(0.25 / 2240), 1.056 %.
+        text = steps.held_out({**scores, "next_sentence_accuracy": 0.533})
+        self.assertRegex(text, r"LM +25.0% +5.0%\n *next sentence +53.3% +50.0%$")
+        text = steps.held_out({**scores, "next_sentence_accuracy": 0.53})
+        self.assertIn("the next sentence is not learnt yet", text)
+
     def test_table(self):
         text = steps.table(
             {"pre-trained": [0.7, 0.8, 0.9], "from scratch": [0.5]}, self.settings()

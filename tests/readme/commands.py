@@ -105,7 +105,8 @@ def script_of_module(module: str) -> Script:
     Raises:
         ImportError: there is no such module.
     """
-    name = f"{module}.__main__" if module == "bert_tf.quickstart" else module
+    has_main = module in ("bert_tf", "bert_tf.quickstart")
+    name = f"{module}.__main__" if has_main else module
     return _handed_over(importlib.import_module(name).main)
 
 

@@ -109,6 +109,11 @@ class ManifestTest(ManifestCase):
             ('{"format_version": 1}', "Missing: complete, do_lower_case"),
             ({**values, "max_seq_len": 1}, "Unknown: max_seq_len"),
             (
+                # As bert_tf.records.split_records writes it.
+                {"format_version": 1, "made_from": "0f", "num_records": 3, "notes": {}},
+                "these are the records of a fine-tuning task",
+            ),
+            (
                 {**values, "max_seq_length": "128"},
                 "`max_seq_length` must be an integer",
             ),

@@ -80,7 +80,7 @@ class PackedInputTest(tf.test.TestCase):
         )
         # Positions restart: a model of 12 is enough for rows of 40.
         records.check_model(CONFIG)
-        with self.assertRaisesRegex(InputError, "=12 must not exceed"):
+        with self.assertRaisesRegex(InputError, "=12` must not exceed"):
             records.check_model(BertConfig(vocab_size=30, max_position_embeddings=11))
 
     def test_the_totals_are_those_of_the_records(self):
@@ -152,10 +152,10 @@ class PackedInputTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "static: the records are masked, but"):
             PretrainingRecords(self.static, left_to_right=True)
         for options, message in (
-            ({"max_predictions_per_seq": 3}, "--max_predictions_per_seq=3 is for mask"),
+            ({"max_predictions_per_seq": 3}, "`max_predictions_per_seq=3` is for mask"),
             (
                 {"masking": MaskingOptions(masking_unit="span")},
-                "--masking_unit=span is for masking",
+                "`masking_unit=span` is for masking",
             ),
         ):
             with self.assertRaisesRegex(InputError, message):

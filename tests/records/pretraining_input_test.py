@@ -183,7 +183,7 @@ class DynamicRecordsTest(PretrainingInputTestCase):
         vocab_path = path + ".vocab.txt"
         os.rename(vocab_path, self.path("v.txt"))
         with self.assertRaisesRegex(
-            InputError, "unmasked.vocab.txt is missing: .* Give --vocab_file"
+            InputError, "unmasked.vocab.txt is missing: .* Give `vocab_file`"
         ):
             PretrainingRecords(path)
         PretrainingRecords(path, vocab_file=self.path("v.txt"))
@@ -232,15 +232,15 @@ class MixedRecordsTest(PretrainingInputTestCase):
         one = self.write()
         other = self.write("other", do_whole_word_mask=True, masked_lm_prob=0.3)
         third = self.write("third", max_predictions_per_seq=2)
-        with self.assertRaisesRegex(InputError, "do_whole.*: give --masking_unit"):
+        with self.assertRaisesRegex(InputError, "do_whole.*: give `masking_unit`"):
             PretrainingRecords(f"{one},{other}")
         with self.assertRaisesRegex(
-            InputError, "with masked_lm_prob=0.2, .* 0.3: give --masked_lm_prob"
+            InputError, "with masked_lm_prob=0.2, .* 0.3: give `masked_lm_prob`"
         ):
             PretrainingRecords(
                 f"{one},{other}", masking=MaskingOptions(masking_unit="piece")
             )
-        with self.assertRaisesRegex(InputError, "give --max_predictions_per_seq"):
+        with self.assertRaisesRegex(InputError, "give `max_predictions_per_seq`"):
             PretrainingRecords(f"{one},{third}")
         PretrainingRecords(f"{one},{third}", max_predictions_per_seq=2)
 
@@ -264,10 +264,10 @@ class MixedRecordsTest(PretrainingInputTestCase):
     def test_pairs_whose_labels_mean_other_things(self):
         order, plain = self.write(pairs="sop"), self.write("nsp", pairs="nsp")
         with self.assertRaisesRegex(
-            InputError, "unmasked.manifest.json .* --pairs=sop, those of .* --pairs=nsp"
+            InputError, "unmasked.manifest.json .* pairs=sop, those of .* pairs=nsp"
         ):
             PretrainingRecords(f"{order},{plain}")
-        with self.assertRaisesRegex(InputError, "--pairs=sop, those of .* --pairs=nsp"):
+        with self.assertRaisesRegex(InputError, "pairs=sop, those of .* pairs=nsp"):
             PretrainingRecords(order).refuse_other_pairs(PretrainingRecords(plain))
 
 
@@ -288,7 +288,7 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
     def test_options_of_masked_records_are_refused(self):
         static = toy.write_records(self.path("static.tfrecord"))
         with self.assertRaisesRegex(
-            InputError, "--mask_rate=0.5 is for .* masks of .*static.tfrecord are in"
+            InputError, "`mask_rate=0.5` is for .* masks of .*static.tfrecord are in"
         ):
             pretraining_dataset(static, batch_size=4, mask_rate=0.5)
 

@@ -189,7 +189,7 @@ class CheckTest(tf.test.TestCase):
     def test_names_the_feature_both_lengths_and_the_flag(self):
         with self.assertRaisesRegex(
             InputError,
-            r"a.tfrecord: `input_ids` must have 16 .*--max_seq_length.*Found: 8",
+            r"a.tfrecord: `input_ids` must have 16 .*`max_seq_length`.*Found: 8",
         ):
             schema.pretraining_schema(16, 3).check(self.record, "a.tfrecord")
         with self.assertRaisesRegex(

@@ -131,7 +131,7 @@ class RecordFilesTest(tf.test.TestCase):
         )
         with self.assertRaisesRegex(InputError, "--input_file: no record file, only"):
             record_files(f"{folder}/n.*", "input_file")
-        with self.assertRaisesRegex(InputError, "--eval_input_file: no file matches"):
+        with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
             record_files(f"{folder}/q*", "eval_input_file")
 
 

@@ -1,6 +1,7 @@
 import tensorflow as tf
 
-from bert_tf.squad.final_text import align, get_final_text, joined
+from bert_tf.squad.final_text import align, get_final_text
+from bert_tf.text.wordpiece import joined
 
 
 class JoinedTest(tf.test.TestCase):

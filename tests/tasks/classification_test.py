@@ -9,6 +9,7 @@ from bert_tf.modeling import objectives
 from bert_tf.tasks import classification
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
+from bert_tf.text.pair_ids import truncate_pair
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.training import toy
@@ -190,7 +191,7 @@ class TruncationTest(tf.test.TestCase):
             b = [rng.random() for _ in range(rng.randint(0, 12))]
             limit = rng.randint(0, 26)
             self.assertEqual(
-                classification.truncate_pair(a, b, limit),
+                truncate_pair(a, b, limit),
                 tuple(plain_truncate(a, b, limit)),
             )
 

@@ -69,7 +69,7 @@ class TaskNameTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, reason):
                 self.data_set(f"--task_name={task}", f"--metrics={metrics}")
         found = self.data_set("--task_name=MNLI", "--metrics=accuracy,f1")
-        with self.assertRaisesRegex(InputError, "--metrics=f1: not for MNLI"):
+        with self.assertRaisesRegex(InputError, "`metrics=f1`: not for MNLI"):
             found.target()
 
 

@@ -71,13 +71,32 @@ class TableSplitTest(tf.test.TestCase):
     def test_a_short_row_is_named_by_its_line(self):
         path = self.write("a\tb\nA\t1\nC\n")
         with self.assertRaisesRegex(
-            InputError, r"data.tsv:3: column 1 is missing: the row has 1 columns"
+            InputError,
+            r"data.tsv:3: column 2, counted from 1, is missing: the row has 1 column\."
+            r" \(1 of the file's 2 rows cannot be used: line 3; at most 1% may be\.\)",
         ):
             TableSplit(text_a=0, label=1).read(path)
 
     def test_a_missing_column_names_those_there_are(self):
         path = self.write("a\tb\nA\t1\n")
-        with self.assertRaisesRegex(InputError, "'text'. Columns: a, b"):
+        with self.assertRaisesRegex(InputError, "'text'. Columns: 'a', 'b'\\.$"):
+            TableSplit(text_a="text").read(path)
+
+    def test_a_table_with_the_other_separator_is_called_that(self):
+        advice = "It has commas, no tabs: give the file a name that ends in .csv."
+        path = self.write("text,label\nA,1\n")
+        for split, problem in (
+            (TableSplit(text_a="text"), "Columns: 'text,label'. "),
+            (TableSplit(text_a=0, label=1, has_header=False), "has 1 column. "),
+        ):
+            with self.assertRaisesRegex(InputError, problem + advice):
+                split.read(path)
+        os.rename(path, path.replace(".tsv", ".csv"))
+        path = path.replace(".tsv", ".csv")
+        self.assertLen(TableSplit(text_a="text", label="label").read(path), 1)
+        with open(path, "w") as file:
+            file.write("text\tlabel\nA\t1\n")
+        with self.assertRaisesRegex(InputError, "has tabs, no commas: .* ends in .tsv"):
             TableSplit(text_a="text").read(path)
 
     def test_files_that_cannot_be_used(self):

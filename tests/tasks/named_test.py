@@ -34,9 +34,11 @@ class TableOfTasksTest(tf.test.TestCase):
             find("sts")
 
     def test_a_missing_folder_or_split(self):
-        with self.assertRaisesRegex(InputError, "--data_dir: no such folder: nowhere"):
+        with self.assertRaisesRegex(InputError, "`data_dir`: no such folder: nowhere"):
             TASKS["CoLA"].read("nowhere", "train")
-        with self.assertRaisesRegex(InputError, "CoLA is read from files: give --data"):
+        with self.assertRaisesRegex(
+            InputError, "CoLA is read from files: give `data_dir`"
+        ):
             TASKS["CoLA"].read(None, "train")
         with self.assertRaisesRegex(InputError, "AX has no train set. It has: dev, te"):
             TASKS["AX"].read(self.get_temp_dir(), "train")

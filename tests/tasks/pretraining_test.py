@@ -3,7 +3,7 @@ import os
 import tensorflow as tf
 
 from bert_tf.modeling.names import weights_by_name
-from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.tasks.pretraining import Majority, pretraining_task
 from bert_tf.training.config import TrainingConfig
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.loop import train
@@ -43,6 +43,31 @@ class PretrainingTaskTest(tf.test.TestCase):
         )
         model = task.build_model()
         self.assertLen(model.trainable_variables, len(weights_by_name(model)))
+
+    def test_majorities_by_hand(self):
+        majority = Majority(pretraining_task(toy.CONFIG))
+        self.assertEqual(set(majority.scores().values()), {0.0})
+        majority.add(
+            {
+                "masked_lm_ids": tf.constant([[7, 5, 0], [7, 0, 0]]),
+                "masked_lm_weights": tf.constant([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+                "next_sentence_labels": tf.constant([[1], [1]]),
+            }
+        )
+        majority.add(
+            {
+                "masked_lm_ids": tf.constant([[9, 9, 0]]),
+                "masked_lm_weights": tf.constant([[1.0, 0.0, 0.0]]),
+                "next_sentence_labels": tf.constant([[0]]),
+            }
+        )
+        # 7 is masked twice, 5 and 9 once.
+        self.assertEqual(
+            majority.scores(),
+            {"masked_lm_majority": 2 / 4, "next_sentence_majority": 2 / 3},
+        )
+        alone = Majority(pretraining_task(toy.CONFIG, next_sentence=False))
+        self.assertEqual(list(alone.scores()), ["masked_lm_majority"])
 
     def test_the_masked_lm_alone_leaves_pooler_and_head_as_they_are(self):
         task = pretraining_task(toy.CONFIG, next_sentence=False)

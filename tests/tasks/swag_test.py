@@ -116,7 +116,7 @@ class ReadChoicesTest(tf.test.TestCase):
 
     def test_missing_columns_are_named(self):
         self.write("q.csv", "question,sent2,ending0,ending1,answer", "q,s,a,b,0")
-        self.assert_refused("no column for a premise .*--premise_column.*: question, ")
+        self.assert_refused("no column for a premise .*_column.*: 'question', ")
         self.assert_refused("no column for 'label'; --label_column", premise="question")
         self.assert_refused(
             "'nowhere'; --ending_columns", premise="question", endings=("nowhere",)

@@ -92,6 +92,17 @@ class VocabularyTest(tf.test.TestCase):
             _ = vocabulary.mask_id
         Vocabulary(SPECIAL[1:]).require_special_tokens("no [PAD] is no error")
 
+    def test_a_token_that_is_there_twice_is_a_warning(self):
+        tokens = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+        with self.assertNoLogs("absl", "WARNING"):
+            Vocabulary(tokens).require_special_tokens("v.txt")
+        with self.assertLogs("absl", "WARNING") as logs:
+            Vocabulary([*tokens, "b", "a"]).require_special_tokens("v.txt")
+        self.assertRegex(
+            logs.output[0],
+            "v.txt: 2 tokens are there twice, .* such as 'a' in lines 5 and 8.$",
+        )
+
     def test_files_that_are_none(self):
         with self.assertRaisesRegex(InputError, "No such vocabulary file: /no/such"):
             Vocabulary.from_file("/no/such")

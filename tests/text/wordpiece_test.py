@@ -5,8 +5,10 @@ import unicodedata
 from collections.abc import Sequence
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
+from bert_tf.errors import InputError
 from bert_tf.text import wordpiece
 from bert_tf.text.normalization import split_words
 from bert_tf.text.vocabulary import Vocabulary
@@ -19,6 +21,81 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 def tokenizer_of(words: str, do_lower_case: bool = True, **options):
     vocabulary = Vocabulary([*SPECIAL, *words.split(" ")])
     return WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case, **options)
+
+
+class CallTest(tf.test.TestCase):
+    """Ids: a 5, b 6, ##c 7, d 8."""
+
+    def setUp(self):
+        super().setUp()
+        self.tokenizer = tokenizer_of("a b ##c d", recognize_special_tokens=True)
+
+    def assert_inputs(self, inputs, ids, mask, segments):
+        for name, expected in (
+            ("input_ids", ids),
+            ("input_mask", mask),
+            ("segment_ids", segments),
+        ):
+            self.assertAllEqual(inputs[name], expected, name)
+            self.assertEqual(np.asarray(inputs[name]).dtype, np.int32)
+        self.assertLen(inputs, 3)
+
+    def test_texts_and_pairs_are_padded_to_the_longest(self):
+        self.assert_inputs(
+            self.tokenizer(["A bc", "[MASK]"]),
+            [[2, 5, 6, 7, 3], [2, 4, 3, 0, 0]],
+            [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]],
+            np.zeros([2, 5]),
+        )
+        self.assert_inputs(
+            self.tokenizer(("a", "a b"), ["d d", None]),
+            [[2, 5, 3, 8, 8, 3], [2, 5, 6, 3, 0, 0]],
+            [[1] * 6, [1, 1, 1, 1, 0, 0]],
+            [[0, 0, 0, 1, 1, 1], [0] * 6],
+        )
+
+    def test_one_text_a_fixed_length_and_tensors(self):
+        inputs = self.tokenizer(
+            "a", "d", max_length=7, padding="max_length", return_tensors="tf"
+        )
+        self.assertIsInstance(inputs["input_ids"], tf.Tensor)
+        self.assert_inputs(
+            inputs,
+            [[2, 5, 3, 8, 3, 0, 0]],
+            [[1, 1, 1, 1, 1, 0, 0]],
+            [[0, 0, 0, 1, 1, 0, 0]],
+        )
+
+    def test_what_is_too_long_is_cut_if_that_is_asked_for(self):
+        with self.assertRaisesRegex(InputError, "Text 1 .* has 8 tokens .* 7. trunc"):
+            self.tokenizer(["a", "a b a"], [None, "d d"], max_length=7)
+        # The longer text gives way, at equal lengths the second one.
+        self.assert_inputs(
+            self.tokenizer("a b a a", "d d", max_length=6, truncation=True),
+            [[2, 5, 6, 3, 8, 3]],
+            [[1] * 6],
+            [[0, 0, 0, 0, 1, 1]],
+        )
+
+    def test_what_is_no_text_is_refused(self):
+        for arguments, message in (
+            ((["a", float("nan")],), "`texts` must be strings. Received: nan at 1"),
+            ((["a", None],), "`texts` must be strings. Received: None at 1"),
+            (([],), "`texts` must hold a text"),
+            ((["a", "b"], ["a"]), "second text for each of 2. Received: 1"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.tokenizer(*arguments)
+        for options in ({"padding": True}, {"return_tensors": "pt"}, {"max_length": 4}):
+            with self.assertRaisesRegex(ValueError, next(iter(options))):
+                self.tokenizer("a", **options)
+
+    def test_decode(self):
+        ids = self.tokenizer(["a bc [MASK]", "d"])["input_ids"]
+        self.assertEqual(self.tokenizer.decode(ids[0]), "a bc [MASK]")
+        self.assertEqual(self.tokenizer.decode(tf.constant(ids[1])), "d")
+        with self.assertRaisesRegex(ValueError, r"in \[0, 9\). Received: 9"):
+            self.tokenizer.decode([9])
 
 
 class WordPieceTokenizerTest(tf.test.TestCase):

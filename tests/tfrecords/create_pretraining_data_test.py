@@ -303,6 +303,30 @@ class WrongInputTest(ScriptCase):
             input_file=f"{self.input},{empty}",
         )
 
+    def test_a_document_that_is_one_line(self):
+        text = self.write("line.txt", "the cat sat on a mat . " * 2000 + "\n\na cat\n")
+        self.assert_warns(
+            "has 14,000 tokens, and a record holds 128 of it at most: .*"
+            "--split_sentences",
+            input_file=text,
+            max_seq_length=128,
+            dupe_factor=1,
+        )
+
+    def test_more_predictions_than_a_sequence_has(self):
+        self.assert_warns(
+            "--max_predictions_per_seq=80 is more than --max_seq_length=128 has use"
+            " for: --masked_lm_prob=0.15 of it are 19",
+            max_seq_length=128,
+            max_predictions_per_seq=80,
+        )
+        with self.assertNoLogs("absl", "WARNING"):
+            self.run_script(
+                max_seq_length=128,
+                max_predictions_per_seq=20,
+                output_file=self.path("usual"),
+            )
+
     def test_few_predictions(self):
         # A full sequence of 128 tokens needs 19; only full ones are cut short.
         text = self.write("long.txt", ("the cat sat on a mat .\n" * 60 + "\n") * 2)

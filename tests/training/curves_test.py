@@ -8,7 +8,7 @@ import tensorflow as tf
 from matplotlib.image import imread
 
 from bert_tf.errors import InputError
-from bert_tf.training.curves import curves_picture, read_curves
+from bert_tf.training.curves import curves_picture, read_curves, write_curves
 from tests.finetuning.drawn import drawn
 
 
@@ -38,7 +38,7 @@ class CurvesTest(tf.test.TestCase):
 
     def test_losses_and_accuracies_are_panels_of_their_own(self):
         folder = self.folder(
-            {"step": 10, "loss": 7.0, "masked_lm_accuracy": 0.1, "learning_rate": 1e-4},
+            {"step": 10, "loss": 7.0, "masked_lm_accuracy": 0.1, "gradient_norm": 2.0},
             {"step": 10, "eval/loss": 6.5},
         )
         texts, content = drawn(lambda: curves_picture(folder))
@@ -46,9 +46,32 @@ class CurvesTest(tf.test.TestCase):
             ["nats", "share that is right", "loss", "eval/loss", "masked_lm_accuracy"],
             texts,
         )
-        self.assertNotIn("learning_rate", texts)
+        self.assertContainsSubset([os.path.basename(folder)], texts)
+        self.assertNoCommonElements(["gradient_norm", folder], texts)
         height, width = imread(io.BytesIO(content)).shape[:2]
         self.assertGreater(width, 2 * height)
+
+    def test_written_into_the_folder_with_rate_and_evaluation(self):
+        folder = self.folder(
+            {"step": 10, "loss": 7.0, "learning_rate": 1e-4},
+            {"step": 10, "eval/loss": 6.5, "eval/f1": 0.5, "after_training": True},
+            ending='{"step": 20, "lo',
+        )
+        texts, _ = drawn(lambda: self.written(folder))
+        self.assertContainsSubset(
+            ["MRPC", "learning rate", "learning_rate", "evaluation", "eval/f1"], texts
+        )
+
+    def test_a_folder_without_a_training_has_no_picture(self):
+        for entries in ([], [{"step": 10, "eval/loss": 6.5}]):
+            folder = self.folder(*entries)
+            write_curves(folder, "MRPC")
+            self.assertEqual(os.listdir(folder), ["metrics.jsonl"])
+
+    def written(self, folder):
+        write_curves(folder, "MRPC")
+        with open(os.path.join(folder, "curves.png"), "rb") as file:
+            return file.read()
 
     def test_a_run_without_accuracies_has_one_panel(self):
         folder = self.folder({"step": 10, "loss": 7.0}, {"step": 20, "loss": 6.0})

@@ -101,6 +101,13 @@ class ResumeTest(LoopTestCase):
         single, _ = self.train("single", iterations_per_loop=1)
         self.assert_same_weights(whole, single)
 
+    def test_a_warmup_that_is_longer_than_the_run_is_a_warning(self):
+        with self.assertLogs("absl", "WARNING") as logs:
+            self.train("warmup", num_train_steps=1, num_warmup_steps=2000)
+        self.assertIn(
+            "The warmup of 2,000 steps is longer than the run of 1", logs.output[0]
+        )
+
     def test_another_seed_is_another_run(self):
         whole = self.whole()
         other, _ = self.train("other", random_seed=1)

@@ -47,13 +47,12 @@ class StrategiesTestCase(tf.test.TestCase):
         }
 
     def start(self, options, **environment):
+        child = "tests.training.strategy_child"
+        return self.start_module(child, json.dumps(options), **environment)
+
+    def start_module(self, module, *arguments, **environment):
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.training.strategy_child",
-                json.dumps(options),
-            ],
+            [sys.executable, "-m", module, *arguments],
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -62,23 +61,25 @@ class StrategiesTestCase(tf.test.TestCase):
         self.processes.append(process)
         return process
 
-    def start_workers(self, options, count=2):
-        sockets = [socket.socket() for _ in range(count)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        workers = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-        for one in sockets:
-            one.close()
+    def start_workers(self, options):
         return [
             self.start(
                 {**options, "weights": options["weights"] if index == 0 else None},
-                TF_CONFIG=json.dumps(
-                    {
-                        "cluster": {"worker": workers},
-                        "task": {"type": "worker", "index": index},
-                    }
-                ),
+                TF_CONFIG=text,
             )
+            for index, text in enumerate(self.clusters())
+        ]
+
+    def clusters(self, count=2):
+        """What TF_CONFIG is for each worker of a cluster on this machine."""
+        sockets = [socket.socket() for _ in range(count)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        cluster = {"worker": [f"localhost:{one.getsockname()[1]}" for one in sockets]}
+        for one in sockets:
+            one.close()
+        return [
+            json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
             for index in range(count)
         ]
 
@@ -197,6 +198,38 @@ class StopTest(StrategiesTestCase):
             workers=lambda **more: self.start_workers(
                 self.options("workers", distribution="multi_worker", **more)
             )
+        )
+
+    @pytest.mark.slow
+    def test_a_worker_that_is_killed_is_named_by_the_others(self):
+        os.makedirs(self.path("model"))
+        toy.write_config(self.path("model"))
+        arguments = {
+            "input_file": self.records,
+            "bert_config_file": os.path.join(self.path("model"), "bert_config.json"),
+            "output_dir": self.path("workers"),
+            "distribution": "multi_worker",
+            "do_train": True,
+            "num_train_steps": 10**6,
+            "num_warmup_steps": 0,
+            "train_batch_size": 8,
+            "log_steps": 5,
+        }
+        first, second = (
+            self.start_module(
+                "bert_tf.run_pretraining",
+                *(f"--{name}={value}" for name, value in arguments.items()),
+                TF_CONFIG=text,
+            )
+            for text in self.clusters()
+        )
+        while not os.path.exists(os.path.join(self.path("workers"), "metrics.jsonl")):
+            self.assertIsNone(first.poll())
+            time.sleep(0.1)
+        second.kill()
+        errors = self.finish(first, code=2)
+        self.assertIn(
+            "run_pretraining: No answer from worker 1: it was stopped", errors
         )
 
     @pytest.mark.slow

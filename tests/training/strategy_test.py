@@ -1,10 +1,13 @@
 import json
 import os
+import socket
+import urllib.error
 from unittest import mock
 
 import tensorflow as tf
 
 from bert_tf.errors import InputError
+from bert_tf.training import strategy
 from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
@@ -19,14 +22,31 @@ class StrategyTest(tf.test.TestCase):
         self.assertIs(create_strategy(), tf.distribute.get_strategy())
 
     def test_one_device_is_one_replica_and_the_chief(self):
-        strategy = create_strategy("one_device")
-        self.assertEqual(strategy.num_replicas_in_sync, 1)
-        self.assertTrue(is_chief(strategy))
-        self.assertEqual(num_workers(strategy), 1)
+        one = create_strategy("one_device")
+        self.assertEqual(one.num_replicas_in_sync, 1)
+        self.assertTrue(is_chief(one))
+        self.assertEqual(num_workers(one), 1)
 
     def test_no_tpu_is_one_line(self):
         with self.assertRaisesRegex(InputError, "no TPU answers .*--tpu_name=local"):
             create_strategy("tpu", tpu_name="local")
+
+    def test_an_address_without_a_tpu_is_one_line(self):
+        with socket.socket() as unused:
+            unused.bind(("localhost", 0))  # and it does not listen
+            port = unused.getsockname()[1]
+            for name in (f"grpc://localhost:{port}", "grpc://localhost"):
+                with self.assertRaisesRegex(InputError, f"no TPU answers .*={name}: "):
+                    create_strategy("tpu", tpu_name=name)
+
+    def test_a_name_of_no_tpu_is_one_line(self):
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+        no_network = urllib.error.URLError("Name or service not known")
+        with (
+            mock.patch.object(resolver, "__init__", side_effect=no_network),
+            self.assertRaisesRegex(InputError, "--tpu_name=nothing: .*--tpu_zone"),
+        ):
+            create_strategy("tpu", tpu_name="nothing")
 
     def test_workers_without_a_cluster_are_told_what_to_set(self):
         for text in ("", "{", '{"cluster": {}}', "[1]"):
@@ -46,13 +66,55 @@ class StrategyTest(tf.test.TestCase):
             ):
                 create_strategy("multi_worker")
 
+    def test_a_worker_that_is_not_up_is_named(self):
+        with socket.socket() as unused, socket.socket() as own:
+            for one in (unused, own):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("", 0))
+            absent, port = (one.getsockname()[1] for one in (unused, own))
+            own.close()
+            cluster = {"worker": [f"localhost:{port}", f"localhost:{absent}"]}
+            task = {"type": "worker", "index": 0}
+            text = json.dumps({"cluster": cluster, "task": task})
+            with (
+                mock.patch.dict(os.environ, {"TF_CONFIG": text}),
+                mock.patch.object(strategy, "SECONDS_TO_ANSWER", 0.1),
+                self.assertLogs(level="INFO") as logs,
+                self.assertRaisesRegex(
+                    InputError, f"from worker 1 .*:{absent}. in 0.1"
+                ),
+            ):
+                create_strategy("multi_worker")
+            self.assertIn("worker 0 waits for worker 1", logs.output[0])
+            # The absent one's port is taken by another process.
+            task["index"] = 1
+            text = json.dumps({"cluster": cluster, "task": task})
+            unused.listen()
+            with (
+                mock.patch.dict(os.environ, {"TF_CONFIG": text}),
+                self.assertRaisesRegex(
+                    InputError, f"worker 1 cannot listen .*{absent}"
+                ),
+            ):
+                create_strategy("multi_worker")
+
+    def test_an_address_of_a_worker_without_a_port_is_one_line(self):
+        cluster = {"worker": ["host0:2222", "host1"]}
+        task = {"type": "worker", "index": 0}
+        text = json.dumps({"cluster": cluster, "task": task})
+        with (
+            mock.patch.dict(os.environ, {"TF_CONFIG": text}),
+            self.assertRaisesRegex(InputError, "'host1' is not HOST:PORT"),
+        ):
+            create_strategy("multi_worker")
+
     def test_a_batch_that_cannot_be_dealt_out_is_refused(self):
-        strategy = create_strategy()
-        check_batch_size(strategy, 12, 4)
+        default = create_strategy()
+        check_batch_size(default, 12, 4)
         with self.assertRaisesRegex(InputError, "=10 .* give a multiple of 4"):
-            check_batch_size(strategy, 10, 4)
+            check_batch_size(default, 10, 4)
         with self.assertRaisesRegex(InputError, "^--eval_batch_size=3 "):
-            check_batch_size(strategy, 3, 2, flag="eval_batch_size")
+            check_batch_size(default, 3, 2, flag="eval_batch_size")
 
     def test_one_worker_agrees_with_itself(self):
         self.assertAllEqual(Agreement(create_strategy(), 2).sum([1, 0.5]), [1.0, 0.5])

@@ -1,0 +1,181 @@
+"""What the notebooks of colab/ share: device, packages, commands that must succeed.
+
+    from bert_tf import notebook
+    from bert_tf.notebook import run
+
+    DEVICE_FLAGS = notebook.start("bert_tf_output")
+    run(f"python -m bert_tf.run_classifier ... {DEVICE_FLAGS}")
+
+The commands are processes of their own, so the notebook itself holds neither the TPU
+nor the GPU's memory when the next one starts.
+"""
+
+import codecs
+import contextlib
+import glob
+import importlib.metadata
+import os
+import pty
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from bert_tf import files
+from bert_tf.errors import InputError
+
+AUTO, TPU, GPU, CPU = "auto", "tpu", "gpu", "cpu"
+DEVICE_FLAGS = {
+    TPU: "--distribution=tpu --tpu_name=local --precision=bfloat16",
+    GPU: "--distribution=mirrored",
+    CPU: "--distribution=default",
+}
+
+# The last builds for TPUs, and the tensorflow-text of each (README.md, "On a TPU").
+_TPU_BUILDS = {"older": ("2.19.1", "2.19.0"), "3.13": ("2.20.0", "2.20.1")}
+_KERAS_HUB = ("keras-hub==0.32.0", "keras-nlp==0.32.0")
+_TPU_REQUIREMENTS = "requirements-tpu.txt"
+
+
+class CommandFailedError(Exception):
+    """A command of a notebook ended with an error; what it printed says which."""
+
+
+def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
+    """Finds the device, installs what it needs, and makes the output folder.
+
+    Args:
+        output: the folder; below /content/drive Drive is mounted, and for gs:// the
+            user is asked to sign in.
+        device: "tpu", "gpu" or "cpu"; "auto" for what the machine has.
+        install: whether to install what bert_tf needs; bert_tf itself is there.
+
+    Returns:
+        The flags of the device, for commands that train or predict.
+
+    Raises:
+        CommandFailedError: an installation failed.
+        InputError: there is no such device.
+    """
+    if device == AUTO:
+        device = find_device()
+    if device not in DEVICE_FLAGS:
+        raise InputError(
+            f"DEVICE must be one of {AUTO}, {', '.join(DEVICE_FLAGS)}. Received:"
+            f" {device}"
+        )
+    print(f"Device: {device}, so the flags are {DEVICE_FLAGS[device]}")
+    if install:
+        for arguments in _installations(device):
+            run(f"python -m pip install --quiet {shlex.join(arguments)}")
+    else:
+        print("bert_tf is installed already: nothing to install.")
+    if output.startswith("/content/drive"):
+        from google.colab import drive
+
+        drive.mount("/content/drive")
+    if files.is_remote(output):
+        from google.colab import auth
+
+        auth.authenticate_user()
+    files.make_folder(output)
+    return DEVICE_FLAGS[device]
+
+
+def find_device() -> str:
+    """What the machine has, told without TensorFlow: a TPU serves one process."""
+    # Some drivers of GPUs make /dev/accel* too, so GPUs are asked first.
+    nvidia_smi = shutil.which("nvidia-smi")
+    if nvidia_smi:
+        asked = subprocess.run([nvidia_smi], capture_output=True, check=False)
+        if not asked.returncode:
+            return GPU
+    has_tpu = "TPU_ACCELERATOR_TYPE" in os.environ
+    if has_tpu or glob.glob("/dev/accel[0-9]*") or glob.glob("/dev/vfio/[0-9]*"):
+        return TPU
+    return CPU
+
+
+def _installations(device: str) -> Iterator[list[str]]:
+    """The arguments of pip, call by call."""
+    if device == TPU:
+        build, text = _TPU_BUILDS["3.13" if sys.version_info >= (3, 13) else "older"]
+        (requirements,) = (
+            str(file.locate())
+            for file in importlib.metadata.files("bert-tf") or ()
+            if file.name == _TPU_REQUIREMENTS
+        )
+        yield ["-r", requirements, f"tensorflow-tpu=={build}"]
+        # They ask for the ordinary tensorflow package.
+        yield ["--no-deps", f"tensorflow-text=={text}", *_KERAS_HUB]
+        return
+    needed = [
+        requirement
+        for requirement in importlib.metadata.requires("bert-tf") or ()
+        if "extra ==" not in requirement
+    ]
+    if device == GPU:
+        (tensorflow,) = (
+            one for one in needed if one.startswith(("tensorflow<", "tensorflow>"))
+        )
+        needed.append(tensorflow.replace("tensorflow", "tensorflow[and-cuda]", 1))
+    yield needed
+
+
+def run(command: str) -> None:
+    """Runs a command and shows what it prints, progress bars included.
+
+    Args:
+        command: words as a shell reads them, without its other signs. `python` is the
+            notebook's own.
+
+    Raises:
+        CommandFailedError: it ended with another exit code than 0.
+    """
+    words = shlex.split(command)
+    if words[0] == "python":
+        words[0] = sys.executable
+    # A terminal of its own: progress bars are for terminals.
+    ours, its = pty.openpty()
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its)
+    os.close(its)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    try:
+        # Reading fails (EIO) when the command has closed its end.
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 1 << 12):
+                print(decoder.decode(data).replace("\r\n", "\n"), end="", flush=True)
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        raise
+    finally:
+        os.close(ours)
+        code = process.wait()
+    if code:
+        raise CommandFailedError(
+            f"{shlex.join(words[:3])} ... ended with exit code {code}: its last lines"
+            " above say why. The cells below need what it makes."
+        )
+
+
+def run_until(command: str, path: str) -> None:
+    """Runs a command and kills it, as a machine that is taken away would.
+
+    Args:
+        command: as for `run`; what it prints is not shown.
+        path: a file; the command is killed when it is there.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *shlex.split(command)[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while process.poll() is None and not files.exists(path):
+        time.sleep(0.2)
+    process.kill()
+    process.wait()
+    folder = os.path.dirname(path)
+    print("Killed. What is there:", *sorted(files.names_in(folder)), sep="\n")

@@ -1,0 +1,598 @@
+"""From texts to predictions: a checkpoint of any format, opened for use.
+
+    model = bert_tf.load("/tmp/mrpc_output")
+    model.predict(["He said so."], ["So he said."])[0].label
+
+What a checkpoint can do depends on its head:
+
+    classifier       TextClassifier      predict
+    masked LM        MaskFiller          fill
+    span (SQuAD)     QuestionAnswerer    answer
+    tagging          WordTagger          tag
+    any, or none     TextModel           embed
+
+Lengths, windows and thresholds are those that the run had, as its flags.json says, so
+predictions are those of the commands. Each method takes a list of texts, or one str as
+a list of one, makes batches of like length, and returns one result for each text.
+
+Shapes: N texts, C outputs, H hidden.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from absl import logging
+
+from bert_tf.answer import flags_of_run, options_of
+from bert_tf.errors import InputError
+from bert_tf.fill_mask import Guess, fill_masks
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+
+    from bert_tf.conversion.source import Source
+
+# What the commands take where neither a flag nor a run says otherwise.
+_LENGTH, _SPAN_LENGTH = 128, 384
+_MAX_LENGTHS = 12
+
+Texts = str | Sequence[str]
+# (batches, how many) -> (batch, outputs), batch by batch.
+_Predict = Callable[[Any, int], Iterator[Any]]
+
+
+class Prediction(NamedTuple):
+    """What a classifier says of a text.
+
+    Attributes:
+        label: the label's name; of a multi-label classifier the tuple of all that are
+            likelier than not; of a regression the number, or the tuple of numbers.
+        probabilities: of each label by its name; empty for a regression.
+    """
+
+    label: Any
+    probabilities: dict[str, float]
+
+
+class Answer(NamedTuple):
+    """An answer to a question about a text.
+
+    Attributes:
+        text: the answer; "" for "no answer".
+        probability: among the best answers.
+        span: its characters in the text, half open; None for "no answer".
+    """
+
+    text: str
+    probability: float
+    span: tuple[int, int] | None
+
+
+class TaggedEntity(NamedTuple):
+    """Words that name one thing.
+
+    Attributes:
+        text: the words.
+        type: such as PER.
+        span: their numbers, half open.
+    """
+
+    text: str
+    type: str
+    span: tuple[int, int]
+
+
+class TaggedText(NamedTuple):
+    """A text's words and their labels.
+
+    Attributes:
+        words: the words.
+        labels: as many.
+        entities: what the labels spell; empty where they are of another kind.
+    """
+
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    entities: tuple[TaggedEntity, ...]
+
+
+def load(
+    path: str, *, max_length: int | None = None, batch_size: int = 32
+) -> "TextModel":
+    """Opens a checkpoint for predictions on texts.
+
+    Args:
+        path: as for `open_source`: a run's output_dir, a checkpoint in it, a TF1
+            release, a Hugging Face folder, a KerasHub preset.
+        max_length: the most tokens of a sequence, or of a window. Default: as the run
+            had it; else 128, of a SQuAD model 384, or the model's positions.
+        batch_size: texts, or windows, that the model is given at once.
+
+    Returns:
+        A TextClassifier, MaskFiller, QuestionAnswerer or WordTagger, as the
+        checkpoint's head is; a TextModel where it has none of these.
+
+    Raises:
+        InputError: there is no checkpoint or no vocabulary, they do not fit, or
+            `max_length` is beyond the model's positions.
+    """
+    from bert_tf.conversion import names
+    from bert_tf.conversion.source import open_source
+
+    if batch_size < 1:
+        raise InputError(f"`batch_size` must be at least 1. Received: {batch_size}")
+    source = open_source(path)
+    heads = names.heads_of(source.weights)
+    kinds: dict[str, type[TextModel]] = {
+        names.CLASSIFIER: TextClassifier,
+        names.TAGGING: WordTagger,
+        names.SPAN: QuestionAnswerer,
+        names.MASKED_LM: MaskFiller,
+    }
+    kind = next((kinds[head] for head in kinds if head in heads), TextModel)
+    return kind(source, max_length=max_length, batch_size=batch_size)
+
+
+class TextModel:
+    """A checkpoint that reads texts: what `load` returns.
+
+    A method that the checkpoint's head cannot serve raises InputError.
+
+    Args:
+        source: the opened checkpoint.
+        max_length: see `load`.
+        batch_size: see `load`.
+
+    Attributes:
+        source: the opened checkpoint.
+        max_length: the most tokens of a sequence, or of a window.
+        model: the Keras model, with its head.
+    """
+
+    head = "an encoder"
+    method = "embed"
+    _default_length = _LENGTH
+
+    def __init__(
+        self, source: "Source", *, max_length: int | None, batch_size: int
+    ) -> None:
+        from bert_tf.conversion.checkpoint import load_tokenizer
+
+        positions = source.require_config().max_position_embeddings
+        if max_length is not None and not 5 <= max_length <= positions:
+            raise InputError(
+                f"`max_length` must be between 5 and the model's {positions} positions."
+                f" Received: {max_length}"
+            )
+        self.source = source
+        self._run = flags_of_run(source.folder)
+        self.max_length: int = (
+            max_length
+            or self._run.get("max_seq_length")
+            or min(self._default_length, positions)
+        )
+        self._batch_size = batch_size
+        self._tokenizer = load_tokenizer(source)
+        self._embedder: tuple[list[str], _Predict] | None = None
+        self.model: Any = self._load()
+
+    def __repr__(self) -> str:
+        """Its class, and the checkpoint's path."""
+        return f"{type(self).__name__}({self.source.path!r})"
+
+    def predict(
+        self, texts: Texts, pairs: str | Sequence[str | None] | None = None
+    ) -> list[Prediction]:
+        """What a classifier says of texts, or of pairs: see `TextClassifier`."""
+        raise self._cannot("predict")
+
+    def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
+        """Tokens for each [MASK]: see `MaskFiller`."""
+        raise self._cannot("fill")
+
+    def answer(
+        self, questions: Texts, contexts: Texts, *, top_k: int = 1
+    ) -> list[list[Answer]]:
+        """Answers to questions about texts: see `QuestionAnswerer`."""
+        raise self._cannot("answer")
+
+    def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
+        """Labels for each word: see `WordTagger`."""
+        raise self._cannot("tag")
+
+    def embed(
+        self,
+        texts: Texts,
+        pairs: str | Sequence[str | None] | None = None,
+        *,
+        pooling: str = "mean",
+    ) -> "np.ndarray":
+        """A vector for each text, or pair, as extract_features has them.
+
+        Args:
+            texts: N texts; what is beyond `max_length` tokens is cut, with a warning.
+            pairs: as many second texts; None or "" for none.
+            pooling: "mean" over the last layer's tokens, [CLS] and [SEP] included;
+                "cls", the last layer's output at [CLS]; or "pooled", the pooler's.
+
+        Returns:
+            float32 [N, H].
+
+        Raises:
+            InputError: an input is no text, or the model has no pooler.
+            ValueError: there is no such pooling.
+        """
+        import numpy as np
+
+        from bert_tf.features.choices import POOLED, SENTENCE_VECTORS
+        from bert_tf.features.extraction import extract
+        from bert_tf.features.inputs import FeatureReader, Line
+
+        if pooling not in SENTENCE_VECTORS:
+            raise ValueError(
+                f"`pooling` must be one of {', '.join(SENTENCE_VECTORS)}. Received:"
+                f" {pooling!r}"
+            )
+        available, predict = self._features()
+        if pooling not in available:
+            raise InputError(
+                f"{self.source.path} has no pooler: `pooling` must be another one than"
+                f" {POOLED!r}."
+            )
+        reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
+        inputs = list(reader(Line(*texts) for texts in _pairs(texts, pairs)))
+        self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
+        groups = extract(
+            inputs,
+            predict,
+            values_per_token=0,
+            batch_size=min(self._batch_size, len(inputs)),
+            max_seq_length=self.max_length,
+            num_inputs=len(inputs),
+        )
+        vectors = [one.sentence[pooling] for group in groups for one in group.results()]
+        return np.stack([vector.reshape(-1) for vector in vectors])
+
+    def _features(self) -> tuple[list[str], _Predict]:
+        """The vectors of texts that there are, and what computes them."""
+        if self._embedder is None:
+            from bert_tf.conversion import names
+            from bert_tf.conversion.checkpoint import load_encoder
+            from bert_tf.features.choices import CLS, MEAN_OF_TOKENS, POOLED
+            from bert_tf.features.layers import LayerSelection
+            from bert_tf.features.model import feature_model
+
+            has_pooler = names.POOLER[0].original in self.source.weights
+            available = [CLS, MEAN_OF_TOKENS, *([POOLED] if has_pooler else [])]
+            encoder = load_encoder(self.source, output_hidden_states=True)
+            last = LayerSelection(
+                layers=(-1,), num_hidden_layers=encoder.bert_config.num_hidden_layers
+            )
+            model = feature_model(
+                encoder, last, token_vectors=False, sentence_vectors=available
+            )
+            self._embedder = available, _predictor(model)
+        return self._embedder
+
+    def _load(self) -> "keras.Model | None":
+        return None
+
+    def _cannot(self, method: str) -> InputError:
+        methods = dict.fromkeys([self.method, "embed"])
+        return InputError(
+            f"{self.source.path} is {self.head}: it has"
+            f" {' and '.join(f'`{name}`' for name in methods)}, not `{method}`."
+        )
+
+    def _warn_of_cut(self, count: int, number: int) -> None:
+        if count:
+            logging.warning(
+                "%d of %d texts have more than %d tokens, and were cut (`max_length`).",
+                count,
+                number,
+                self.max_length,
+            )
+
+
+class TextClassifier(TextModel):
+    """A checkpoint with a classifier: `predict`; and `embed`.
+
+    Attributes:
+        target: what it predicts, `bert_tf.tasks.targets.Target`.
+    """
+
+    head = "a classifier"
+    method = "predict"
+
+    def _load(self) -> "keras.Model":
+        from bert_tf.config import REGRESSION
+        from bert_tf.conversion.checkpoint import load_classifier
+        from bert_tf.tasks.targets import Target
+
+        model = load_classifier(self.source)
+        labels = self.source.labels
+        is_number = model.problem_type == REGRESSION and model.num_labels == 1
+        if not labels and not is_number:
+            labels = tuple(str(number) for number in range(model.num_labels))
+        self.target = Target(
+            kind=model.problem_type, labels=() if is_number else tuple(labels or ())
+        )
+        self._predict = _predictor(model)
+        return model
+
+    def predict(
+        self, texts: Texts, pairs: str | Sequence[str | None] | None = None
+    ) -> list[Prediction]:
+        """What the model says of texts, as run_classifier predicts it.
+
+        Args:
+            texts: N texts. One beyond `max_length` tokens is cut, with a warning, or
+                read in windows where the run had --long_text=window.
+            pairs: as many second texts; None or "" for none.
+
+        Returns:
+            N predictions; where the checkpoint has no names of labels, they are "0",
+            "1", ...
+
+        Raises:
+            InputError: an input is no text.
+        """
+        import numpy as np
+
+        from bert_tf.config import MULTI_LABEL, REGRESSION
+        from bert_tf.records.example_table import ROWS, ExampleTable
+        from bert_tf.records.length_plan import PADDING
+        from bert_tf.tasks import classification
+        from bert_tf.tasks.examples import Example
+        from bert_tf.tasks.windows import average_windows
+
+        examples = [
+            Example(text, pair, None, f"text {number}")
+            for number, (text, pair) in enumerate(_pairs(texts, pairs))
+        ]
+        featurizer = classification.Featurizer(
+            self._tokenizer,
+            max_seq_length=self.max_length,
+            target=self.target,
+            windows=self._run.get("long_text") == "window",
+            doc_stride=self._run.get("doc_stride"),
+        )
+        table = ExampleTable(
+            featurizer.blocks(examples),
+            classification.schema(self.target, self.max_length),
+        )
+        counts = featurizer.window_counts
+        if not counts:
+            self._warn_of_cut(featurizer.num_truncated, len(examples))
+        batches = table.by_length(min(self._batch_size, len(table)), _MAX_LENGTHS)
+        logits = np.zeros([len(table), self.target.num_outputs], np.float32)
+        for batch, outputs in self._predict(batches, len(batches)):
+            is_real = batch[ROWS] != PADDING
+            logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
+        if counts:
+            logits = average_windows(logits, counts)
+        target = self.target
+        labels: Iterable[Any]
+        if target.kind == MULTI_LABEL:
+            labels = [
+                tuple(name for name, on in zip(target.labels, row, strict=True) if on)
+                for row in target.predictions(logits)
+            ]
+        elif target.kind == REGRESSION:
+            labels = [
+                values[0] if len(values) == 1 else tuple(values)
+                for values in logits.tolist()
+            ]
+            return [Prediction(label, {}) for label in labels]
+        else:
+            labels = target.words(logits)
+        return [
+            Prediction(label, dict(zip(target.labels, row, strict=True)))
+            for label, row in zip(
+                labels, target.probabilities(logits).tolist(), strict=True
+            )
+        ]
+
+
+class MaskFiller(TextModel):
+    """A checkpoint with a masked LM: `fill`; and `embed`."""
+
+    head = "a masked language model"
+    method = "fill"
+
+    def _load(self) -> "keras.Model":
+        from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+
+        self._mask_tokenizer = load_tokenizer(
+            self.source, recognize_special_tokens=True
+        )
+        return load_pretrainer(self.source)
+
+    def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
+        """The likeliest tokens for each [MASK], as fill_mask has them.
+
+        Args:
+            texts: N texts, with a [MASK] at least.
+            top_k: how many tokens for each.
+
+        Returns:
+            For each text, and each [MASK] of it, `top_k` guesses (token, probability),
+            the likeliest first.
+
+        Raises:
+            InputError: there is no [MASK], or a text is longer than the model takes.
+        """
+        return fill_masks(
+            self.model,
+            self._mask_tokenizer,
+            [text for text, _ in _pairs(texts, None)],
+            top_k=top_k,
+            batch_size=self._batch_size,
+        )
+
+
+class QuestionAnswerer(TextModel):
+    """A checkpoint of SQuAD: `answer`; and `embed`."""
+
+    head = "a model of SQuAD"
+    method = "answer"
+    _default_length = _SPAN_LENGTH
+
+    def _load(self) -> "keras.Model":
+        from bert_tf.conversion.checkpoint import load_span_predictor
+        from bert_tf.finetuning.answering import Answerer
+
+        model = load_span_predictor(self.source)
+        given = {"max_seq_length": self.max_length}
+        self._answerer = Answerer(
+            model,
+            self._tokenizer,
+            batch_size=self._batch_size,
+            **options_of(given, self.source, self.source.checkpoint),
+        )
+        return model
+
+    def answer(
+        self, questions: Texts, contexts: Texts, *, top_k: int = 1
+    ) -> list[list[Answer]]:
+        """Answers questions, as the command answer does.
+
+        Args:
+            questions: N questions.
+            contexts: the text that each is about, however long; or a str, for all.
+            top_k: how many answers for each, at most.
+
+        Returns:
+            For each question its answers: the one that the model gives, then the
+            others, the likeliest first.
+
+        Raises:
+            InputError: there is no word in a question or a text, or there are not as
+                many texts as questions.
+        """
+        if isinstance(contexts, str):
+            contexts = [contexts] * (
+                1 if isinstance(questions, str) else len(questions)
+            )
+        return [
+            [
+                Answer(entry.text, entry.probability, entry.span)
+                for entry in entries[:top_k]
+            ]
+            for question, context in _pairs(questions, contexts)
+            for entries in self._answerer([question], context)
+        ]
+
+
+class WordTagger(TextModel):
+    """A checkpoint with a tagger: `tag`; and `embed`.
+
+    Attributes:
+        labels: the labels' names, in the order of the outputs.
+    """
+
+    head = "a tagger"
+    method = "tag"
+
+    def _load(self) -> "keras.Model":
+        from bert_tf.conversion.checkpoint import load_tagger
+
+        model = load_tagger(self.source)
+        self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
+        self._predict = _predictor(model)
+        return model
+
+    def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
+        """A label for each word, as run_ner predicts it.
+
+        Args:
+            texts: N texts; a str is split at white space, so put spaces between words
+                and punctuation, or give lists of words. A long one is read in windows.
+
+        Returns:
+            Each text's words, their labels, and the entities that these spell.
+
+        Raises:
+            InputError: a text has no word.
+        """
+        import itertools
+
+        import numpy as np
+
+        from bert_tf.finetuning.tagging_prediction import predict_words
+        from bert_tf.metrics.entities import entities
+        from bert_tf.tagging.features import Featurizer
+        from bert_tf.tagging.schemes import NO_SCHEME, scheme_of_labels
+        from bert_tf.tagging.sentences import Sentence
+        from bert_tf.tasks.tagging import NO_LABEL
+
+        all_words = [
+            tuple(text.split() if isinstance(text, str) else text)
+            for text in ([texts] if isinstance(texts, str) else texts)
+        ]
+        for number, words in enumerate(all_words):
+            if not words or not all(isinstance(word, str) for word in words):
+                raise InputError(
+                    f"Text {number} (from 0) must have a word, and words must be"
+                    f" strings. Received: {words!r}"
+                )
+        sentences = [
+            Sentence.of_words(words, None, document=number, source=f"text {number}")
+            for number, words in enumerate(all_words)
+        ]
+        featurizer = Featurizer(
+            self._tokenizer,
+            max_seq_length=self.max_length,
+            doc_stride=self._run.get("doc_stride"),
+        )
+        features = list(featurizer(sentences))
+        found = predict_words(
+            features,
+            np.full(sum(map(len, all_words)), NO_LABEL),
+            self._predict,
+            batch_size=min(self._batch_size, len(features)),
+            max_seq_length=self.max_length,
+            max_lengths=_MAX_LENGTHS,
+        )
+        names = iter(self.labels[number] for number in found.label_ids)
+        spells_entities = scheme_of_labels(self.labels) != NO_SCHEME
+        tagged = []
+        for words in all_words:
+            labels = tuple(itertools.islice(names, len(words)))
+            spelt = entities(labels) if spells_entities else []
+            tagged.append(
+                TaggedText(
+                    words,
+                    labels,
+                    tuple(
+                        TaggedEntity(
+                            " ".join(words[one.start : one.end]),
+                            one.type,
+                            (one.start, one.end),
+                        )
+                        for one in spelt
+                    ),
+                )
+            )
+        return tagged
+
+
+def _pairs(
+    texts: Texts, pairs: str | Sequence[str | None] | None
+) -> list[tuple[str, str]]:
+    """Texts with their second ones, checked: "" for none."""
+    from bert_tf.text.pair_ids import text_pairs
+
+    return text_pairs(texts, pairs)
+
+
+def _predictor(model: "keras.Model") -> _Predict:
+    """Runs a model; its step is compiled once."""
+    from bert_tf.modeling.objectives import Objective
+    from bert_tf.task import Task
+    from bert_tf.training.evaluation import Predictor
+
+    task = Task(name="texts", build_model=lambda: model, objective=Objective({}))
+    predictor = Predictor(task, model)
+    return lambda batches, total: predictor.run(batches, total_batches=total)

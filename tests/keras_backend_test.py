@@ -1,0 +1,80 @@
+import os
+import subprocess
+import sys
+
+import tensorflow as tf
+
+import bert_tf
+
+# In a process where Keras cannot be imported.
+_USE_ALL = """
+import bert_tf
+
+for name in bert_tf.__all__:
+    try:
+        getattr(bert_tf, name)
+        print(name)
+    except bert_tf.InputError as error:
+        message = str(error)
+print(message)
+"""
+_ADVICE = (
+    "; bert_tf supports 'tensorflow' alone. Set KERAS_BACKEND=tensorflow in the"
+    " environment, before Keras is imported."
+)
+
+
+def run(*arguments, **environment):
+    ours = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**ours, **environment},
+    )
+
+
+class KerasBackendTest(tf.test.TestCase):
+    def test_another_one_is_refused_before_keras_is_imported(self):
+        folder = self.get_temp_dir()
+        with open(os.path.join(folder, "keras.py"), "w") as file:
+            # As where jax is not installed; TensorFlow tries to, and passes it over.
+            file.write("raise ModuleNotFoundError('imported')")
+        done = run("-c", _USE_ALL, KERAS_BACKEND="jax", PYTHONPATH=folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        *usable, message = done.stdout.splitlines()
+        self.assertEqual(message, f"Keras' back end is 'jax' (KERAS_BACKEND){_ADVICE}")
+        self.assertIn("Vocabulary", usable)
+        self.assertNotIn("BertClassifier", usable)
+        self.assertNotIn("load_encoder", usable)
+
+    def test_keras_own_file_is_read(self):
+        home = self.get_temp_dir()
+        path = os.path.join(home, "keras.json")
+        command = "from bert_tf import keras_backend as b; b.require_tensorflow()"
+        for content, environment, message in (
+            ('{"backend": "torch"}', {}, f"'torch' ({path}){_ADVICE}"),
+            ('{"backend": "torch"}', {"KERAS_BACKEND": "tensorflow"}, ""),
+            ("{", {}, ""),
+            ('{"floatx": "float32"}', {}, ""),
+        ):
+            with open(path, "w") as file:
+                file.write(content)
+            done = run("-c", command, KERAS_HOME=home, **environment)
+            self.assertEqual(done.returncode, 1 if message else 0)
+            self.assertIn(message, done.stderr)
+
+    def test_a_command_tells_it_in_one_line(self):
+        arguments = [f"--checkpoint={self.get_temp_dir()}", "a [MASK]"]
+        done = run("-m", "bert_tf.fill_mask", *arguments, KERAS_BACKEND="jax")
+        self.assertEqual(done.returncode, 2)
+        message = f"fill_mask: Keras' back end is 'jax' (KERAS_BACKEND){_ADVICE}\n"
+        self.assertEqual(done.stderr, message)
+
+    def test_tensorflows_is_the_one_here(self):
+        self.assertTrue(callable(bert_tf.BertEncoder))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,183 @@
+import importlib
+import os
+import subprocess
+import sys
+from unittest import mock
+
+import tensorflow as tf
+from absl import flags
+
+from bert_tf import cli, ensemble_squad, path_flags, run_ner, run_pretraining
+from bert_tf.errors import InputError
+from bert_tf.path_flags import Path
+from tests.cli_test import SCRIPTS
+from tfrecords import create_pretraining_data
+
+# What each command must be given, and a path that is not there.
+_WRONG = {
+    "bert_tf.run_pretraining": "--input_file=FILE --output_dir=o --do_train"
+    " --bert_config_file=WRONG",
+    "bert_tf.run_classifier": "--task_name=MRPC --do_train --output_dir=o"
+    " --data_dir=WRONG",
+    "bert_tf.run_glue": "--output_dir=o --glue_dir=WRONG",
+    "bert_tf.fill_mask": "--checkpoint=WRONG",
+    "bert_tf.answer": "--checkpoint=FOLDER --context_file=WRONG",
+    "bert_tf.evaluate_squad": "FILE FILE --na_prob_file=WRONG",
+    "bert_tf.ensemble_squad": "--output_dir=o --prediction_dirs=FOLDER,WRONG",
+    "bert_tf.run_squad": "--output_dir=o --do_train --train_file=WRONG",
+    "bert_tf.run_swag": "--output_dir=o --do_eval --dev_file=WRONG",
+    "bert_tf.run_ner": "--output_dir=o --do_predict --test_file=FILE,WRONG",
+    "bert_tf.run_feature_table": "--output_dir=o --train_file=FILE --dev_file=WRONG",
+    "bert_tf.probe": "--output_dir=o --train_file=FILE --init_checkpoint=WRONG",
+    "bert_tf.extract_features": "--output_file=o --input_file=FILE"
+    " --init_checkpoint=WRONG",
+    "bert_tf.score": "--checkpoint=FOLDER --input_file=WRONG",
+    "bert_tf.plot_attention": "--output_dir=o --checkpoint=WRONG",
+    "bert_tf.export_model": "--output_dir=o --format=tf1 --checkpoint=WRONG",
+    "bert_tf.inspect_checkpoint": "WRONG",
+    "tfrecords.create_pretraining_data": "--output_file=o --input_file=FILE"
+    " --vocab_file=WRONG",
+    "tfrecords.learn_vocabulary": "--output_file=o --input_file=WRONG",
+    "tfrecords.pack_pretraining_data": "--output_file=o --input_file=WRONG",
+    "tfrecords.inspect_records": "WRONG",
+}
+
+
+class PathFlagsTest(tf.test.TestCase):
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def test_a_wrong_path_is_told_before_tensorflow_is_imported(self):
+        folder = self.path("broken")
+        os.makedirs(folder)
+        for name in ("tensorflow", "keras", "keras_hub"):
+            with open(os.path.join(folder, name + ".py"), "w") as file:
+                file.write("raise SystemExit('imported')")
+        file = self.path("file.json")
+        with open(file, "w") as opened:
+            opened.write("x\n")
+        self.assertEqual(set(SCRIPTS) - set(_WRONG), {"bert_tf.quickstart"})
+        for module, arguments in _WRONG.items():
+            words = {
+                "WRONG": self.path("no/such.thing"),
+                "FOLDER": self.get_temp_dir(),
+                "FILE": file,
+            }
+            for word, value in words.items():
+                arguments = arguments.replace(word, value)
+            done = subprocess.run(
+                [sys.executable, "-m", module, *arguments.split()],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "PYTHONPATH": folder},
+            )
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(self.path("no/such.thing"), done.stderr)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "bert_tf.export_model", "--format=onnx"),
+                *(f"--checkpoint={folder}", "--output_dir=o"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": folder},
+        )
+        # tf2onnx is no requirement, and not installed for the tests.
+        self.assertIn("pip install --no-deps tf2onnx onnx\n", done.stderr)
+
+    def test_what_a_path_must_be(self):
+        folder = self.get_temp_dir()
+        file = self.path("a.txt")
+        with open(file, "w") as opened:
+            opened.write("x")
+        with open(self.path("model.ckpt.index"), "w") as opened:
+            opened.write("x")
+        for path, kind, message in (
+            (file, Path.FOLDER, f"--x: {file} is a file, not a folder."),
+            (folder, Path.FILE, f"--x: {folder} is a folder, not a file."),
+            ("/no", Path.FILE, "--x: no such file: /no"),
+            ("/no", Path.FOLDER, "--x: no such folder: /no"),
+            ("/no*", Path.FILES, "--x: no file matches '/no*'."),
+            (
+                "/no/ckpt",
+                Path.CHECKPOINT,
+                "--x: No checkpoint /no/ckpt: there is no such folder, and no"
+                " /no/ckpt.index.",
+            ),
+        ):
+            with self.assertRaises(InputError) as caught:
+                path_flags.check_path(path, "--x: ", kind)
+            self.assertEqual(str(caught.exception), message)
+        for path, kind in (
+            (file, Path.FILE),
+            ("-", Path.FILE),
+            (folder, Path.FOLDER),
+            (folder, Path.FILES),
+            (self.path("*.txt"), Path.FILES),
+            (folder, Path.CHECKPOINT),
+            (self.path("model.ckpt"), Path.CHECKPOINT),
+            ("bert_base_en_uncased", Path.CHECKPOINT),  # KerasHub's
+            ("/no", Path.OUTPUT),
+        ):
+            path_flags.check_path(path, "--x: ", kind)
+
+    def test_a_model_of_the_hub_is_to_be_downloaded(self):
+        for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
+            self.assertIn(
+                f"hf download {name} --local-dir", path_flags.no_checkpoint(name)
+            )
+        for path in ("/tmp/bert-base", "bert_model.ckpt", "a/b/c"):
+            self.assertNotIn("hf download", path_flags.no_checkpoint(path))
+
+    def test_only_what_is_used_must_be_there(self):
+        arguments = ["--output_dir=o", "--train_file=/no", "--test_file=/no"]
+        values = cli.parse(run_ner.define_flags, [*arguments, "--do_predict"])
+        with self.assertRaisesRegex(InputError, "--test_file: no file matches '/no'"):
+            path_flags.check(values)
+        values = cli.parse(
+            run_pretraining.define_flags,
+            [
+                "--input_file=gs://no",
+                "--output_dir=/no",
+                "--do_eval",
+                "--bert_size=tiny",
+            ],
+        )
+        path_flags.check(values)
+
+    def test_a_tilde_is_the_users_folder(self):
+        with mock.patch.dict(os.environ, {"HOME": "/home/me"}):
+            values = cli.parse(
+                create_pretraining_data.define_flags,
+                [
+                    "--input_file=~/a/*.txt,b,~/c",
+                    "--vocab_file=~/vocab.txt",
+                    "--output_file=~/1,~/2",
+                ],
+            )
+            runs = cli.parse(
+                ensemble_squad.define_flags,
+                ["--prediction_dirs=~/a, ~/b", "--output_dir=~/run"],
+            )
+        self.assertEqual(values.input_file, "/home/me/a/*.txt,b,/home/me/c")
+        self.assertEqual(values.vocab_file, "/home/me/vocab.txt")
+        self.assertEqual(values.output_file, "/home/me/1,/home/me/2")
+        self.assertEqual(runs.prediction_dirs, ["/home/me/a", "/home/me/b"])
+        self.assertEqual(runs.output_dir, "/home/me/run")
+
+    def test_every_flag_that_is_a_path_is_declared_as_one(self):
+        ends = ("_file", "_dir", "_dirs", "checkpoint", "_adapter")
+        for module in _WRONG:
+            values = flags.FlagValues()
+            importlib.import_module(module).define_flags(values)
+            for name in values:
+                if name.endswith(ends):
+                    parser = values[name].parser
+                    self.assertIsInstance(parser, path_flags.PathParser, name)
+
+
+if __name__ == "__main__":
+    tf.test.main()

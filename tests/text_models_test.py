@@ -1,0 +1,312 @@
+"""`bert_tf.load` against the commands' own predictions of the same folder."""
+
+import json
+import os
+import sys
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import cli, extract_features, run_classifier, run_ner
+from bert_tf.config import MULTI_LABEL
+from bert_tf.conversion.label_files import write_labels
+from bert_tf.errors import InputError
+from bert_tf.finetuning.predictions import read_predictions
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
+from bert_tf.text.vocabulary import Vocabulary
+from tests import answer_test, fill_mask_test
+from tests.modeling.examples import randomize
+from tests.training import toy
+
+WORDS = [f"w{number}" for number in range(20)]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def texts(count, seed, most=9):
+    """Made-up texts, some longer than the toy BERT's 16 positions allow of pairs."""
+    rng = np.random.default_rng(seed)
+    return [
+        " ".join(rng.choice(WORDS, rng.integers(1, most + 1))) for _ in range(count)
+    ]
+
+
+class TextModelsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def checkpoint(self, model, tokens=TOKENS, labels=None, kind=None, **flags):
+        """A run's folder with a model of weights far from trivial."""
+        folder = self.path("run")
+        os.makedirs(folder)
+        toy.write_config(folder)
+        Vocabulary(tokens).save(self.path("run", "vocab.txt"))
+        write_labels(folder, labels, kind)
+        if flags:
+            with open(self.path("run", "flags.json"), "w") as file:
+                json.dump(flags, file)
+        toy.save_checkpoint(folder, model, 1, 1)
+        return folder
+
+    def random_checkpoint(self, model, seed=7, **options):
+        randomize(model, seed)
+        return self.checkpoint(model, **options)
+
+    def write(self, name, lines):
+        with open(self.path(name), "w") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        return self.path(name)
+
+    def run_script(self, script, *arguments, **options):
+        given = [f"--{name}={value}" for name, value in options.items()]
+        script.run(cli.parse(script.define_flags, [*arguments, *given]))
+
+    def run_classifier(self, folder, firsts, seconds, **options):
+        rows = zip(firsts, seconds, strict=True)
+        self.write("test.tsv", ["a\tb", *(f"{a}\t{b}" for a, b in rows)])
+        self.run_script(
+            run_classifier,
+            "--do_predict",
+            task_name="tsv",
+            data_dir=self.folder,
+            text_a_column="a",
+            text_b_column="b",
+            init_checkpoint=folder,
+            output_dir=self.path("predicted"),
+            **{"max_seq_length": 12, **options},
+        )
+        return read_predictions(self.path("predicted", "test_predictions.tsv"))
+
+    def test_predict_is_run_classifiers(self):
+        labels = ("neg", "other", "pos")
+        folder = self.random_checkpoint(
+            BertClassifier(toy.CONFIG, 3), seed=1, labels=labels, max_seq_length=12
+        )
+        firsts, seconds = texts(11, 1), texts(11, 2)
+        rows = self.run_classifier(folder, firsts, seconds)
+        model = bert_tf.load(folder, batch_size=4)
+        self.assertEqual(type(model).__name__, "TextClassifier")
+        with self.assertLogs(level="WARNING") as logged:
+            found = model.predict(firsts, seconds)
+        self.assertRegex(logged.output[0], "of 11 texts have more than 12 tokens")
+        self.assertEqual(
+            [one.label for one in found], [row["prediction"] for row in rows]
+        )
+        self.assertGreater(len({one.label for one in found}), 1)
+        for one, row in zip(found, rows, strict=True):
+            for label in labels:
+                self.assertNear(
+                    one.probabilities[label], float(row[f"p_{label}"]), 2e-6
+                )
+        # One by one, and without second texts.
+        (alone,) = model.predict(firsts[3], seconds[3])
+        self.assertAllClose(alone.probabilities, found[3].probabilities, atol=1e-5)
+        self.assertLen(model.predict(firsts), 11)
+
+    def test_predict_in_windows_as_the_run(self):
+        folder = self.random_checkpoint(
+            BertClassifier(toy.CONFIG, 3),
+            labels=("a", "b", "c"),
+            max_seq_length=8,
+            long_text="window",
+            doc_stride=2,
+        )
+        firsts = texts(5, 1, most=40)
+        rows = self.run_classifier(
+            folder, firsts, [""] * 5, max_seq_length=8, long_text="window", doc_stride=2
+        )
+        for one, row in zip(bert_tf.load(folder).predict(firsts), rows, strict=True):
+            self.assertEqual(one.label, row["prediction"])
+            self.assertNear(one.probabilities["b"], float(row["p_b"]), 2e-6)
+
+    def test_several_labels_and_numbers(self):
+        firsts = texts(6, 1, most=5)
+        folder = self.random_checkpoint(
+            BertClassifier(toy.CONFIG, 3, problem_type=MULTI_LABEL),
+            labels=("a", "b", "c"),
+            kind=MULTI_LABEL,
+        )
+        rows = self.run_classifier(
+            folder, firsts, [""] * 6, several_labels=True, labels="a,b,c"
+        )
+        found = bert_tf.load(folder).predict(firsts)
+        self.assertEqual(
+            [",".join(one.label) for one in found], [row["prediction"] for row in rows]
+        )
+        self.assertNear(found[2].probabilities["c"], float(rows[2]["p_c"]), 2e-6)
+
+    def test_a_number(self):
+        firsts = texts(6, 1, most=5)
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 1), labels=())
+        rows = self.run_classifier(folder, firsts, [""] * 6, regression=True)
+        found = bert_tf.load(folder).predict(firsts)
+        for one, row in zip(found, rows, strict=True):
+            self.assertEqual(f"{one.label:.3f}", row["prediction"])
+            self.assertEqual(one.probabilities, {})
+
+    def test_labels_without_names_are_numbered(self):
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 2))
+        (found,) = bert_tf.load(folder).predict("w1")
+        self.assertEqual(list(found.probabilities), ["0", "1"])
+
+    def test_fill_is_fill_masks(self):
+        folder = self.checkpoint(fill_mask_test.biased_model(), fill_mask_test.TOKENS)
+        given = ["The [MASK] sat.", "[MASK] [MASK] the cat", "the cat [MASK]"]
+        found = bert_tf.load(folder, batch_size=2).fill(given, top_k=2)
+        self.assertEqual([len(of_text) for of_text in found], [1, 2, 1])
+        for of_text in found:
+            for blank in of_text:
+                # As tests/fill_mask_test.py has it: exp(log 3) to exp(0).
+                self.assertEqual([guess.token for guess in blank], ["cat", "sat"])
+                self.assertAllClose([g.probability for g in blank], [0.75, 0.25])
+
+    def test_fill_of_texts_of_other_lengths_alone_and_together(self):
+        model = BertPretrainer(toy.CONFIG)
+        folder = self.random_checkpoint(model)
+        given = ["w1 [MASK] w3 w4 w5", "[MASK] w2", "w1 w2 [MASK] w4 [MASK]"]
+        loaded = bert_tf.load(folder)
+        together = loaded.fill(given)
+        for text, expected in zip(given, together, strict=True):
+            (alone,) = loaded.fill(text)
+            self.assertLen(alone, text.count("[MASK]"))
+            for one, other in zip(alone, expected, strict=True):
+                self.assertEqual([g.token for g in one], [g.token for g in other])
+                self.assertAllClose(
+                    [g.probability for g in one], [g.probability for g in other]
+                )
+        with self.assertRaisesRegex(InputError, r"No \[MASK\]"):
+            loaded.fill(["w1 [MASK]", "w2"])
+
+    def test_answer_is_the_commands(self):
+        folder = self.random_checkpoint(
+            BertSpanPredictor(toy.CONFIG),
+            tokens=answer_test.TOKENS,
+            max_seq_length=14,
+            doc_stride=4,
+            max_query_length=4,
+            version_2_with_negative=True,
+        )
+        question, context = answer_test.QUESTION, answer_test.CONTEXT
+        values = cli.parse(
+            answer_test.answer.define_flags,
+            [
+                f"--checkpoint={folder}",
+                f"--context_file={self.write('c.txt', [context])}",
+                *("--top_k=3", question),
+            ],
+        )
+        with self.captureWritesToStream(sys.stdout) as printed:
+            answer_test.answer.run(values)
+        ((*found,),) = bert_tf.load(folder).answer(question, context, top_k=3)
+        lines = printed.contents().splitlines()
+        shown = [line for line in lines[1:] if "%" in line]
+        self.assertEqual(
+            [f"  {one.probability:7.2%}  {one.text or 'no answer'}" for one in found],
+            shown,
+        )
+        for one in found:
+            if one.span:
+                self.assertEqual(context[slice(*one.span)], one.text)
+        twice = bert_tf.load(folder).answer([question] * 2, [context, "Denver beat."])
+        self.assertEqual(twice[0][0], found[0])
+        self.assertLen(twice, 2)
+
+    def test_tag_is_run_ners(self):
+        labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+        folder = self.random_checkpoint(
+            BertTagger(toy.CONFIG, 5), labels=labels, max_seq_length=10
+        )
+        given = texts(7, 5, most=30)
+        self.run_script(
+            run_ner,
+            "--do_predict",
+            test_file=self.write(
+                "test.jsonl", [json.dumps({"tokens": text.split()}) for text in given]
+            ),
+            init_checkpoint=folder,
+            output_dir=self.path("predicted"),
+            max_seq_length=10,
+        )
+        with open(self.path("predicted", "test_predictions.txt")) as file:
+            expected = [
+                [line.split() for line in block.split("\n")]
+                for block in file.read().strip().split("\n\n")
+            ]
+        found = bert_tf.load(folder, batch_size=3).tag(given)
+        self.assertEqual(
+            [[list(pair) for pair in zip(*one[:2], strict=True)] for one in found],
+            expected,
+        )
+        entities = [entity for one in found for entity in one.entities]
+        self.assertNotEmpty(entities)
+        for one in found:
+            for entity in one.entities:
+                first, last = entity.span[0], entity.span[1] - 1
+                self.assertEndsWith(one.labels[first], entity.type)
+                self.assertEqual(entity.text, " ".join(one.words[first : last + 1]))
+        self.assertEqual(bert_tf.load(folder).tag([given[0].split()])[0], found[0])
+
+    def test_embed_is_extract_features(self):
+        folder = self.random_checkpoint(BertEncoder(toy.CONFIG))
+        firsts, seconds = texts(9, 1, most=5), texts(9, 2, most=5)
+        rows = zip(firsts, seconds, strict=True)
+        self.run_script(
+            extract_features,
+            "--notoken_vectors",
+            input_file=self.write("in.txt", [f"{a} ||| {b}" for a, b in rows]),
+            output_file=self.path("out.npz"),
+            init_checkpoint=folder,
+            max_seq_length=16,
+            layers="-1",
+            format="npz",
+            sentence_vectors="pooled,cls,mean",
+        )
+        model = bert_tf.load(folder, batch_size=4)
+        self.assertEqual(type(model).__name__, "TextModel")
+        with np.load(self.path("out.npz")) as expected:
+            for pooling in ("pooled", "cls", "mean"):
+                found = model.embed(firsts, seconds, pooling=pooling)
+                self.assertEqual(found.dtype, np.float32)
+                self.assertAllClose(found, expected[pooling].reshape(9, -1), atol=1e-5)
+        self.assertEqual(model.embed("w1").shape, (1, toy.CONFIG.hidden_size))
+
+    def test_a_method_that_the_head_cannot_serve(self):
+        folder = self.random_checkpoint(BertTagger(toy.CONFIG, 2), labels=("O", "N"))
+        model = bert_tf.load(folder)
+        for call in (
+            lambda: model.predict("w1"),
+            lambda: model.fill("[MASK]"),
+            lambda: model.answer("w1", "w2"),
+        ):
+            with self.assertRaisesRegex(
+                InputError, "run is a tagger: it has `tag` and `embed`, not `"
+            ):
+                call()
+        # Its labels spell no entities, and it has no pooler.
+        (found,) = model.tag("w1 w2")
+        self.assertEqual((found.words, found.entities), (("w1", "w2"), ()))
+        with self.assertRaisesRegex(InputError, "no pooler: `pooling`"):
+            model.embed("w1", pooling="pooled")
+        with self.assertRaisesRegex(ValueError, "`pooling` must be one of"):
+            model.embed("w1", pooling="max")
+        with self.assertRaisesRegex(InputError, r"Text 1 \(from 0\) must have a word"):
+            model.tag(["w1", " "])
+        for max_length in (4, 17):
+            with self.assertRaisesRegex(InputError, "5 and the model's 16 positions"):
+                bert_tf.load(folder, max_length=max_length)
+        self.assertIn("WordTagger", repr(model))
+
+
+if __name__ == "__main__":
+    tf.test.main()
