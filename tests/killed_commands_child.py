@@ -109,7 +109,7 @@ COMMANDS = {
         run_classifier,
         f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
         " --do_predict --output_dir={out}/x --eval_steps=2 --log_steps=1",
-        5,
+        4,
     ),
     "pre-training": Command(
         run_pretraining,
@@ -118,14 +118,14 @@ COMMANDS = {
         " --bert_config_file={BERT_BASE_DIR}/bert_config.json"
         " --num_train_steps=4 --max_eval_steps=2 --save_checkpoints_steps=2"
         " --log_steps=1",
-        5,
+        4,
     ),
     "words": Command(
         run_ner,
         f"{_TRAINING} --train_file={{CONLL_DIR}}/eng.train --do_eval --do_predict"
         " --dev_file={CONLL_DIR}/eng.testa --test_file={CONLL_DIR}/eng.testb"
         " --output_dir={out}/x",
-        4,
+        2,
     ),
 }
 
