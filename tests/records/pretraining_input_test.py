@@ -1,4 +1,5 @@
 import os
+import struct
 from unittest import mock
 
 import numpy as np
@@ -11,6 +12,7 @@ from bert_tf.optimization.recipe import create_optimizer
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.records.shards import record_files
+from bert_tf.records.tfrecord_files import masked_checksum
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records import unmasked
 from tests.training import toy
@@ -35,6 +37,22 @@ def assert_same(test, ours, theirs):
         test.assertEqual(one.keys(), other.keys())
         for name, value in one.items():
             test.assertAllEqual(value, other[name])
+
+
+class DamagedRecordsTest(PretrainingInputTestCase):
+    def test_a_later_length_beyond_the_file(self):
+        """TensorFlow's reader would end the process over it."""
+        path = toy.write_records(self.path("x.tfrecord"))
+        length = struct.pack("<Q", (1 << 62) + 5)
+        with open(path, "ab") as file:
+            file.write(length + masked_checksum(length) + b"1234")
+        records = PretrainingRecords(path)
+        for dataset in (
+            lambda: records.training_dataset(4, seed=1),
+            lambda: records.evaluation_dataset(4, repeat=False),
+        ):
+            with self.assertRaisesRegex(InputError, "it breaks off in record 21"):
+                dataset()
 
 
 class DynamicRecordsTest(PretrainingInputTestCase):

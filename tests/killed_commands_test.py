@@ -1,0 +1,33 @@
+"""Commands that are killed at their file operations, and given again, end the same."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import tensorflow as tf
+
+
+class KilledCommandsTest(tf.test.TestCase):
+    @pytest.mark.slow
+    def test_given_again_they_end_with_the_same_files(self):
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        child = subprocess.run(
+            [sys.executable, "-m", "tests.killed_commands_child", folder],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self.assertEqual(child.returncode, 0)
+        for line in child.stdout.splitlines():
+            name, operations, kills, seconds, problems = json.loads(line)
+            print(f"{name}: {kills} kills at {operations} operations, {seconds} s")
+            with self.subTest(name):
+                self.assertGreater(kills, 0)
+                self.assertEqual(problems, [])
+
+
+if __name__ == "__main__":
+    tf.test.main()
