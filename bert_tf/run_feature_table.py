@@ -19,7 +19,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from bert_tf import cli, files, run_ner
+from bert_tf import cli, files, run_ner, strict_json
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.tagging.feature_choices import (
@@ -164,7 +164,13 @@ def _with_earlier(
         flag_values: the script's.
     """
     path = os.path.join(flag_values.output_dir, TABLE_NAME)
-    table = files.read_json(path) if files.exists(path) else {}
+    table: dict[str, dict[str, Any]] = {}
+    if files.exists(path):
+        try:
+            found = files.read_json(path)
+            table = strict_json.checked(dict[str, dict], found, path, "table")
+        except InputError as error:
+            logging.warning("%s Earlier scores are left out.", error)
     shared = {"metric": metric, **{name: flag_values[name].value for name in _DATA}}
     table |= {way: {"score": score, **shared} for way, score in scores.items()}
     files.write_atomically(path, json.dumps(table, indent=1) + "\n")

@@ -117,6 +117,17 @@ class RunFeatureTableTest(tf.test.TestCase):
         self.assertRegex(lines[2], r"fine_tuned \| +50.00")
         self.assertRegex(lines[3], r"last +\| +25.00")
 
+    def test_a_damaged_table_is_made_again(self):
+        for text in ("", "[1]", '{"last": 1}'):
+            with open(os.path.join(self.root, "feature_table.json"), "w") as file:
+                file.write(text)
+            with self.assertLogs(level="WARNING") as logs:
+                shown = run_feature_table._with_earlier(
+                    {"fine_tuned": 0.5}, "f1", self.flags()
+                )
+            self.assertEqual(shown, {"fine_tuned": 0.5})
+            self.assertIn("Earlier scores are left out", logs.output[0])
+
     def test_what_a_later_way_would_find_out_is_said_at_once(self):
         with mock.patch.object(run_ner, "run", side_effect=AssertionError("trained")):
             with (

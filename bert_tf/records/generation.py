@@ -153,7 +153,7 @@ def kept_result(path: str, result_path: str) -> ShardResult | None:
     except InputError as error:
         logging.warning("%s The records are made again.", error)
         return None
-    return result if files.size(path) == result.num_bytes[0] else None
+    return result if result.num_bytes == [files.size(path)] else None
 
 
 def require_documents(

@@ -70,15 +70,18 @@ def hold_work_folder(path: str) -> Iterator[None]:
 
 
 def _refuse_strangers(path: str) -> None:
-    """Makes a folder of ours alone, where all users may make folders.
+    """Makes a folder of ours alone where all users may make theirs, as in /tmp.
 
-    Others can foresee its name, and put there what our workers would read.
+    Others can foresee its name, and put there what our workers would read. Without the
+    sticky bit nothing in such a folder is safe from them; some mounts show that mode
+    for all that they hold.
 
     Raises:
         InputError: another user has made it, or may write to it.
     """
     parent = os.path.dirname(path) or "."
-    if not os.path.isdir(parent) or not os.stat(parent).st_mode & stat.S_IWOTH:
+    of_all = stat.S_IWOTH | stat.S_ISVTX
+    if not os.path.isdir(parent) or os.stat(parent).st_mode & of_all != of_all:
         return
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)

@@ -203,10 +203,11 @@ def record_start(folder: str, step: int, start: Start) -> None:
     """
     path = os.path.join(folder, STARTS_NAME)
     line = json.dumps({"step": step, **dataclasses.asdict(start)}, sort_keys=True)
-    before = files.read_text(path) if step and files.exists(path) else ""
-    if before and not before.endswith("\n"):
-        before += "\n"
-    files.write_atomically(path, before + line + "\n")
+    # As bytes: a damaged history is no reason not to train.
+    before = files.read_bytes(path) if step and files.exists(path) else b""
+    if before and not before.endswith(b"\n"):
+        before += b"\n"
+    files.write_atomically(path, before + line.encode() + b"\n")
     _write_flags(folder, start.flags)
 
 

@@ -214,6 +214,14 @@ class AtOnceTest(ScriptCase):
         self.assertIn("Going on with what an interrupted run", "".join(logs.output))
         self.assertEqual(os.listdir(shared), [])
 
+    def test_a_mount_that_shows_all_modes_alike(self):
+        shared = self.path("shared")
+        for path in (shared, work_folder.work_folder_path(self.path("out"), shared)):
+            os.mkdir(path)
+            os.chmod(path, 0o777)
+        self.run_script(work_dir=shared)
+        self.assertTrue(self.manifest().complete)
+
     def test_one_work_folder_for_sets_of_one_name(self):
         folders = {
             work_folder.work_folder_path(self.path(name), "/work")

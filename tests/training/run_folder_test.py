@@ -223,6 +223,22 @@ class PrepareTest(tf.test.TestCase):
                 self.prepare(task="MRPC")
             self.assertRegex(logs.output[0], "starts.jsonl is damaged")
 
+    def test_a_damaged_history_stops_no_run(self):
+        self.prepare()
+        path = os.path.join(self.folder, "starts.jsonl")
+        with open(path, "wb") as file:
+            file.write(b"\xff")
+        start = run_folder.Start(
+            task="MRPC",
+            data=run_folder.RunData("3 examples of a.tsv", "abc"),
+            settings={"learning_rate": 0.1},
+            flags={},
+        )
+        run_folder.record_start(self.folder, 5, start)
+        self.assertEqual(run_folder.differences(self.folder, start), "")
+        with open(path, "rb") as file:
+            self.assertStartsWith(file.read(), b'\xff\n{"data": ')
+
     def test_one_training_at_a_time(self):
         folder = os.path.join(self.get_temp_dir(), "run")
         strategy = tf.distribute.get_strategy()
