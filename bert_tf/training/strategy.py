@@ -26,6 +26,7 @@ from bert_tf.records.pipeline import ALL_ROWS, InputShard
 
 # How long a process waits for the other workers to answer.
 SECONDS_TO_ANSWER = 600
+_TPU_PORT = 8470  # TensorFlow's, of an address without one
 
 DISTRIBUTIONS = ("default", "one_device", "mirrored", "multi_worker", "tpu")
 
@@ -113,9 +114,10 @@ def _tpu_strategy(
     address = tpu_name or master
     try:
         if address and address.startswith("grpc://"):
-            # TensorFlow would wait for it for ever.
-            place = _host_and_port(address.removeprefix("grpc://"))
-            socket.create_connection(place, timeout=20.0).close()
+            # TensorFlow would wait for ever for one that does not answer.
+            for endpoint in address.split(","):
+                place = _host_and_port(endpoint.removeprefix("grpc://"), _TPU_PORT)
+                socket.create_connection(place, timeout=20.0).close()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=tpu_zone, project=gcp_project
         )
@@ -155,6 +157,8 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
         spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
         job, index = config["task"]["type"], int(config["task"]["index"])
         _ = spec.task_address(job, index)
+        if job not in ("chief", "worker"):
+            raise ValueError(f"{job!r} does not train.")
         places = {
             f"{other} {number}": _host_and_port(address)
             for other, addresses in spec.as_dict().items()
@@ -169,12 +173,13 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    """An address of TF_CONFIG, "host0:2222", in its parts."""
+def _host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
+    """An address, "host0:2222", in its parts; `default` is the port of one without."""
     parts = urllib.parse.urlsplit(f"//{address}")
-    if not parts.hostname or not parts.port:
+    port = parts.port or default
+    if not parts.hostname or not port:
         raise ValueError(f"{address!r} is not HOST:PORT.")
-    return parts.hostname, parts.port
+    return parts.hostname, port
 
 
 def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:

@@ -35,9 +35,22 @@ class StrategyTest(tf.test.TestCase):
         with socket.socket() as unused:
             unused.bind(("localhost", 0))  # and it does not listen
             port = unused.getsockname()[1]
-            for name in (f"grpc://localhost:{port}", "grpc://localhost"):
+            names = f"grpc://localhost:{port}", "grpc://", "grpc://localhost:0x1"
+            for name in names:
                 with self.assertRaisesRegex(InputError, f"no TPU answers .*={name}: "):
                     create_strategy("tpu", tpu_name=name)
+
+    def test_each_address_of_a_pod_is_tried(self):
+        refused = ConnectionRefusedError("no")
+        with (
+            mock.patch.object(
+                socket, "create_connection", side_effect=[mock.Mock(), refused]
+            ) as connect,
+            self.assertRaisesRegex(InputError, "no TPU answers"),
+        ):
+            create_strategy("tpu", tpu_name="grpc://host0:1,grpc://host1")
+        tried = [call.args[0] for call in connect.call_args_list]
+        self.assertEqual(tried, [("host0", 1), ("host1", 8470)])
 
     def test_a_name_of_no_tpu_is_one_line(self):
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver
@@ -57,8 +70,13 @@ class StrategyTest(tf.test.TestCase):
                 create_strategy("multi_worker")
 
     def test_a_worker_that_the_cluster_does_not_have_is_one_line(self):
-        for task in ({"type": "worker", "index": 3}, {"type": "ps", "index": 0}):
+        for task in (
+            {"type": "worker", "index": 3},
+            {"type": "ps", "index": 0},
+            {"type": "evaluator", "index": 0},
+        ):
             cluster = {"worker": ["localhost:1", "localhost:2"]}
+            cluster["evaluator"] = ["localhost:3"]
             text = json.dumps({"cluster": cluster, "task": task})
             with (
                 mock.patch.dict(os.environ, {"TF_CONFIG": text}),
