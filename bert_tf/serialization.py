@@ -68,8 +68,12 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         """Keras' own spec, with a loader that registers; None for other modules."""
         if fullname != "keras":
             return None
+        # Who asks where Keras is may import it later, or never: this one stays.
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 

@@ -12,9 +12,11 @@ from bert_tf import serialization
 from tests.training import toy
 
 LOADING = """
+import importlib.util
 import sys
 import FIRST
 assert "FIRST" == "keras" or "keras" not in sys.modules
+importlib.util.find_spec("keras")
 import SECOND
 import numpy as np
 model = keras.saving.load_model(sys.argv[1])
