@@ -531,6 +531,8 @@ class WordTagger(TextModel):
             tuple(text.split() if isinstance(text, str) else text)
             for text in ([texts] if isinstance(texts, str) else texts)
         ]
+        if not all_words:
+            raise InputError("`texts` must hold a text at least.")
         for number, words in enumerate(all_words):
             if not words or not all(isinstance(word, str) for word in words):
                 raise InputError(

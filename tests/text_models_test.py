@@ -294,6 +294,8 @@ class TextModelsTest(tf.test.TestCase):
             ):
                 call()
         # Its labels spell no entities, and it has no pooler.
+        with self.assertRaisesRegex(InputError, "`texts` must hold a text"):
+            model.tag([])
         (found,) = model.tag("w1 w2")
         self.assertEqual((found.words, found.entities), (("w1", "w2"), ()))
         with self.assertRaisesRegex(InputError, "no pooler: `pooling`"):

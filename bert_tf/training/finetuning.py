@@ -137,13 +137,14 @@ def steps_of(
     Raises:
         InputError: that is less than one step.
     """
-    steps = num_batches * num_train_epochs
-    if (steps < 1 and not is_whole) or not steps:
+    passed = num_batches * num_train_epochs
+    steps = math.ceil(passed) if is_whole else int(passed)
+    if steps < 1:
         raise InputError(
             f"--{flag}={num_train_epochs}: {num_batches:g} batches per epoch make less"
             " than one step. Raise it, or lower --train_batch_size."
         )
-    return math.ceil(steps) if is_whole else int(steps)
+    return steps
 
 
 def _of_one_length(
