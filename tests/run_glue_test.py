@@ -12,6 +12,7 @@ from bert_tf import cli, run_glue
 from bert_tf.errors import InputError
 from bert_tf.finetuning import submission
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import run_folder
 from tests.training import toy
 
 # good and bad decide the label; the rest is noise.
@@ -234,6 +235,16 @@ class RefusalTest(RunGlueTestCase):
         with self.assertRaisesRegex(InputError, message):
             self.run_script()
         self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_a_task_that_another_command_trains(self):
+        self.write_rte()
+        strategy = tf.distribute.get_strategy()
+        with (
+            run_folder.held_for_training(self.path("out", "RTE"), strategy),
+            self.assertRaisesRegex(InputError, "RTE: another run is training in this"),
+        ):
+            self.run_script(tasks="RTE")
+        self.assertFalse(os.path.exists(self.path("out", "RTE", "selection.jsonl")))
 
     def test_flags_that_it_does_not_have(self):
         for argument in ("--do_train=false", "--data_dir=x", "--task_name=RTE"):

@@ -24,6 +24,7 @@ from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.glue import GLUE_TASKS
 from bert_tf.tasks.named import find
 from bert_tf.training import best_checkpoint
+from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import is_chief
 
 ALL = "all"
@@ -137,7 +138,9 @@ def run_task(
             model, _ = session.restore(_best_of(flag_values, "MNLI"))
             _predict(session, model, flag_values.output_dir)
         return
-    selection = search(session, values, folder)
+    # run_classifier may be given the same folder.
+    with held_for_training(folder, strategy):
+        selection = search(session, values, folder)
     predicted = data_set.test_splits if flag_values.do_predict else ()
     inputs = {
         split: session.records(split).made_from

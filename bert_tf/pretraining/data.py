@@ -190,7 +190,7 @@ class PretrainingData:
                     ),
                     evaluation_id=fingerprint(
                         held_out.paths,
-                        # Nobody counts them: evaluation takes the first so many.
+                        # Evaluation takes the first so many of them.
                         [0] * len(held_out.paths),
                         held_out.max_seq_length,
                     ),

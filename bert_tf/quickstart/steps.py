@@ -34,6 +34,8 @@ MAX_PREDICTIONS_PER_SEQ = 5
 INITIALIZER_RANGE = 0.08
 # Share of the documents that pre-training does not see.
 HELD_OUT = 0.25
+# Of the original's labels up to two thirds are "random".
+NSP_LABELS = "exact"
 MAX_EVAL_STEPS = 35
 EVAL_BATCH_SIZE = 64
 BLANKS = (
@@ -89,6 +91,7 @@ class Progress:
         self.ran_any = False
         values = dataclasses.asdict(settings)
         del values["output_dir"]
+        values["nsp_labels"] = NSP_LABELS  # an older quickstart has others
         self._state: dict[str, Any] = {"settings": values, "steps": {}}
         if files.exists(self._path):
             state = strict_json.read(_State, self._path)
@@ -239,8 +242,7 @@ def write_records(settings: Settings) -> None:
             max_seq_length=MAX_SEQ_LENGTH,
             max_predictions_per_seq=MAX_PREDICTIONS_PER_SEQ,
             dupe_factor=dupe_factor,
-            # Of the original's labels up to two thirds are "random".
-            nsp_labels="exact",
+            nsp_labels=NSP_LABELS,
             random_seed=settings.random_seed,
         )
 

@@ -35,7 +35,7 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
     records = [path for path in found if not is_companion(path)]
     if not records:
         raise InputError(
-            f"--{flag}: no record file, only {found[0]}"
+            f"`{flag}`: no record file, only {found[0]}"
             f"{' and the like' if len(found) > 1 else ''}."
         )
     return records

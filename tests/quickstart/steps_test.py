@@ -1,5 +1,6 @@
 import os
 import sys
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -46,6 +47,11 @@ class ProgressTest(tf.test.TestCase):
         steps.Progress(self.settings(), 1).step("A step", lambda: 1)
         with self.assertRaisesRegex(InputError, "--num_train_steps=3, not 30"):
             steps.Progress(self.settings(num_train_steps=30), 1)
+        with (
+            mock.patch.object(steps, "NSP_LABELS", "original"),
+            self.assertRaisesRegex(InputError, "--nsp_labels=exact, not original"),
+        ):
+            steps.Progress(self.settings(), 1)
 
     def test_accuracies_next_to_those_of_a_constant_answer(self):
         scores = {

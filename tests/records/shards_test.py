@@ -129,7 +129,7 @@ class RecordFilesTest(tf.test.TestCase):
             [os.path.basename(path) for path in found],
             ["n-00000-of-00002", "n-00001-of-00002", "z.txt"],
         )
-        with self.assertRaisesRegex(InputError, "--input_file: no record file, only"):
+        with self.assertRaisesRegex(InputError, "`input_file`: no record file, only"):
             record_files(f"{folder}/n.*", "input_file")
         with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
             record_files(f"{folder}/q*", "eval_input_file")
