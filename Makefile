@@ -16,7 +16,7 @@ ORIGINAL_DIR ?=
 PYTEST_ARGS ?=
 
 .PHONY: venv quickstart test test-slow test-beam test-tpu-build $(TPU_TESTS)
-.PHONY: check format benchmark wheel test-wheel docs clean
+.PHONY: check format benchmark notebooks wheel test-wheel docs clean
 
 venv: $(VENV)/.installed
 
@@ -26,6 +26,10 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,dev,benchmark]'
 	touch $@
+
+# The address in setup.cfg, and the outputs of one small run, into colab/*.ipynb.
+notebooks: venv
+	$(BIN)/python -m tests.colab.store_notebooks --run
 
 quickstart: venv
 	$(BIN)/python -m bert_tf.quickstart --output_dir=$(OUTPUT_DIR)

@@ -52,7 +52,8 @@ def cause_of(message: str) -> str:
 
 def without_nodes(message: str) -> str:
     """A message without the names that TensorFlow gives a graph's parts."""
-    return re.sub(r"\{\{function_node [^}]*\}\} *", "", message)
+    message = re.sub(r"\{\{function_node [^}]*\}\} *", "", message)
+    return re.sub(r" *\[Op:[^\]]*\]( name:)? *", "", message)
 
 
 def _stopped_worker(message: str) -> str:

@@ -132,24 +132,20 @@ def define_data_set(flag_values: flags.FlagValues) -> None:
         " slices such as train[:90%], for training, development and test.",
         flag_values=flag_values,
     )
-    path(
-        "train_file",
-        "train.tsv",
-        "For tsv. Training file in --data_dir.",
-        Path.OUTPUT,
-    )
-    path(
-        "dev_file",
-        "dev.tsv",
-        "For tsv. Development file in --data_dir.",
-        Path.OUTPUT,
-    )
-    path(
-        "test_file",
-        "test.tsv",
-        "For tsv. Test file, without labels.",
-        Path.OUTPUT,
-    )
+    for name, default, help_text, needed_for in (
+        ("train_file", "train.tsv", "Training file", ("do_train",)),
+        ("dev_file", "dev.tsv", "Development file", ("do_eval", "eval_steps")),
+        ("test_file", "test.tsv", "Test file, without labels,", ("do_predict",)),
+    ):
+        path_flags.define(
+            name,
+            default,
+            f"For tsv. {help_text} in --data_dir.",
+            Path.FILE,
+            flag_values=flag_values,
+            needed_for=needed_for,
+            within="data_dir",
+        )
     string(
         "text_a_column",
         "text_a",

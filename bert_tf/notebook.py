@@ -11,14 +11,12 @@ nor the GPU's memory when the next one starts.
 """
 
 import codecs
-import contextlib
 import glob
 import importlib.metadata
 import os
 import pty
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -143,17 +141,22 @@ def run(command: str) -> None:
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its)
     os.close(its)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    try:
-        # Reading fails (EIO) when the command has closed its end.
-        with contextlib.suppress(OSError):
-            while data := os.read(ours, 1 << 12):
-                print(decoder.decode(data).replace("\r\n", "\n"), end="", flush=True)
-    except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)
-        raise
-    finally:
-        os.close(ours)
-        code = process.wait()
+    was_interrupted = False
+    while True:
+        try:
+            if not (data := os.read(ours, 1 << 12)):
+                break
+            print(decoder.decode(data).replace("\r\n", "\n"), end="", flush=True)
+        except KeyboardInterrupt:
+            # The command is of our process group and has got the signal, too: what it
+            # says while it saves is read to its end.
+            was_interrupted = True
+        except OSError:  # EIO: it has closed its end
+            break
+    os.close(ours)
+    code = process.wait()
+    if was_interrupted:
+        raise KeyboardInterrupt
     if code:
         raise CommandFailedError(
             f"{shlex.join(words[:3])} ... ended with exit code {code}: its last lines"

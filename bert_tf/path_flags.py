@@ -43,14 +43,18 @@ class PathParser(flags.ArgumentParser):
         kind: what must be there.
         needed_for: flags of which one must be set for the path to be used; none where
             it always is.
+        within: the flag of the folder that the path is relative to.
     """
 
     syntactic_help = "a path"
 
-    def __init__(self, kind: Path, needed_for: Sequence[str] = ()) -> None:
+    def __init__(
+        self, kind: Path, needed_for: Sequence[str] = (), within: str | None = None
+    ) -> None:
         super().__init__()
         self.kind = kind
         self.needed_for = tuple(needed_for)
+        self.within = within
 
     def parse(self, argument: str | Sequence[str]) -> Any:
         """The path, with the user's folder for `~`."""
@@ -76,10 +80,11 @@ def define(
     *,
     flag_values: flags.FlagValues,
     needed_for: Sequence[str] = (),
+    within: str | None = None,
 ) -> None:
     """Defines a flag that is a path; see `PathParser`."""
     flags.DEFINE(
-        PathParser(kind, needed_for),
+        PathParser(kind, needed_for, within),
         name,
         default,
         help_text,
@@ -116,23 +121,25 @@ def check(flag_values: flags.FlagValues) -> None:
         needed = [flag_values[use].value for use in parser.needed_for]
         if needed and not any(needed):
             continue
+        folder = (flag_values[parser.within].value or "") if parser.within else ""
         several = flag.value
         if isinstance(several, str):
             is_list = parser.kind is Path.FILES
             several = several.split(",") if is_list else [several]
         for path in several:
-            if path and not files.is_remote(path):
-                check_path(path, f"--{name}: ", parser.kind)
+            check_path(os.path.join(folder, path), f"--{name}: ", parser.kind)
 
 
 def check_path(path: str, said_by: str, kind: Path) -> None:
-    """Raises InputError if a local path is not what it must be.
+    """Raises InputError if a path is not what it must be; remote ones always are.
 
     Args:
         path: the path.
         said_by: what the message begins with: the flag.
         kind: what it must be.
     """
+    if not path or files.is_remote(path):
+        return
     if kind is Path.OUTPUT or os.path.exists(path):
         if kind is Path.FOLDER and not os.path.isdir(path):
             raise InputError(f"{said_by}{path} is a file, not a folder.")

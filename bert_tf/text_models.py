@@ -241,7 +241,7 @@ class TextModel:
                 f" {POOLED!r}."
             )
         reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
-        inputs = list(reader(Line(*texts) for texts in _pairs(texts, pairs)))
+        inputs = list(reader(Line(*pair) for pair in _pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         groups = extract(
             inputs,

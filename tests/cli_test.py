@@ -272,6 +272,10 @@ class ParseTest(tf.test.TestCase):
 
     def test_one_line(self):
         self.assertEqual(cli.one_line(InputError("a\n  b")), "a b")
+        message = (
+            "x: {{function_node __wrapped__a_device_/job:b}} cut off [Op:C] name: "
+        )
+        self.assertEqual(cli.one_line(InputError(message)), "x: cut off")
         self.assertEqual(
             cli.one_line(PermissionError(13, "Permission denied", "/x")),
             "Permission denied: /x",

@@ -41,7 +41,8 @@ class KerasBackendTest(tf.test.TestCase):
         with open(os.path.join(folder, "keras.py"), "w") as file:
             # As where jax is not installed; TensorFlow tries to, and passes it over.
             file.write("raise ModuleNotFoundError('imported')")
-        done = run("-c", _USE_ALL, KERAS_BACKEND="jax", PYTHONPATH=folder)
+        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+        done = run("-c", _USE_ALL, KERAS_BACKEND="jax", PYTHONPATH=paths)
         self.assertEqual(done.returncode, 0, done.stderr)
         *usable, message = done.stdout.splitlines()
         self.assertEqual(message, f"Keras' back end is 'jax' (KERAS_BACKEND){_ADVICE}")

@@ -7,7 +7,14 @@ from unittest import mock
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, ensemble_squad, path_flags, run_ner, run_pretraining
+from bert_tf import (
+    cli,
+    ensemble_squad,
+    path_flags,
+    run_classifier,
+    run_ner,
+    run_pretraining,
+)
 from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 from tests.cli_test import SCRIPTS
@@ -56,6 +63,7 @@ class PathFlagsTest(tf.test.TestCase):
         file = self.path("file.json")
         with open(file, "w") as opened:
             opened.write("x\n")
+        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
         self.assertEqual(set(SCRIPTS) - set(_WRONG), {"bert_tf.quickstart"})
         for module, arguments in _WRONG.items():
             words = {
@@ -70,7 +78,7 @@ class PathFlagsTest(tf.test.TestCase):
                 capture_output=True,
                 text=True,
                 check=False,
-                env={**os.environ, "PYTHONPATH": folder},
+                env={**os.environ, "PYTHONPATH": paths},
             )
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -83,7 +91,7 @@ class PathFlagsTest(tf.test.TestCase):
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, "PYTHONPATH": folder},
+            env={**os.environ, "PYTHONPATH": paths},
         )
         # tf2onnx is no requirement, and not installed for the tests.
         self.assertIn("pip install --no-deps tf2onnx onnx\n", done.stderr)
@@ -121,6 +129,8 @@ class PathFlagsTest(tf.test.TestCase):
             (self.path("model.ckpt"), Path.CHECKPOINT),
             ("bert_base_en_uncased", Path.CHECKPOINT),  # KerasHub's
             ("/no", Path.OUTPUT),
+            ("gs://no/no", Path.CHECKPOINT),
+            ("gs://no/*", Path.FILES),
         ):
             path_flags.check_path(path, "--x: ", kind)
 
@@ -147,6 +157,22 @@ class PathFlagsTest(tf.test.TestCase):
             ],
         )
         path_flags.check(values)
+
+    def test_a_file_of_a_folder(self):
+        folder = self.get_temp_dir()
+        table = ["--task_name=tsv", f"--data_dir={folder}", "--output_dir=o"]
+        with open(self.path("mine.tsv"), "w") as file:
+            file.write("x")
+        for arguments, message in (
+            (["--do_train", "--train_file=no.tsv"], f"no such file: {folder}/no.tsv"),
+            (["--do_train", "--train_file=mine.tsv", "--dev_file=no.tsv"], None),
+        ):
+            values = cli.parse(run_classifier.define_flags, [*table, *arguments])
+            if message is None:
+                path_flags.check(values)
+                continue
+            with self.assertRaisesRegex(InputError, f"--train_file: {message}"):
+                path_flags.check(values)
 
     def test_a_tilde_is_the_users_folder(self):
         with mock.patch.dict(os.environ, {"HOME": "/home/me"}):

@@ -409,11 +409,11 @@ class RefusalTest(RunClassifierTestCase):
         for options, message in (
             ({"task_name": "sst"}, "no such task"),
             ({"data_dir": self.path("nowhere")}, "no such folder"),
-            ({"label_column": "lable"}, "'lable'. Columns: text_a, label"),
+            ({"label_column": "lable"}, "'lable'. Columns: 'text_a', 'label'"),
             ({"max_seq_length": 64}, r"must not exceed the model's .*\(16\)"),
             ({"vocab_file": self.path("no.txt")}, "no.txt"),
             ({"vocab_file": short}, r"\[MASK\]"),
-            ({"vocab_file": large}, r"39 tokens, but .* `vocab_size` .* is 30\. Give"),
+            ({"vocab_file": large}, r"39 tokens, but .* `vocab_size` is 30\. Give"),
             ({"labels": "pos,other"}, r"train.tsv:3: the label must be one of"),
             ({"train_file": "gone.tsv"}, "No such data file: .*gone.tsv"),
             ({"best_metric": "f2"}, "--best_metric=f2 .* loss, eval_loss, accuracy"),

@@ -97,6 +97,9 @@ class RunNerTest(ScriptCase):
         report = self.read("run", "dev_report.txt")
         self.assertIn(f"processed {words} tokens with", report)
         self.assertIn(f"FB1: {100 * results['f1']:6.2f}\n", report)
+        other = self.write("other.txt", columns(sentences(160, 3)))
+        with self.assertRaisesRegex(InputError, "holds a run on .*train.txt; .*other"):
+            self.run_script("--do_train", **(options | {"train_file": other}))
         # The same command again: nothing is trained, the same is written.
         with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
             self.run_script("--do_train", "--do_eval", **options)

@@ -193,6 +193,9 @@ class RunSquadTest(ScriptCase):
         self.assertEqual(best["metric"], "f1")
         # What `answer` wants of a run.
         self.assertEqual(self.read_json("run", "best", "flags.json")["doc_stride"], 4)
+        other = self.write("other.json", article(32, 4))
+        with self.assertRaisesRegex(InputError, "holds a run on .*train.json; .*other"):
+            self.run_script("--do_train", **(options | {"train_file": other}))
         # Where the second stage stands, the first one is not asked for again.
         shutil.rmtree(self.path("run", "first_stage"))
         self.run_script("--do_train", **options)

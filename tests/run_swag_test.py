@@ -82,6 +82,9 @@ class RunSwagTest(ScriptCase):
         self.assertEqual(results["global_step"], 32)
         self.check_predictions(test)
         self.check_evaluation(results, options["dev_file"])
+        other = self.write_csv("other.csv", rows(128, 4))
+        with self.assertRaisesRegex(InputError, "holds a run on .*train.csv; .*other"):
+            self.run_script("--do_train", **(options | {"train_file": other}))
 
     def check_predictions(self, test):
         with open(self.path("run", "swag_predictions.csv"), newline="") as file:

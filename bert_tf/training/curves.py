@@ -34,6 +34,9 @@ _PANELS = {
     "learning_rate": "learning rate",
 }
 
+# What evaluations report of SQuAD that is on no common scale with its scores.
+_NO_SCORES = ("total", "_thresh")
+
 _NO_METRICS = {"step", "seconds", AFTER_TRAINING}
 
 # The steps, and the values at them.
@@ -69,7 +72,8 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
     panels: dict[str, dict[str, Curve]] = {}
     for name, curve in curves.items():
         unit = next((u for end, u in _PANELS.items() if name.endswith(end)), None)
-        if unit is None and name.startswith(EVALUATION):
+        is_score = name.startswith(EVALUATION) and not name.endswith(_NO_SCORES)
+        if unit is None and is_score:
             unit = _EVALUATION_PANEL
         if unit is not None:
             panels.setdefault(unit, {})[name] = curve

@@ -71,7 +71,7 @@ def loose_flags(source):
     return [
         flag
         for line in lines(source)
-        if not re.search(r"python -m|^\s*[!%](pip|git)", line)
+        if not re.search(r"python -m|^\s*[!%]?(pip|git)", line)
         for flag in _FLAG.findall(line)
     ]
 

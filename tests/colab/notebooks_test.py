@@ -6,13 +6,20 @@ import re
 import pytest
 import tensorflow as tf
 
+from bert_tf import notebook
 from bert_tf.pictures import drawing, png
-from tests.colab import notebook_files
+from tests.colab import notebook_files, store_notebooks
 from tests.readme.commands import script_of_module
 
 pytestmark = pytest.mark.checkout
 
 NAMES = ["features_and_attention", "finetune_glue", "pretrain_on_tpu", "squad"]
+# A code host shows a file of this size, and its outputs.
+MOST_BYTES = 1 << 20
+# Of the machine that made the outputs, and what a reader need not see.
+NOT_IN_OUTPUTS = re.compile(
+    r"/(tmp|root|home|work|usr|var|opt)/|warning|Traceback|\x1b", re.IGNORECASE
+)
 # What all commands have in common stands in one cell.
 DEVICE = "find_spec"
 MODEL = "The model to begin with:"
@@ -28,32 +35,83 @@ class StoredNotebooksTest(tf.test.TestCase):
     def test_all_are_there(self):
         self.assertEqual(notebook_files.names(), NAMES)
 
-    def test_they_are_notebooks_of_format_4_without_outputs(self):
+    def test_they_are_notebooks_of_format_4(self):
         for name in NAMES:
-            notebook = notebook_files.content(name)
-            self.assertEqual((notebook["nbformat"], notebook["nbformat_minor"]), (4, 5))
-            self.assertContainsSubset(["cells", "metadata"], notebook)
-            self.assertEqual(notebook["metadata"]["kernelspec"]["name"], "python3")
-            identities = [cell["id"] for cell in notebook["cells"]]
+            content = notebook_files.content(name)
+            self.assertEqual((content["nbformat"], content["nbformat_minor"]), (4, 5))
+            self.assertContainsSubset(["cells", "metadata"], content)
+            self.assertEqual(content["metadata"]["kernelspec"]["name"], "python3")
+            identities = [cell["id"] for cell in content["cells"]]
             self.assertLen(set(identities), len(identities))
-            for cell in notebook["cells"]:
+            for cell in content["cells"]:
                 self.assertRegex(cell["id"], r"^[a-zA-Z0-9_-]{1,64}$")
                 self.assertIsInstance(cell["metadata"], dict)
                 self.assertTrue(all(isinstance(line, str) for line in cell["source"]))
                 fields = {"cell_type", "id", "metadata", "source"}
                 if cell["cell_type"] == "code":
                     fields |= {"execution_count", "outputs"}
-                    self.assertEqual(cell["outputs"], [], f"{name}: clear its outputs")
-                    self.assertIsNone(cell["execution_count"])
                 else:
                     self.assertEqual(cell["cell_type"], "markdown")
                 self.assertEqual(set(cell), fields)
 
+    def test_the_outputs_of_one_run_are_stored(self):
+        for name in NAMES:
+            self.assertLess(notebook_files.path_of(name).stat().st_size, MOST_BYTES)
+            cells = [
+                cell
+                for cell in notebook_files.content(name)["cells"]
+                if cell["cell_type"] == "code"
+            ]
+            self.assertEqual(
+                [cell["execution_count"] for cell in cells],
+                [*range(1, len(cells) + 1)],
+                f"{name}: make notebooks",
+            )
+            pictures = 0
+            for output in (one for cell in cells for one in cell["outputs"]):
+                data = output.get("data", {})
+                pictures += "image/png" in data
+                texts = [output.get("text", []), data.get("text/markdown", [])]
+                for line in (line for text in texts for line in text):
+                    self.assertNotRegex(line, NOT_IN_OUTPUTS, name)
+            self.assertGreater(pictures, 0, name)
+
+    def test_the_address_is_setup_cfgs(self):
+        url = store_notebooks.address()
+        texts = [
+            source
+            for name in NAMES
+            for kind in ("code", "markdown")
+            for source in notebook_files.sources(name, kind)
+        ]
+        readme = (notebook_files.FOLDER / "README.md").read_text("utf-8")
+        for text in (*texts, readme):
+            self.assertEqual(
+                store_notebooks.with_address(text, url), text, "make notebooks"
+            )
+        for name in NAMES:
+            link = f"/blob/main/colab/{name}.ipynb)"
+            self.assertIn(link, readme)
+            self.assertIn(link, notebook_files.sources(name, "markdown")[0])
+
+    def test_an_address_takes_its_places(self):
+        text = 'SOURCE = ""  # @param\ncolab.research.google.com/github/OWNER/NAME/blob/m'
+        self.assertEqual(
+            store_notebooks.with_address(text, "https://github.com/a/b-c.git"),
+            'SOURCE = "https://github.com/a/b-c.git"  # @param\n'
+            "colab.research.google.com/github/a/b-c/blob/m",
+        )
+
+    def test_outputs_are_as_a_terminal_shows_them_at_its_end(self):
+        text = "\r 10%\x1b[A\r 100%\r   \r\na\n\nb: 1\rb: 2\r\nin /tmp/x/run\n"
+        self.assertEqual(
+            store_notebooks.shown_text(text, "/tmp/x"), "a\n\nb: 2\nin run\n"
+        )
+
     def test_they_are_written_as_colab_and_git_like_them(self):
         for name in NAMES:
             text = notebook_files.path_of(name).read_text("utf-8")
-            notebook = json.loads(text)
-            stored = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+            stored = json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"
             self.assertEqual(text, stored)
 
     def test_no_path_is_absolute(self):
@@ -116,15 +174,12 @@ class StoredNotebooksTest(tf.test.TestCase):
                 self.assertIn(f"`{field}`", prose, name)
 
     def test_a_tpu_gets_the_versions_that_were_tried_together(self):
-        (source,) = (one for one in notebook_files.sources(NAMES[0]) if DEVICE in one)
-        pairs = re.findall(r'build, text = \(?"([\d.]+)", "([\d.]+)"', source)
-        self.assertLen(pairs, 2)
         root = notebook_files.FOLDER.parent
-        for build, text in pairs:
+        for build, text in notebook._TPU_BUILDS.values():
             pinned = (root / f"constraints-tpu-{build}.txt").read_text()
             self.assertIn(f"tensorflow-text=={text}\n", pinned)
         pinned = (root / "constraints.txt").read_text()
-        for requirement in re.findall(r"keras-\w+==[\d.]+", source):
+        for requirement in notebook._KERAS_HUB:
             self.assertIn(requirement + "\n", pinned)
 
     def test_a_picture_without_data_has_no_colour(self):

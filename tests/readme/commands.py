@@ -105,8 +105,8 @@ def script_of_module(module: str) -> Script:
     Raises:
         ImportError: there is no such module.
     """
-    has_main = module in ("bert_tf", "bert_tf.quickstart")
-    name = f"{module}.__main__" if has_main else module
+    is_package = module in ("bert_tf", "bert_tf.quickstart")
+    name = f"{module}.__main__" if is_package else module
     return _handed_over(importlib.import_module(name).main)
 
 

@@ -55,12 +55,14 @@ class CurvesTest(tf.test.TestCase):
         folder = self.folder(
             {"step": 10, "loss": 7.0, "learning_rate": 1e-4},
             {"step": 10, "eval/loss": 6.5, "eval/f1": 0.5, "after_training": True},
+            {"step": 10, "eval/total": 300, "eval/best_f1_thresh": -15.7},
             ending='{"step": 20, "lo',
         )
         texts, _ = drawn(lambda: self.written(folder))
         self.assertContainsSubset(
             ["MRPC", "learning rate", "learning_rate", "evaluation", "eval/f1"], texts
         )
+        self.assertNoCommonElements(["eval/total", "eval/best_f1_thresh"], texts)
 
     def test_a_folder_without_a_training_has_no_picture(self):
         for entries in ([], [{"step": 10, "eval/loss": 6.5}]):
