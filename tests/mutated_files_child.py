@@ -634,7 +634,7 @@ def _try(name, number, seed, good, work):
     os.makedirs(work)
     for path, content in good.items():
         _write(work, path, mutated(content, path, rng) if path == victim else content)
-    told = (InputError, OSError, *cli._machine_errors())
+    told = cli._users_errors()
     try:
         READERS[name][1](work)
     except told as error:

@@ -35,7 +35,7 @@ class MutatedFilesTest(tf.test.TestCase):
                     problems.append(f"{before}: {json.loads(line)}")
             if last == "done":
                 break
-            self.assertTrue(last, child.stderr)
+            self.assertLess(child.returncode, 0, child.stderr)
             problems.append(f"{last}: ended with {child.returncode}: {child.stderr}")
             first = int(last.split()[0]) + 1
         self.assertEqual(problems, [], "\n\n".join(problems))

@@ -230,9 +230,10 @@ class ClassifierSession(TaskSession):
 
     def _run_data(self) -> RunData:
         """The training set, as a run's folder records it."""
-        where = self._flags.tfds_name or self.data_set.path(
-            self._flags.data_dir, "train"
-        )
+        if self.data_set.is_from_tfds:
+            where = self._flags.tfds_name
+        else:
+            where = self.data_set.path(self._flags.data_dir, "train")
         return RunData(
             f"{len(self.examples['train'])} examples of {where}", self._digest("train")
         )

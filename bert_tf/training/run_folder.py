@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.label_files import read_labels, write_labels
 from bert_tf.conversion.names import heads_of
@@ -71,19 +71,21 @@ class RunData:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """One start of a run: a line of starts.jsonl, but for the step.
+    """One start of a run: a line of starts.jsonl.
 
     Attributes:
         task: the task's name.
         data: what is trained on.
         settings: what decides how the run comes out, by name.
         flags: all resolved flags.
+        step: what the run resumed at.
     """
 
     task: str
     data: RunData
     settings: Mapping[str, Any]
     flags: Mapping[str, Any]
+    step: int = 0
 
 
 @contextlib.contextmanager
@@ -202,7 +204,8 @@ def record_start(folder: str, step: int, start: Start) -> None:
         start: what it is made with.
     """
     path = os.path.join(folder, STARTS_NAME)
-    line = json.dumps({"step": step, **dataclasses.asdict(start)}, sort_keys=True)
+    start = dataclasses.replace(start, step=step)
+    line = json.dumps(dataclasses.asdict(start), sort_keys=True)
     # As bytes: a damaged history is no reason not to train.
     before = files.read_bytes(path) if step and files.exists(path) else b""
     if before and not before.endswith(b"\n"):
@@ -216,9 +219,9 @@ def differences(folder: str, start: Start) -> str:
     before = _last_start(folder)
     if before is None:
         return ""
-    old = {**before["settings"], "data": before["data"]["name"]}
+    old = {**before.settings, "data": before.data.name}
     new = {**start.settings, "data": start.data.name}
-    if before["data"]["digest"] == start.data.digest:
+    if before.data.digest == start.data.digest:
         new["data"] = old["data"]  # it has moved
     # A setting that only one of them knows is one that the other version lacks.
     new = json.loads(json.dumps(new))
@@ -236,20 +239,17 @@ def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
     )
 
 
-def _last_start(folder: str) -> dict[str, Any] | None:
+def _last_start(folder: str) -> Start | None:
     """The last line of starts.jsonl; None where there is none that can be read."""
     path = os.path.join(folder, STARTS_NAME)
     if not files.exists(path):
         return None
     try:
-        start = files.parse_json(files.read_text(path).splitlines()[-1], path)
-        names = start["task"], start["data"]["name"], start["data"]["digest"]
-        if all(isinstance(name, str) for name in names) and start["settings"].keys():
-            return start
-    except (InputError, ValueError, IndexError, KeyError, TypeError, AttributeError):
-        pass
-    logging.warning("%s is damaged: what its run was made with is unknown.", path)
-    return None
+        *_, line = "", *files.read_text(path).splitlines()
+        return strict_json.from_values(Start, files.parse_json(line, path), path)
+    except InputError as error:
+        logging.warning("What the run was made with is unknown. %s", error)
+        return None
 
 
 def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> None:
@@ -259,10 +259,10 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
     there = _last_start(folder)
     if there is None:
         return
-    if there["task"] != task:
-        old, new = there["task"], task
-    elif data is not None and there["data"]["digest"] != data.digest:
-        old, new = (f"{task}, {name}" for name in (there["data"]["name"], data.name))
+    if there.task != task:
+        old, new = there.task, task
+    elif data is not None and there.data.digest != data.digest:
+        old, new = (f"{task}, {name}" for name in (there.data.name, data.name))
     else:
         return
     raise InputError(

@@ -221,7 +221,7 @@ class PrepareTest(tf.test.TestCase):
                     file.write(text)
             with self.assertLogs(level="WARNING") as logs:
                 self.prepare(task="MRPC")
-            self.assertRegex(logs.output[0], "starts.jsonl is damaged")
+            self.assertRegex(logs.output[0], "made with is unknown. .*starts.jsonl")
 
     def test_a_damaged_history_stops_no_run(self):
         self.prepare()
