@@ -68,6 +68,10 @@ def main(
             for path in positional:
                 path_flags.check_path(path, "", argument_kind)
             run(with_positional(flags.FLAGS, positional))
+            if sys.stdout:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise
         except _users_errors() as error:
             print(f"{script}: {one_line(error)}", file=sys.stderr)
             sys.exit(EXIT_INPUT_ERROR)
@@ -99,7 +103,12 @@ def main(
         except (flags.Error, ValueError) as error:
             _refuse_usage(error)
 
-    app.run(guarded, flags_parser=parsed)
+    try:
+        app.run(guarded, flags_parser=parsed)
+    except BrokenPipeError:
+        # The reader, such as `head`, has all that it wants. Nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 def _refuse_usage(message: object) -> NoReturn:
@@ -248,8 +257,8 @@ def _with_flags(message: str) -> str:
 
 def one_line(error: Exception) -> str:
     """An exception's message as one line; of TensorFlow's traces what went wrong."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, OSError) and error.strerror:
+        return ": ".join([error.strerror, *filter(None, [error.filename])])
     text = str(error)
     if not isinstance(error, InputError):
         text = cause_of(text)

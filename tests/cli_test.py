@@ -1,6 +1,7 @@
 import logging
 import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -193,6 +194,22 @@ class UsageTest(tf.test.TestCase):
                 "run_pretraining: --bert_config_file: no such file: nowhere.json\n",
             )
 
+    def test_a_reader_that_has_enough_is_no_error(self):
+        """Such as `head`; of what is printed at once, and of what is flushed last."""
+        for arguments in (["bert_tf.run_classifier", "--help"], ["bert_tf"]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with os.fdopen(writer, "wb") as stdout:
+                result = subprocess.run(
+                    [sys.executable, "-m", *arguments],
+                    stdout=stdout,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                )
+            self.assertEqual(result.stderr, "", arguments)
+            self.assertEqual(result.returncode, 128 + signal.SIGPIPE, arguments)
+
 
 class ParseTest(tf.test.TestCase):
     def test_several_scripts_live_in_one_process(self):
@@ -279,6 +296,11 @@ class ParseTest(tf.test.TestCase):
         self.assertEqual(
             cli.one_line(PermissionError(13, "Permission denied", "/x")),
             "Permission denied: /x",
+        )
+        # Of a stream, which has no name.
+        self.assertEqual(
+            cli.one_line(OSError(28, "No space left on device")),
+            "No space left on device",
         )
 
     def test_a_full_disk_is_no_lack_of_memory(self):
