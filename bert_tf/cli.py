@@ -260,7 +260,8 @@ def one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return ": ".join([error.strerror, *filter(None, [error.filename])])
     text = str(error)
-    if not isinstance(error, InputError):
+    # Only TensorFlow's have lines about the graph.
+    if not isinstance(error, (InputError, OSError)):
         text = cause_of(text)
         if "gs://" in text and "HTTP" in text:
             text += (

@@ -226,7 +226,15 @@ class ParseTest(tf.test.TestCase):
             cli.parse(run_classifier.define_flags, arguments)
 
     def test_bounds(self):
-        for bad in ("--train_batch_size=0", "--learning_rate=-1", "--max_seq_length=0"):
+        for bad in (
+            "--train_batch_size=0",
+            "--train_batch_size=99999999999999999999",
+            "--random_seed=4294967296",
+            "--learning_rate=-1",
+            "--learning_rate=inf",
+            "--learning_rate=nan",
+            "--max_seq_length=0",
+        ):
             with self.assertRaises(flags.Error):
                 cli.parse(
                     run_pretraining.define_flags,
@@ -302,6 +310,7 @@ class ParseTest(tf.test.TestCase):
             cli.one_line(OSError(28, "No space left on device")),
             "No space left on device",
         )
+        self.assertEqual(cli.one_line(OSError("File is a pipe.")), "File is a pipe.")
 
     def test_a_full_disk_is_no_lack_of_memory(self):
         with (

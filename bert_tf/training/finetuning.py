@@ -135,9 +135,13 @@ def steps_of(
         flag: what `num_train_epochs` comes from, for the message.
 
     Raises:
-        InputError: that is less than one step.
+        InputError: that is less than one step, or more than there can be.
     """
     steps = num_batches * num_train_epochs
+    if steps > np.iinfo(np.int32).max:
+        raise InputError(
+            f"--{flag}={num_train_epochs} makes {steps:g} steps. Lower it."
+        )
     if (steps < 1 and not is_whole) or not steps:
         raise InputError(
             f"--{flag}={num_train_epochs}: {num_batches:g} batches per epoch make less"
