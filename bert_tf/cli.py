@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import logging as python_logging
+import math
 import os
 import re
 import signal
@@ -89,6 +90,10 @@ def main(
         flags.DEFINE_flag(help_page.HelpFlag(names))
         try:
             left = flags.FLAGS(argv)
+            for name in names:
+                value = flags.FLAGS[name].value
+                if isinstance(value, float) and math.isnan(value):
+                    raise flags.Error(f"flag --{name}=nan: must be a number")
             if left[1:] and arguments is None:
                 raise flags.Error(
                     f"Unexpected argument {left[1]!r}: flags are written --name=value"

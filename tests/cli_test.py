@@ -165,6 +165,16 @@ class UsageTest(tf.test.TestCase):
             self.assertEqual(result.stderr.count("\n"), 2, result.stderr)
             self.assertEqual(result.stdout, "")
 
+    def test_nan_is_no_number(self):
+        """Every comparison with it is false, whatever a flag's rule is."""
+        result = run_module(
+            "bert_tf.answer",
+            "--checkpoint=x",
+            "--context_file=y",
+            "--null_score_diff_threshold=nan",
+        )
+        self.assert_usage_error(result, "--null_score_diff_threshold=nan: must be a")
+
     def test_names_of_other_packages_are_known(self):
         for flag, ours in (
             ("--per_device_train_batch_size=8", "--train_batch_size, that of all"),
