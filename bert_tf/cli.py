@@ -12,6 +12,7 @@ import errno
 import importlib
 import importlib.util
 import inspect
+import io
 import logging as python_logging
 import math
 import os
@@ -61,6 +62,9 @@ def main(
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Of text that the terminal's encoding cannot spell; stderr does so anyway.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
     def guarded(argv: Sequence[str]) -> None:
         positional = list(argv[1:])

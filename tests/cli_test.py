@@ -165,6 +165,21 @@ class UsageTest(tf.test.TestCase):
             self.assertEqual(result.stderr.count("\n"), 2, result.stderr)
             self.assertEqual(result.stdout, "")
 
+    def test_what_the_terminal_cannot_spell_is_escaped(self):
+        path = os.path.join(self.get_temp_dir(), "é.txt")
+        code = (
+            "import sys; from bert_tf import cli; sys.argv = ['x'];"
+            f"cli.main(lambda values: None, lambda values: print({path!r}))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        self.assertEndsWith(result.stdout, "\\xe9.txt\n", result.stderr)
+
     def test_nan_is_no_number(self):
         """Every comparison with it is false, whatever a flag's rule is."""
         result = run_module(
