@@ -12,7 +12,9 @@ import errno
 import importlib
 import importlib.util
 import inspect
+import io
 import logging as python_logging
+import math
 import os
 import re
 import signal
@@ -60,6 +62,9 @@ def main(
     # absl prints the main module's docstring above the flags.
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Of text that the terminal's encoding cannot spell; stderr does so anyway.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
     def guarded(argv: Sequence[str]) -> None:
         positional = list(argv[1:])
@@ -68,6 +73,10 @@ def main(
             for path in positional:
                 path_flags.check_path(path, "", argument_kind)
             run(with_positional(flags.FLAGS, positional))
+            if sys.stdout:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise
         except _users_errors() as error:
             print(f"{script}: {one_line(error)}", file=sys.stderr)
             sys.exit(EXIT_INPUT_ERROR)
@@ -85,6 +94,10 @@ def main(
         flags.DEFINE_flag(help_page.HelpFlag(names))
         try:
             left = flags.FLAGS(argv)
+            for name in names:
+                value = flags.FLAGS[name].value
+                if isinstance(value, float) and math.isnan(value):
+                    raise flags.Error(f"flag --{name}=nan: must be a number")
             if left[1:] and arguments is None:
                 raise flags.Error(
                     f"Unexpected argument {left[1]!r}: flags are written --name=value"
@@ -99,7 +112,12 @@ def main(
         except (flags.Error, ValueError) as error:
             _refuse_usage(error)
 
-    app.run(guarded, flags_parser=parsed)
+    try:
+        app.run(guarded, flags_parser=parsed)
+    except BrokenPipeError:
+        # The reader, such as `head`, has all that it wants. Nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 def _refuse_usage(message: object) -> NoReturn:
@@ -248,10 +266,11 @@ def _with_flags(message: str) -> str:
 
 def one_line(error: Exception) -> str:
     """An exception's message as one line; of TensorFlow's traces what went wrong."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, OSError) and error.strerror:
+        return ": ".join([error.strerror, *filter(None, [error.filename])])
     text = str(error)
-    if not isinstance(error, InputError):
+    # Only TensorFlow's have lines about the graph.
+    if not isinstance(error, (InputError, OSError)):
         text = cause_of(text)
         if "gs://" in text and "HTTP" in text:
             text += (

@@ -207,6 +207,10 @@ def run(flag_values: flags.FlagValues) -> None:
     if na_prob_file and flag_values.version == "1.1":
         raise InputError("--na_prob_file is for SQuAD 2.0: leave --version=1.1 out.")
     data_path, predictions_path = flag_values.positional
+    out_file = flag_values.out_file or ""
+    inputs = data_path, predictions_path, na_prob_file or data_path
+    if out_file and files.identity(out_file) in map(files.identity, inputs):
+        raise InputError(f"--out_file: {out_file} is also an input file.")
     data = read_golds(data_path)
     golds = data.golds
     predictions = read_by_question(predictions_path, "predictions file", str)

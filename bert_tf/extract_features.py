@@ -19,6 +19,7 @@ from absl import flags, logging
 
 from bert_tf import cli, feature_flags, files, finetuning_flags
 from bert_tf import flags as shared_flags
+from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
     from bert_tf.features.inputs import FeatureInput
@@ -52,6 +53,9 @@ class _Counted:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the lines, and writes their features."""
+    paths = flag_values.input_file, flag_values.output_file
+    if len(set(map(files.identity, paths))) == 1:
+        raise InputError(f"--output_file: {paths[1]} is also the input file.")
     if flag_values.format == "parquet":
         cli.require_packages("--format=parquet", "pyarrow")
     cli.import_tensorflow()

@@ -46,6 +46,11 @@ def remote_errors() -> tuple[type[Exception], ...]:
     return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
+def identity(path: str) -> str:
+    """The same for every name of a file, links included."""
+    return path if is_remote(path) else os.path.realpath(path)
+
+
 def exists(path: str) -> bool:
     """Whether a file or folder of that name exists."""
     return _gfile().exists(path) if is_remote(path) else os.path.exists(path)

@@ -4,20 +4,27 @@ Each function registers one rule with absl's validators: absl checks them once t
 command line has been parsed, and the error names the flags.
 """
 
+import sys
 from typing import Any
 
 from absl import flags, logging
 
+# The largest whole number that every part of a run takes: sizes, steps, seeds.
+_MOST = 2**31 - 1
+
 
 def require_at_least(flag_values: flags.FlagValues, least: float, *names: str) -> None:
-    """Makes values below `least` a usage error."""
+    """Makes values below `least`, or beyond 32 bits if it is whole, a usage error."""
+    most = _MOST if isinstance(least, int) else sys.float_info.max
+
+    def fits(value: float | None) -> bool:
+        if value is None or least <= value <= most:
+            return True
+        bound = f"most {most}" if value > most else f"least {least}"
+        raise flags.ValidationError(f"must be at {bound}")
+
     for name in names:
-        flags.register_validator(
-            name,
-            lambda value: value is None or value >= least,
-            message=f"must be at least {least}",
-            flag_values=flag_values,
-        )
+        flags.register_validator(name, fits, flag_values=flag_values)
 
 
 def require_one_of(flag_values: flags.FlagValues, *names: str) -> None:

@@ -48,7 +48,8 @@ class HelpFlag(app.HelpFlag):
             # What is given before --help is no default.
             flags.FLAGS.unparse_flags()
             flags.FLAGS.mark_as_parsed()
-            print(page(sys.modules["__main__"].__doc__ or "", flags.FLAGS, self._names))
+            doc = sys.modules["__main__"].__doc__ or ""
+            print(page(doc, flags.FLAGS, self._names), flush=True)
             sys.exit(0)
 
 

@@ -1,6 +1,5 @@
 """The flags that say which text is read, and by how many processes; and that text."""
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -128,13 +127,13 @@ def text_chunks(
             split_sentences=split_sentences,
             language=language,
         )
-    others = {_identity(path) for path in passed_over}
+    others = {files.identity(path) for path in passed_over}
     found = find_sources(flag_values.input_file, "input_file")
-    others.update(_identity(path) for path in listed_records(found))
+    others.update(files.identity(path) for path in listed_records(found))
     paths = [
         path
         for path in found
-        if _identity(path) not in others and not lies_beside_records(path)
+        if files.identity(path) not in others and not lies_beside_records(path)
     ]
     if len(paths) < len(found):
         logging.info(
@@ -156,7 +155,3 @@ def text_chunks(
         language=language,
         chunk_bytes=_CHUNK_BYTES,
     )
-
-
-def _identity(path: str) -> str:
-    return path if files.is_remote(path) else os.path.realpath(path)

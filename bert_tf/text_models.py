@@ -167,10 +167,10 @@ class TextModel:
             )
         self.source = source
         self._run = flags_of_run(source.folder)
-        self.max_length: int = (
-            max_length
-            or self._run.get("max_seq_length")
-            or min(self._default_length, positions)
+        # A run of pre-training may have its records' length, not its flag's.
+        self.max_length: int = min(
+            max_length or self._run.get("max_seq_length") or self._default_length,
+            positions,
         )
         self._batch_size = batch_size
         self._tokenizer = load_tokenizer(source)

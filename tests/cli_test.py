@@ -1,6 +1,7 @@
 import logging
 import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -164,6 +165,31 @@ class UsageTest(tf.test.TestCase):
             self.assertEqual(result.stderr.count("\n"), 2, result.stderr)
             self.assertEqual(result.stdout, "")
 
+    def test_what_the_terminal_cannot_spell_is_escaped(self):
+        path = os.path.join(self.get_temp_dir(), "é.txt")
+        code = (
+            "import sys; from bert_tf import cli; sys.argv = ['x'];"
+            f"cli.main(lambda values: None, lambda values: print({path!r}))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        self.assertEndsWith(result.stdout, "\\xe9.txt\n", result.stderr)
+
+    def test_nan_is_no_number(self):
+        """Every comparison with it is false, whatever a flag's rule is."""
+        result = run_module(
+            "bert_tf.answer",
+            "--checkpoint=x",
+            "--context_file=y",
+            "--null_score_diff_threshold=nan",
+        )
+        self.assert_usage_error(result, "--null_score_diff_threshold=nan: must be a")
+
     def test_names_of_other_packages_are_known(self):
         for flag, ours in (
             ("--per_device_train_batch_size=8", "--train_batch_size, that of all"),
@@ -193,6 +219,22 @@ class UsageTest(tf.test.TestCase):
                 "run_pretraining: --bert_config_file: no such file: nowhere.json\n",
             )
 
+    def test_a_reader_that_has_enough_is_no_error(self):
+        """Such as `head`; of what is printed at once, and of what is flushed last."""
+        for arguments in (["bert_tf.run_classifier", "--help"], ["bert_tf"]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with os.fdopen(writer, "wb") as stdout:
+                result = subprocess.run(
+                    [sys.executable, "-m", *arguments],
+                    stdout=stdout,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                )
+            self.assertEqual(result.stderr, "", arguments)
+            self.assertEqual(result.returncode, 128 + signal.SIGPIPE, arguments)
+
 
 class ParseTest(tf.test.TestCase):
     def test_several_scripts_live_in_one_process(self):
@@ -209,7 +251,15 @@ class ParseTest(tf.test.TestCase):
             cli.parse(run_classifier.define_flags, arguments)
 
     def test_bounds(self):
-        for bad in ("--train_batch_size=0", "--learning_rate=-1", "--max_seq_length=0"):
+        for bad in (
+            "--train_batch_size=0",
+            "--train_batch_size=99999999999999999999",
+            "--random_seed=4294967296",
+            "--learning_rate=-1",
+            "--learning_rate=inf",
+            "--learning_rate=nan",
+            "--max_seq_length=0",
+        ):
             with self.assertRaises(flags.Error):
                 cli.parse(
                     run_pretraining.define_flags,
@@ -280,6 +330,12 @@ class ParseTest(tf.test.TestCase):
             cli.one_line(PermissionError(13, "Permission denied", "/x")),
             "Permission denied: /x",
         )
+        # Of a stream, which has no name.
+        self.assertEqual(
+            cli.one_line(OSError(28, "No space left on device")),
+            "No space left on device",
+        )
+        self.assertEqual(cli.one_line(OSError("File is a pipe.")), "File is a pipe.")
 
     def test_a_full_disk_is_no_lack_of_memory(self):
         with (

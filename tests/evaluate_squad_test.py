@@ -91,6 +91,22 @@ class EvaluateSquadTest(tf.test.TestCase):
         )
         self.assertAllClose(report["exact"], 200 / 3)
 
+    def test_scores_do_not_replace_what_is_scored(self):
+        path = os.path.join(self.get_temp_dir(), "predictions.json")
+        for name in ("data.json", "predictions.json"):
+            out_file = os.path.join(self.get_temp_dir(), ".", name)
+            with self.assertRaisesRegex(InputError, f"{name} is also an input file"):
+                evaluate_squad.run(
+                    cli.parse(
+                        evaluate_squad.define_flags,
+                        [
+                            path.replace("predictions", "data"),
+                            path,
+                            f"--out_file={out_file}",
+                        ],
+                    )
+                )
+
     def test_pictures_and_a_file_of_scores(self):
         odds = self.write("null_odds.json", {"a": -3.25, "b": 2, "c": 1.5, "x": 0})
         folder = os.path.join(self.get_temp_dir(), "images")

@@ -167,6 +167,7 @@ class ExtractFeaturesTest(tf.test.TestCase):
                 "16",
             ),
             ({"format": "npz", "output": ""}, "output file is a folder"),
+            ({"output_file": self.path(".", "in.txt")}, "is also the input file"),
             ({"input_file": "nowhere"}, "No such input file: nowhere"),
             ({"init_checkpoint": self.folder}, "no checkpoint in this folder"),
         ):

@@ -281,6 +281,13 @@ class TextModelsTest(tf.test.TestCase):
                 self.assertAllClose(found, expected[pooling].reshape(9, -1), atol=1e-5)
         self.assertEqual(model.embed("w1").shape, (1, toy.CONFIG.hidden_size))
 
+    def test_a_runs_length_beyond_the_models_positions(self):
+        """Of pre-training, whose flag's default is not its records' length."""
+        folder = self.random_checkpoint(BertEncoder(toy.CONFIG), max_seq_length=128)
+        model = bert_tf.load(folder)
+        self.assertEqual(model.max_length, 16)
+        self.assertEqual(model.embed("w1 " * 50).shape, (1, toy.CONFIG.hidden_size))
+
     def test_a_method_that_the_head_cannot_serve(self):
         folder = self.random_checkpoint(BertTagger(toy.CONFIG, 2), labels=("O", "N"))
         model = bert_tf.load(folder)

@@ -14,6 +14,7 @@ embeddings.)
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from bert_tf.errors import InputError
@@ -100,6 +101,8 @@ class LayerSelection:
             numbers = tuple(float(weight) for weight in weights)
         except ValueError as error:
             raise InputError(f"--layer_weights: {error}.") from error
+        if not all(map(math.isfinite, numbers)):
+            raise InputError(f"--layer_weights must be finite. Received: {numbers}")
         return cls(
             layers=tuple(found),
             combine=combine,

@@ -15,6 +15,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.config import SINGLE_LABEL
+from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.objectives import Objective
 from bert_tf.modeling.record_model import RecordModel, check_range
@@ -99,8 +100,16 @@ class HeadModel(RecordModel):
         if not isinstance(y, np.ndarray):
             return y
         is_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
-        if is_class and "num_labels" in self._arguments and y.dtype.kind in "iu":
-            check_range(y, self._arguments["num_labels"], "y")
+        if is_class and "num_labels" in self._arguments:
+            if y.dtype.kind in "iu":
+                check_range(y, self._arguments["num_labels"], "y")
+            elif self.loss is None and (
+                y.dtype.kind not in "bf" or (y != y // 1).any()
+            ):
+                raise InputError(
+                    "`y` must be the numbers of the classes, from 0. Received:"
+                    f" {y.ravel()[:1].tolist()} of type {y.dtype}"
+                )
         return y[:, None] if y.ndim == 1 else y  # as records have them
 
     def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:

@@ -129,9 +129,9 @@ def _output_files(
     else:
         count = num_shards or len(paths)
         names = [f"{output_file}-{shard:05d}-of-{count:05d}" for shard in range(count)]
-    taken = {files.absolute(path) for path in paths}
+    taken = {files.identity(path) for path in paths}
     for name in names:
-        if files.absolute(name) in taken:
+        if files.identity(name) in taken:
             raise InputError(f"--output_file: {name} is also an input file.")
     return names
 

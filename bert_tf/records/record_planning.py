@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import itertools
-import os
 from collections.abc import Sequence
 
 from bert_tf import files
@@ -111,7 +110,7 @@ def _check_arguments(
 def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) -> None:
     """Refuses outputs that would destroy each other or the input."""
     taken = {
-        _identity(path): f"the input file {path}"
+        files.identity(path): f"the input file {path}"
         for path in dict.fromkeys(chunk.source.path for chunk in chunks)
     }
     for path in output_files:
@@ -119,14 +118,10 @@ def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) ->
             raise InputError("--output_file: a name between two commas is empty.")
         if files.is_folder(path):
             raise InputError(f"--output_file: {path} is a folder; name a file in it.")
-        other = taken.setdefault(_identity(path), path)
+        other = taken.setdefault(files.identity(path), path)
         if other is not path:
             raise InputError(f"--output_file: {path} is also {other}.")
-        taken[_identity(path)] = f"the output file {path}"
-
-
-def _identity(path: str) -> str:
-    return path if files.is_remote(path) else os.path.realpath(path)
+        taken[files.identity(path)] = f"the output file {path}"
 
 
 def _describe_sources(

@@ -289,4 +289,9 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
         raise InputError(
             f"{path}: no column is named {column!r}. {columns_of(header or (), path)}"
         )
+    if header.count(column) > 1:
+        raise InputError(
+            f"{path}: several columns are named {column!r}: rename all but one."
+            f" {columns_of(header, path)}"
+        )
     return header.index(column)

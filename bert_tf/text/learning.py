@@ -106,7 +106,7 @@ def learn_from_counts(
     )
     if len(tokens) < vocab_size:
         raise InputError(
-            f"vocab_size must be at most {len(tokens)}, which is all that this text "
+            f"`vocab_size` must be at most {len(tokens)}, which is all that this text "
             f"supports; give more text or a smaller size. Received: {vocab_size}"
         )
     return Vocabulary(tokens)

@@ -165,6 +165,11 @@ def make_chunks(
             raise InputError(f"No such input file: {path}")
         if files.is_folder(path):
             raise InputError(f"The input file is a folder, not a file: {path}")
+        if not files.is_remote(path) and not os.path.isfile(path):
+            raise InputError(
+                f"The input file is a pipe or a device, which cannot be read twice:"
+                f" {path}. Write it to a file first."
+            )
         source = FileSource(
             path=path,
             input_format=find_format(path) if input_format == "auto" else input_format,

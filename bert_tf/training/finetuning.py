@@ -135,9 +135,13 @@ def steps_of(
         flag: what `num_train_epochs` comes from, for the message.
 
     Raises:
-        InputError: that is less than one step.
+        InputError: that is less than one step, or more than there can be.
     """
     passed = num_batches * num_train_epochs
+    if passed > np.iinfo(np.int32).max:
+        raise InputError(
+            f"--{flag}={num_train_epochs} makes {passed:g} steps. Lower it."
+        )
     steps = math.ceil(passed) if is_whole else int(passed)
     if steps < 1:
         raise InputError(

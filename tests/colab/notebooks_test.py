@@ -22,7 +22,7 @@ NOT_IN_OUTPUTS = re.compile(
 )
 # What all commands have in common stands in one cell.
 DEVICE = "find_spec"
-MODEL = "The model to begin with:"
+MODEL = "The model to start from:"
 # Roots of what belongs to the machine, or to Colab, not to somebody's home.
 ROOTS = {"content", "dev"}
 WRONG = r"""!python -m bert_tf.fill_mask --checkpoint=a \

@@ -40,6 +40,7 @@ class LayerSelectionTest(tf.test.TestCase):
             ("0", {"combine": "max"}, "--combine must be one of none, sum"),
             ("0,1", {"combine": "weighted", "weights": ["1"]}, "must be 2 numbers"),
             ("0", {"combine": "weighted", "weights": ["x"]}, "--layer_weights: .*'x'"),
+            ("0", {"combine": "weighted", "weights": ["nan"]}, "must be finite.*nan"),
             ("0", {"weights": ["1"]}, "for --combine=weighted alone"),
         ):
             with self.assertRaisesRegex(InputError, message):

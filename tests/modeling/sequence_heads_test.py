@@ -138,6 +138,9 @@ class ClassifierTest(tf.test.TestCase):
         for y in ([0, 1, 2, 3], [0, -1, 2, 0]):
             with self.assertRaisesRegex(InputError, r"`y` must be in \[0, 3\)"):
                 model.fit(inputs, y, verbose=0)
+        for y in ([0.5, 1.0, 2.0, 0.0], ["a", "b", "c", "a"]):
+            with self.assertRaisesRegex(InputError, "must be the numbers of the cl"):
+                model.fit(inputs, y, verbose=0)
 
     def test_evaluate_leaves_out_what_only_fills_up_the_batch(self):
         config = small_config()

@@ -82,6 +82,12 @@ class TableSplitTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "'text'. Columns: 'a', 'b'\\.$"):
             TableSplit(text_a="text").read(path)
 
+    def test_a_column_is_one_column(self):
+        path = self.write("a\tb\ta\nA\t1\tB\n")
+        with self.assertRaisesRegex(InputError, "several columns are named 'a'"):
+            TableSplit(text_a="a").read(path)
+        self.assertEqual(TableSplit(text_a="b").read(path)[0].text_a, "1")
+
     def test_a_table_with_the_other_separator_is_called_that(self):
         advice = "It has commas, no tabs: give the file a name that ends in .csv."
         path = self.write("text,label\nA,1\n")

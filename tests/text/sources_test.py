@@ -150,6 +150,10 @@ class MakeChunksTest(SourcesTestCase):
             make_chunks(["nowhere.txt"])
         with self.assertRaisesRegex(InputError, "is a folder"):
             make_chunks([self.folder])
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        with self.assertRaisesRegex(InputError, "is a pipe or a device.*/pipe"):
+            make_chunks([pipe])
         with self.assertRaisesRegex(InputError, "a.gz: damaged, or not a .gz file"):
             make_chunks([self.write("a.gz", b"plain")])
         with self.assertRaisesRegex(ValueError, "`input_format` must be.*'tsv'"):

@@ -201,7 +201,8 @@ class PackTest(tf.test.TestCase):
         unmasked.write_set(self.path("c"))
         masked.write_set(self.path("d"), 3, with_manifest=False)
         masked.write_set(self.path("e"), 3, pairs="none")
-        a = self.path("a")
+        a, link = self.path("a"), self.path("link")
+        os.symlink(a, link)
         for inputs, arguments, message in (
             (a, ["--max_seq_length=11"], "=11 of a row must not be less than .* 12"),
             (a, ["--max_predictions_per_seq=2"], "=2 of a row must not be less .* 3"),
@@ -209,6 +210,7 @@ class PackTest(tf.test.TestCase):
             (f"{a},{self.path('d')}", [], "/d has no manifest, but other files"),
             (f"{a},{self.path('e')}", [], "pairs=nsp, those of .*: pack them apart"),
             (a, [f"--output_file={a}"], "/a is also an input file"),
+            (a, [f"--output_file={link}"], "/link is also an input file"),
             (a, ["--do_lower_case=False"], "were made with True"),
         ):
             with self.assertRaisesRegex(InputError, message):
