@@ -58,6 +58,7 @@ def pretrain(folder: str, device_flags: str) -> str:
         f" --input_file={folder}/text.txt --output_file={folder}/text.tfrecord"
         f" --vocab_file={folder}/vocab.txt"
         " --max_seq_length=32 --max_predictions_per_seq=5 --dupe_factor=2"
+        " --nsp_labels=exact"
     )
     run(
         f"python -m bert_tf.run_pretraining --input_file={folder}/text.tfrecord"
