@@ -115,7 +115,8 @@ def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
     if is_right and isinstance(value, int):
         is_right = abs(value) <= _LARGEST_INTEGER
     if not is_right:
-        raise InputError(f"{source}: `{name}` must be {words}. Found: {_shown(value)}")
+        # Between backticks a command would show a flag of that name.
+        raise InputError(f'{source}: "{name}" must be {words}. Found: {_shown(value)}')
     if wanted in (tuple, list):
         return wanted(checked(of[0], item, source, name) for item in value)
     if of:

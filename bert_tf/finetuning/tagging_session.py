@@ -304,5 +304,5 @@ def read_features(path: str) -> dict[str, str]:
     """
     found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
     if "features" not in found:
-        raise InputError(f"{path}: it must have `features`. Give another --output_dir.")
+        raise InputError(f'{path}: it must have "features". Give another --output_dir.')
     return found

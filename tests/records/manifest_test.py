@@ -115,14 +115,14 @@ class ManifestTest(ManifestCase):
             ),
             (
                 {**values, "max_seq_length": "128"},
-                "`max_seq_length` must be an integer",
+                '"max_seq_length" must be an integer',
             ),
-            ({**values, "max_seq_length": True}, "`max_seq_length` must be an integer"),
-            ({**values, "do_lower_case": 1}, "`do_lower_case` must be true or false"),
-            ({**values, "masked_lm_prob": "x"}, "`masked_lm_prob` must be a number"),
-            ({**values, "shards": {}}, "`shards` must be a list"),
+            ({**values, "max_seq_length": True}, '"max_seq_length" must be an integer'),
+            ({**values, "do_lower_case": 1}, '"do_lower_case" must be true or false'),
+            ({**values, "masked_lm_prob": "x"}, '"masked_lm_prob" must be a number'),
+            ({**values, "shards": {}}, '"shards" must be a list'),
             ({**values, "shards": [3]}, "shards: must be a JSON object. Found: 3"),
-            ({**values, "shards": [{**shard, "name": 3}]}, "`name` must be a string"),
+            ({**values, "shards": [{**shard, "name": 3}]}, '"name" must be a string'),
         ):
             if not isinstance(content, str):
                 content = json.dumps(content)
