@@ -456,7 +456,7 @@ class QuestionAnswerer(TextModel):
     def answer(
         self, questions: Texts, contexts: Texts, *, top_k: int = 1
     ) -> list[list[Answer]]:
-        """Answers questions, as the command answer does.
+        """Answers questions, as the command answer does, one after the other.
 
         Args:
             questions: N questions.

@@ -244,9 +244,11 @@ def _last_start(folder: str) -> Start | None:
     path = os.path.join(folder, STARTS_NAME)
     if not files.exists(path):
         return None
+    lines = files.read_bytes(path).splitlines() or [b""]
     try:
-        *_, line = "", *files.read_text(path).splitlines()
-        return strict_json.from_values(Start, files.parse_json(line, path), path)
+        line = lines[-1].decode("utf-8", "replace")
+        values = files.parse_json(line, path, len(lines))
+        return strict_json.from_values(Start, values, path)
     except InputError as error:
         logging.warning("What the run was made with is unknown. %s", error)
         return None
@@ -258,8 +260,11 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
         return
     there = _last_start(folder)
     if there is None:
-        return
-    if there.task != task:
+        # Before runs had a history, flags.json had the classifiers' task.
+        old, new = _task_in_flags(folder) or task, task
+        if old.lower() == new.lower():
+            return
+    elif there.task != task:
         old, new = there.task, task
     elif data is not None and there.data.digest != data.digest:
         old, new = (f"{task}, {name}" for name in (there.data.name, data.name))
@@ -269,6 +274,19 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
         f"--output_dir={folder} holds a run on {old}; this one is on {new}. Give"
         " another folder; to start from that run, name it as --init_checkpoint."
     )
+
+
+def _task_in_flags(folder: str) -> str | None:
+    """A run's --task_name, as flags.json has it."""
+    path = os.path.join(folder, FLAGS_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        values = files.read_json(path)
+    except InputError:
+        return None
+    name = values.get("task_name") if isinstance(values, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:

@@ -197,7 +197,12 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
     """
     missing = {name: place for name, place in places.items() if name != own}
     try:
-        listener = socket.create_server(("", places[own][1]))
+        both = socket.has_dualstack_ipv6()
+        listener = socket.create_server(
+            ("", places[own][1]),
+            family=socket.AF_INET6 if both else socket.AF_INET,
+            dualstack_ipv6=both,
+        )
     except OSError as error:
         raise InputError(
             f"--distribution=multi_worker: {own} cannot listen at port"

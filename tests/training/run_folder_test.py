@@ -239,6 +239,15 @@ class PrepareTest(tf.test.TestCase):
         with open(path, "rb") as file:
             self.assertStartsWith(file.read(), b'\xff\n{"data": ')
 
+    def test_the_task_of_a_run_without_a_history(self):
+        self.prepare()
+        for name, text in (("checkpoint", ""), ("flags.json", '{"task_name": "mrpc"}')):
+            with open(os.path.join(self.folder, name), "w") as file:
+                file.write(text)
+        self.prepare(task="MRPC")
+        with self.assertRaisesRegex(InputError, "a run on mrpc; this one is on CoLA"):
+            self.prepare(task="CoLA")
+
     def test_one_training_at_a_time(self):
         folder = os.path.join(self.get_temp_dir(), "run")
         strategy = tf.distribute.get_strategy()
