@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -28,7 +29,9 @@ from bert_tf import (
     cli,
     export_model,
     extract_features,
+    probe,
     run_classifier,
+    run_glue,
     run_ner,
     run_pretraining,
     run_squad,
@@ -46,6 +49,7 @@ from tests.training.killed_run_test import CLOCKS
 from tfrecords import create_pretraining_data, learn_vocabulary, pack_pretraining_data
 
 _SEED = 20
+_DURATION = re.compile(rb'"seconds": [\d.]+|\d\d:\d\d:\d\d')
 _ALL = 10_000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # By the event: which of its arguments are paths.
@@ -119,6 +123,27 @@ COMMANDS = {
         " --do_predict --output_dir={out}/x --eval_steps=2 --log_steps=1",
         4,
     ),
+    "selection": Command(
+        run_classifier,
+        f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
+        " --num_restarts=2 --output_dir={out}/x",
+        2,
+    ),
+    "GLUE": Command(
+        run_glue,
+        f"{_TRAINING.replace(' --do_train', '')} --tasks=WNLI --learning_rates=1e-3"
+        " --glue_dir={GLUE_DIR} --do_predict=False --output_dir={out}/x",
+        2,
+    ),
+    "SavedModel": Command(
+        export_model, f"{_EXPORT} --format=saved_model --max_seq_length=16", 2
+    ),
+    "probe": Command(
+        probe,
+        "--init_checkpoint={BERT_BASE_DIR} --max_seq_length=32 --output_dir={out}/x"
+        " --train_file={CONLL_DIR}/eng.train --test_file={CONLL_DIR}/eng.testb",
+        2,
+    ),
     "pre-training": Command(
         run_pretraining,
         "--input_file=records/128/text.tfrecord --output_dir={out}/x"
@@ -158,7 +183,10 @@ def _files(folder):
         for name in names:
             path = os.path.join(root, name)
             key = os.path.relpath(path, folder)
-            if "tfevents" in name or ".tmp-" in key or name == "starts.jsonl":
+            # The fingerprint of a SavedModel is another one each time.
+            if name in ("starts.jsonl", "fingerprint.pb"):
+                continue
+            if "tfevents" in name or ".tmp-" in key:
                 continue
             with open(path, "rb") as file:
                 content = file.read()
@@ -174,6 +202,8 @@ def _files(folder):
                 del content["date_saved"]
             if name.endswith(".h5"):
                 content = _tensors(path)
+            if name.endswith((".json", ".jsonl", ".md")) and name != "metadata.json":
+                content = _DURATION.sub(b"", content)
             found[key] = content
     return found
 

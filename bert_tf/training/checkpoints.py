@@ -157,6 +157,9 @@ class RunCheckpoints:
             self._named = [one for one in named if one not in self._damaged]
             if tidies and read_state(self._folder) != (self._named, prefix):
                 self._name(prefix)
+            if tidies:
+                # A kill may have come between a checkpoint's name and this.
+                self._remove_old()
             logging.info("Restored %s (step %d).", prefix, self.step)
             return True
         if damage:
@@ -250,11 +253,17 @@ class RunCheckpoints:
         write_checkpoint(prefix, snapshot)
         self._name(prefix)
         self.latest = self._own = prefix
-        old = self._named[: -self._max_to_keep] if self._max_to_keep else []
-        outdated = [*old, *[one for one in self._damaged if one != prefix]]
-        for one in outdated:
-            remove_checkpoint(one)
+        for one in self._damaged:
+            if one != prefix:
+                remove_checkpoint(one)
         self._damaged = []
+        self._remove_old()
+
+    def _remove_old(self) -> None:
+        """Removes all but the newest `max_to_keep` of the named checkpoints."""
+        old = self._named[: -self._max_to_keep] if self._max_to_keep else []
+        for one in old:
+            remove_checkpoint(one)
         if old:
             self._named = self._named[len(old) :]
             write_state(self._folder, self._named)

@@ -217,6 +217,13 @@ class RunCheckpointsTest(CheckpointsTestCase):
         self.assertLen(self.checkpoint_files(), 4)
         self.assertFalse(os.path.exists(self.path("model.ckpt-1.index")))
 
+    def test_old_ones_that_a_kill_has_left_are_removed(self):
+        self.save_steps(1, 2, 3, 4, max_to_keep=0)  # named, and nothing removed
+        _, _, checkpoints = make_run(self.folder, max_to_keep=2)
+        self.assertTrue(checkpoints.restore())
+        there = {name for name in os.listdir(self.folder) if name.endswith(".index")}
+        self.assertEqual(there, {"model.ckpt-3.index", "model.ckpt-4.index"})
+
     def test_a_finished_runs_checkpoint_is_not_written_again(self):
         self.save_steps(1)
         before = os.stat(self.path("model.ckpt-1.index"))
