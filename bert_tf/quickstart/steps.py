@@ -276,10 +276,11 @@ def held_out(scores: dict[str, float]) -> str:
     """
     lines = ["    held-out text     accuracy   always the most frequent answer"]
     for label, name in (("masked LM", "masked_lm"), ("next sentence", "next_sentence")):
-        accuracy, majority = scores[f"{name}_accuracy"], scores[f"{name}_majority"]
-        lines.append(f"    {label:<16}{accuracy:>10.1%}{majority:>13.1%}")
+        accuracy, constant = scores[f"{name}_accuracy"], scores[f"{name}_majority"]
+        lines.append(f"    {label:<16}{accuracy:>10.1%}{constant:>13.1%}")
+    majority = scores["next_sentence_majority"]
     error = math.sqrt(majority * (1.0 - majority) / (MAX_EVAL_STEPS * EVAL_BATCH_SIZE))
-    if accuracy < majority + 3.0 * error:
+    if scores["next_sentence_accuracy"] < majority + 3.0 * error:
         lines.append(
             "    So the next sentence is not learnt yet; --num_train_steps gives more"
             " steps."
