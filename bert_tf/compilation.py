@@ -23,10 +23,6 @@ def compiled(function: Function) -> Function:
 
     Inside of what XLA compiles already, and within `pieces_left_alone`, it is the
     identity.
-
-    Args:
-        function: a pure function in `keras.ops` of tensors and, as static arguments,
-            other Python values, each compiled for apart.
     """
     compiled_function: Any = None
 
@@ -49,11 +45,6 @@ def compiled_with_gradient(function: Function) -> Function:
 
     Nothing but the arguments is kept for the backward pass: what the function computes
     on the way is computed again, in the same pass over memory.
-
-    Args:
-        function: a pure function in `keras.ops` of tensors and, as static arguments,
-            other Python values; returns one tensor. Tensors of integers have no
-            gradient.
     """
     forward: Any = None
     backward: Any = None

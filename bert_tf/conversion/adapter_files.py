@@ -88,17 +88,7 @@ class AdapterFiles:
 def write_adapter(
     folder: str, model: keras.Model, *, labels: Sequence[str], problem_type: str
 ) -> str:
-    """Writes a model's added and trained weights.
-
-    Args:
-        folder: the run's output_dir.
-        model: a model with LoRA or adapters.
-        labels: by output; () for a regression of one number.
-        problem_type: what the outputs mean, of `bert_tf.config`.
-
-    Returns:
-        The adapter's own folder.
-    """
+    """Writes a model's added and trained weights."""
     path = os.path.join(folder, FOLDER_NAME)
     files.make_folder(path)
     own, frozen = _split(model)
@@ -128,14 +118,7 @@ def write_adapter(
 
 
 def open_adapter(path: str) -> AdapterFiles:
-    """Opens an adapter.
-
-    Args:
-        path: its folder, or the output_dir that has it.
-
-    Raises:
-        InputError: there is none, or it is damaged or of another version.
-    """
+    """Opens an adapter."""
     inner = os.path.join(path, FOLDER_NAME)
     if files.exists(os.path.join(inner, DESCRIPTION_NAME)):
         path = inner
@@ -176,19 +159,7 @@ def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
 def load_adapter(
     model: keras.Model, adapter: str | AdapterFiles, *, init_head: bool = True
 ) -> list[str]:
-    """Gives a model, which has its base's weights, those of an adapter.
-
-    Args:
-        model: a model with the same LoRA or adapters.
-        adapter: its path as for `open_adapter`, or the opened adapter.
-        init_head: whether it gives its head, too.
-
-    Returns:
-        The names of the weights.
-
-    Raises:
-        InputError: it does not fit the model. Nothing is assigned then.
-    """
+    """Gives a model, which has its base's weights, those of an adapter."""
     if isinstance(adapter, str):
         adapter = open_adapter(adapter)
     refuse_other_base(adapter, model.bert_config)

@@ -155,11 +155,6 @@ def refuse_other_function(
     """Raises InputError if a config computes something else with a source's weights.
 
     The weights' shapes do not show it: heads of attention, activation, epsilon.
-
-    Args:
-        source: the checkpoint.
-        config: the config to use with its weights.
-        said_by: what says so, for the message.
     """
     there = source.require_config()
     fields = _FUNCTION

@@ -72,12 +72,7 @@ class Characters(NamedTuple):
 
 
 def lower_without_accents(text: Characters, unicode: UnicodeTables) -> Characters:
-    """Lowers, decomposes and removes accents: [K] -> [M].
-
-    Args:
-        text: the characters; white space is between what shall not touch.
-        unicode: for lowered text.
-    """
+    """Lowers, decomposes and removes accents: [K] -> [M]."""
     text = _reorder(_expand(_lower_final_sigmas(text, unicode), unicode))
     return _give_accents(text).without(tables.ACCENT)
 

@@ -66,19 +66,7 @@ class GraphTokenizer(tf.Module):
         recognize_special_tokens: bool = False,
         name: str | None = None,
     ):
-        """Makes the tables.
-
-        Args:
-            vocabulary: the tokens; must have [UNK].
-            do_lower_case: lower the case and remove accents, as for an uncased model.
-            recognize_special_tokens: let "[MASK]" and the like, written in the text,
-                stand for the special token.
-            name: of the module.
-
-        Raises:
-            InputError: tensorflow-text is not there, or cannot hold the vocabulary.
-            ValueError: the vocabulary lacks [UNK].
-        """
+        """Makes the tables."""
         super().__init__(name)
         self._do_lower_case = do_lower_case
         self._special_tokens = [
@@ -100,14 +88,7 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of the texts' tokens; no [CLS] or [SEP] is added.
-
-        Args:
-            texts: [B], UTF-8; what is not becomes U+FFFD, which is removed.
-
-        Returns:
-            int32, [B, (tokens)].
-        """
+        """The ids of the texts' tokens; no [CLS] or [SEP] is added."""
         with tf.device("CPU:0"):  # strings live there, and what goes along with them
             _, words = self._words(texts)
             ids, ids_of_text = self._match(words)
@@ -121,13 +102,6 @@ class GraphTokenizer(tf.Module):
 
         As `WordPieceTokenizer.encode_with_offsets`: a token covers the source of its
         characters, and the accents removed after them.
-
-        Args:
-            texts: [B], UTF-8. Of other bytes, a character is what Python's
-                `bytes.decode(errors="replace")` replaces by one U+FFFD.
-
-        Returns:
-            The ids, and the offsets in characters and in bytes.
         """
         with tf.device("CPU:0"):
             text, words = self._words(texts)

@@ -57,12 +57,7 @@ class Words(NamedTuple):
 
 
 def decode(texts: tf.Tensor, unicode: UnicodeTables) -> CodePoints:
-    """Code points of UTF-8; bytes that are not UTF-8 become U+FFFD as in Python.
-
-    Args:
-        texts: [B], string.
-        unicode: of the casing.
-    """
+    """Code points of UTF-8; bytes that are not UTF-8 become U+FFFD as in Python."""
     decoded, byte_starts = tf.strings.unicode_decode_with_offsets(
         tf.strings.join([texts, "\n"]), "UTF-8", errors="replace"
     )
@@ -78,13 +73,7 @@ def decode(texts: tf.Tensor, unicode: UnicodeTables) -> CodePoints:
 
 
 def keep_whole(text: CodePoints, tokens: Sequence[str]) -> CodePoints:
-    """Makes one word, left as it is, of each special token that is written in the text.
-
-    Args:
-        text: the texts.
-        tokens: the special tokens, all in [brackets] that none has within: two of them
-            cannot overlap.
-    """
+    """Makes one unchanged word of each special token that the text spells out."""
     opening = where(tf.equal(text.values, ord("[")))
     last = tf.size(text.values) - 1
     entries = text.entries
@@ -106,13 +95,7 @@ def keep_whole(text: CodePoints, tokens: Sequence[str]) -> CodePoints:
 
 
 def split_words(text: CodePoints, unicode: UnicodeTables, do_lower_case: bool) -> Words:
-    """The words of texts, normalised: what `normalization.split_words` gives.
-
-    Args:
-        text: the texts.
-        unicode: of the casing.
-        do_lower_case: lower the case and remove accents.
-    """
+    """The words of texts, normalised: what `normalization.split_words` gives."""
     sources = tf.range(tf.size(text.values))
     characters = Characters(text.values, text.entries, sources, sources + 1)
     characters = characters.without(tables.REMOVED)

@@ -70,11 +70,7 @@ _CLASSIFIERS = (names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING)
 
 
 def model_folder(folder: str) -> str:
-    """The folder of the model itself; in one of sentence-transformers maybe another.
-
-    Raises:
-        InputError: modules.json is damaged.
-    """
+    """The folder of the model itself; in one of sentence-transformers maybe another."""
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
         return folder
@@ -97,19 +93,7 @@ def is_folder_of_hugging_face(folder: str) -> bool:
 
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
-    """The weights of a folder by the original's names.
-
-    Args:
-        folder: the folder.
-        config: its config.
-        values: all that its config.json says; `architectures` tells whose head
-            `classifier` is.
-
-    Raises:
-        InputError: there are none, or only pickled ones; a file is damaged; config and
-            tensors do not belong together, or a tensor has no place in BERT; tied
-            weights differ.
-    """
+    """The weights of a folder by the original's names."""
     stored = _stored(folder)
     rows = dict(_rows(config, _classifier_in(values)))
     keys = [*rows, *_COPIES, *_BUFFERS]
@@ -249,19 +233,7 @@ def _stored(folder: str) -> dict[str, Tensor]:
 def write(
     folder: str, weights: Weights, config: BertConfig, values: Mapping[str, Any]
 ) -> None:
-    """Writes config.json and model.safetensors.
-
-    Args:
-        folder: an existing folder.
-        weights: the weights; what the architecture has no place for is left out, and
-            logged in one line.
-        config: their config.
-        values: what config.json says, of `to_config`.
-
-    Raises:
-        InputError: weights and config do not belong together, or a weight that the
-            architecture has is missing. Nothing is written then.
-    """
+    """Writes config.json and model.safetensors."""
     (name,) = values["architectures"]
     check_against_config(weights, config)
     rows = dict(_rows_of(name, config))

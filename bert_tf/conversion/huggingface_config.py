@@ -85,11 +85,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
-    """A BertConfig from config.json, and all that the file says.
-
-    Raises:
-        InputError: no such file, not a BERT, or a BERT that computes something else.
-    """
+    """A BertConfig from config.json, and all that the file says."""
     path = os.path.join(folder, CONFIG_NAME)
     values = files.read_json(path, "Hugging Face config")
     if not isinstance(values, dict):
@@ -144,11 +140,7 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
 
 
 def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """A config's labels in the order of the outputs.
-
-    Returns:
-        None where they have no names; nothing, (), for a regression of one number.
-    """
+    """A config's labels in the order of the outputs."""
     labels = values.get("id2label")
     if problem_type_in(values) == REGRESSION and _num_labels(values) == 1:
         return ()
@@ -170,15 +162,7 @@ def _num_labels(values: Mapping[str, Any]) -> Any:
 
 
 def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
-    """The class of transformers that has just these heads.
-
-    Args:
-        weights: the original's names of the weights.
-        config: their config.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The class of transformers that has just these heads."""
     there = set(weights)
     heads = tuple(names.heads_of(there))
     if heads == (names.MASKED_LM,):
@@ -200,18 +184,7 @@ def to_config(
     num_labels: int | None = None,
     problem_type: str | None = None,
 ) -> dict[str, Any]:
-    """What config.json says of a model.
-
-    Args:
-        config: the model's.
-        architecture: transformers' class.
-        labels: the labels of a classifier or tagger.
-        num_labels: how many there are, where they have no names.
-        problem_type: what a classifier predicts; default: one of its labels.
-
-    Raises:
-        InputError: transformers' class computes something else.
-    """
+    """What config.json says of a model."""
     heads = ARCHITECTURES[architecture].heads
     if names.MASKED_LM in heads:
         _check_masked_lm(config, architecture)

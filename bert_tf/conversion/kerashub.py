@@ -93,16 +93,7 @@ def is_preset_folder(folder: str) -> bool:
 
 
 def read(path: str) -> Preset:
-    """Reads a preset: its encoder, its head, its tokenizer.
-
-    Args:
-        path: a local folder, or a handle; a handle's files are downloaded to the cache
-            of the package that KerasHub downloads with.
-
-    Raises:
-        InputError: it is no BERT, a file is missing or damaged, or the tensors are not
-            those of the model in config.json.
-    """
+    """Reads a preset: its encoder, its head, its tokenizer."""
     folder = download(path) if is_handle(path) else path
     if files.is_remote(folder):
         raise InputError(
@@ -134,19 +125,7 @@ def write(
     vocabulary: Vocabulary | None = None,
     do_lower_case: bool | None = None,
 ) -> None:
-    """Writes the encoder and the pooler as a preset of BertBackbone.
-
-    Args:
-        folder: an existing folder.
-        weights: the weights; heads are left out.
-        config: their config.
-        vocabulary: written as a BertTokenizer; None for a preset without one.
-        do_lower_case: the tokenizer's casing; a lower-casing one takes off accents too,
-            as the original's does.
-
-    Raises:
-        InputError: BertBackbone cannot compute this model, or a weight is missing.
-    """
+    """Writes the encoder and the pooler as a preset of BertBackbone."""
     check_can_be_written(weights, config, vocabulary)
     import keras_hub
 

@@ -43,17 +43,7 @@ def _built_in() -> Mapping[str, Any]:
 
 
 def download(handle: str) -> str:
-    """Downloads a preset, unless the cache has it.
-
-    Args:
-        handle: as `is_handle` knows it.
-
-    Returns:
-        The folder.
-
-    Raises:
-        InputError: there is none, or no network, or no package for such handles.
-    """
+    """Downloads a preset, unless the cache has it."""
     address = _built_in().get(handle, {}).get("kaggle_handle", handle)
     scheme, _, name = address.partition("://")
     try:

@@ -45,12 +45,7 @@ _NO_WEIGHTS = ("optimizer/", "seed_generator/")
 
 
 def small_model(config: BertConfig, head: str | None) -> Any:
-    """KerasHub's model with a config's layers, whose every size is 1.
-
-    Args:
-        config: the architecture.
-        head: the masked LM's or the classifier's; None for the backbone.
-    """
+    """KerasHub's model with a config's layers, whose every size is 1."""
     import keras
     import keras_hub
 
@@ -79,18 +74,7 @@ def settings_of(config: BertConfig) -> dict[str, Any]:
 def read_weights(
     folder: str, config: BertConfig, head: str | None, small: Any
 ) -> Weights:
-    """The weights of a preset by the original's names.
-
-    Args:
-        folder: the preset's.
-        config: its config.
-        head: the masked LM's or the classifier's; None for the backbone alone.
-        small: the `small_model` with these layers and this head.
-
-    Raises:
-        InputError: a file is missing or damaged, a weight lacks its tensor, a tensor
-            has no place in the model, or a shape is not the config's. Each is listed.
-    """
+    """The weights of a preset by the original's names."""
     places = _places(small)
     stored = _stored(folder, with_head=head is not None)
     found: dict[str, Tensor] = {}
@@ -125,14 +109,7 @@ def read_weights(
 def write_weights(
     folder: str, weights: Weights, config: BertConfig, small: Any
 ) -> None:
-    """Puts a backbone's weights into the file of the small model, tensor by tensor.
-
-    Args:
-        folder: the preset's, to which `small` has been saved.
-        weights: the weights.
-        config: their config.
-        small: the `small_model` with these layers, without a head.
-    """
+    """Puts a backbone's weights into the file of the small model, tensor by tensor."""
     import h5py
 
     places = _places(small)
@@ -236,11 +213,7 @@ def _backbone_files(folder: str) -> list[str]:
 
 
 def _stored_in(path: str) -> dict[str, Tensor]:
-    """The tensors of a file by their places, in KerasHub's layout.
-
-    Raises:
-        InputError: the file is missing or damaged, quantized, or not whole in itself.
-    """
+    """The tensors of a file by their places, in KerasHub's layout."""
     import h5py
     import ml_dtypes
 

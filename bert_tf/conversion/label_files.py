@@ -24,14 +24,7 @@ PROBLEM_TYPE_NAME = "problem_type.txt"
 def write_labels(
     folder: str, labels: Sequence[str] | None, problem_type: str | None
 ) -> None:
-    """Writes what a classifier predicts, or a tagger.
-
-    Args:
-        folder: an existing folder.
-        labels: by output; () for a regression of one number; None where they have no
-            names.
-        problem_type: of `bert_tf.config`; None for the usual one.
-    """
+    """Writes what a classifier predicts, or a tagger."""
     if labels is not None:
         files.write_atomically(os.path.join(folder, LABELS_NAME), _content(labels))
     is_of_one_number = labels is not None and not labels
@@ -44,11 +37,7 @@ def write_labels(
 
 
 def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
-    """The labels and the problem type; None for what no file says.
-
-    Raises:
-        InputError: there is no such problem type.
-    """
+    """The labels and the problem type; None for what no file says."""
     labels = problem_type = None
     path = os.path.join(folder, LABELS_NAME)
     if files.exists(path):

@@ -43,18 +43,7 @@ def model_files(
     do_lower_case: bool | None,
     output_dir: str,
 ) -> ModelFiles:
-    """Resolves the flags of those names.
-
-    Args:
-        init_checkpoint: the checkpoint, of any format.
-        bert_config_file: the config; None where the flag is not given, as below.
-        vocab_file: the vocabulary.
-        do_lower_case: the user's word.
-        output_dir: where a run that goes on has its own files, the last to be asked.
-
-    Raises:
-        InputError: something is said nowhere, or a flag contradicts the checkpoint.
-    """
+    """Resolves the flags of those names."""
     source = open_source(init_checkpoint) if init_checkpoint else None
     if bert_config_file:
         config = BertConfig.from_json_file(bert_config_file)
@@ -111,15 +100,6 @@ def checked_casing(
     A checkpoint tells it by its tokenizer's files, or by the name of a release
     (cased_..., uncased_...). Where it does not, a vocabulary with upper-case letters
     does: such as that of a TF1 release in a folder of another name.
-
-    Args:
-        source: what the run starts from, if anything.
-        vocabulary: the run's.
-        do_lower_case: the user's word; None where there is none.
-        vocabulary_said_by: where the run's vocabulary comes from, for the message.
-
-    Raises:
-        InputError: the user's word or the vocabulary contradicts the checkpoint.
     """
     said_by, there = vocabulary_said_by, None
     if source is not None:

@@ -49,18 +49,7 @@ _SIZES = {
 
 
 def read_tensors(path: str) -> dict[str, Tensor]:
-    """The tensors of a file by name; only the header is read now.
-
-    Args:
-        path: the file, local or remote.
-
-    Returns:
-        Name -> shape, and what reads the array as float32. That raises InputError for
-        other numbers than float32, float16 and bfloat16.
-
-    Raises:
-        InputError: no such file, no safetensors file, or a damaged one.
-    """
+    """The tensors of a file by name; only the header is read now."""
     if not files.exists(path):
         raise InputError(f"No such file: {path}")
     if files.is_folder(path):
@@ -88,12 +77,7 @@ def read_tensors(path: str) -> dict[str, Tensor]:
 
 
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a file as float32, under a temporary name until it is complete.
-
-    Args:
-        path: the file.
-        tensors: by name. Each is read when its turn comes, and dropped when written.
-    """
+    """Writes a file as float32, under a temporary name until it is complete."""
     header: dict[str, Any] = {
         # transformers asks which framework's layout a file has.
         _METADATA: {"format": "pt"}

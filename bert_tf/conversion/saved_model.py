@@ -65,18 +65,7 @@ def write_saved_model(
     max_seq_length: int,
     **options: Any,
 ) -> dict[str, Any]:
-    """Writes a SavedModel.
-
-    Args:
-        folder: where.
-        source: the checkpoint; without a vocabulary there is no signature of texts.
-        head: what it computes, of `head_to_serve`.
-        max_seq_length: the most tokens of a sequence.
-        **options: of what serves the head, such as `doc_stride`.
-
-    Returns:
-        The signatures by name.
-    """
+    """Writes a SavedModel."""
     if head == names.MASKED_LM and source.require_config().left_to_right:
         raise InputError(
             f"{source.path} reads from left to right: it predicts the next token, and"
@@ -97,20 +86,7 @@ def write_saved_model(
 
 
 def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
-    """Writes the model for LiteRT or ONNX, by Keras' own export.
-
-    Args:
-        folder: where.
-        source: the checkpoint.
-        head: what it computes.
-        format_: "litert" or "onnx".
-
-    Returns:
-        The file. It takes ids; texts need a tokenizer.
-
-    Raises:
-        InputError: what Keras needs for it is not installed.
-    """
+    """Writes the model for LiteRT or ONNX, by Keras' own export."""
     path = os.path.join(
         folder, {"litert": "model.tflite", "onnx": "model.onnx"}[format_]
     )

@@ -41,15 +41,7 @@ def texts(name: str, *more_dimensions: None) -> tf.TensorSpec:
 
 
 class ServedModel(tf.Module):
-    """A Keras model, its tokenizer and the signatures of both.
-
-    Args:
-        model: a model of `bert_tf.modeling`.
-        vocabulary: its vocabulary; None for a model that takes ids alone.
-        do_lower_case: its casing.
-        max_seq_length: the most tokens of a sequence.
-        labels: the names of the outputs, where they have some.
-    """
+    """A Keras model, its tokenizer and the signatures of both."""
 
     recognizes_special_tokens = False
 

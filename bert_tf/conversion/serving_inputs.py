@@ -19,11 +19,6 @@ def cut_pair(
 
     At equal lengths the second one gives way, as in the original: first the longer one
     comes down to the other's length, then both in turn.
-
-    Args:
-        tokens_a: [B, (n)].
-        tokens_b: [B, (n)].
-        max_length: the most tokens of a pair, a number or [B].
     """
     length_a, length_b = lengths(tokens_a), lengths(tokens_b)
     excess = tf.maximum(0, length_a + length_b - max_length)
@@ -44,19 +39,7 @@ def sequences(
     sep_id: int,
     max_seq_length: int,
 ) -> Inputs:
-    """The encoder's inputs of texts or pairs.
-
-    Args:
-        tokens_a: int32 [B, (n)].
-        tokens_b: int32 [B, (n)]; an empty one has no [SEP] of its own. None for texts
-            alone.
-        cls_id: the id of [CLS].
-        sep_id: the id of [SEP].
-        max_seq_length: the most tokens of a sequence, the special ones included.
-
-    Returns:
-        input_ids, input_mask, segment_ids: int32 [B, S].
-    """
+    """The encoder's inputs of texts or pairs."""
     if tokens_b is None:
         ids_a = first(tokens_a, tf.minimum(lengths(tokens_a), max_seq_length - 2))
         ids = around(ids_a, cls_id, sep_id)

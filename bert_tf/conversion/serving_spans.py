@@ -49,13 +49,6 @@ class ServedSpanPredictor(ServedModel):
     null_score, that of [CLS] (SQuAD 2.0: no answer where null_score - score is above
     the threshold found on the development set). The answer is "" where the context has
     no token.
-
-    Args:
-        doc_stride: tokens from one window's start to the next one's.
-        max_query_length: a question is cut to so many tokens.
-        max_answer_length: the most tokens of an answer.
-        *args: as for ServedModel.
-        **kwargs: as for ServedModel.
     """
 
     def __init__(

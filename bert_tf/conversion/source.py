@@ -91,11 +91,7 @@ class Source:
 
 
 def find_format(path: str) -> Format:
-    """Which format a path has, from the names of files alone.
-
-    Raises:
-        InputError: there is no checkpoint, or only pickled ones.
-    """
+    """Which format a path has, from the names of files alone."""
     if not files.is_folder(path):
         for ending, format_, name in (
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
@@ -193,11 +189,7 @@ def open_source(path: str) -> Source:
 
 
 def open_tokenizer(path: str) -> TokenizerFiles:
-    """The vocabulary and casing of a checkpoint, whose weights are left alone.
-
-    Args:
-        path: as for `open_source`; a folder may have nothing but a tokenizer.
-    """
+    """The vocabulary and casing of a checkpoint, whose weights are left alone."""
     path = files.expanded(path)
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
         return _tokenizer_of(kerashub.read(_preset_of(path)))

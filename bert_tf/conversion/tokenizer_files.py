@@ -86,11 +86,7 @@ class TokenizerFiles(NamedTuple):
 
 
 def read_tokenizer(folder: str) -> TokenizerFiles:
-    """The tokenizer's files of a folder.
-
-    Raises:
-        InputError: a file is damaged, or two of them have different tokens.
-    """
+    """The tokenizer's files of a folder."""
     vocab_path = os.path.join(folder, VOCAB_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
     vocabulary = path = tokenizer = None
@@ -120,14 +116,7 @@ def write_tokenizer(
     do_lower_case: bool,
     max_length: int | None = None,
 ) -> None:
-    """Writes vocab.txt and tokenizer_config.json, as transformers reads them too.
-
-    Args:
-        folder: an existing folder.
-        vocabulary: the tokens.
-        do_lower_case: the casing.
-        max_length: the model's positions, where transformers cuts.
-    """
+    """Writes vocab.txt and tokenizer_config.json, as transformers reads them too."""
     settings: dict[str, Any] = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": do_lower_case,
@@ -145,11 +134,7 @@ def write_tokenizer(
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None where nothing says it.
-
-    Raises:
-        InputError: a file is damaged.
-    """
+    """A checkpoint folder's casing; None where nothing says it."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
         casing = _object_in(path).get("do_lower_case")

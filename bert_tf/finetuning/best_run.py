@@ -19,13 +19,7 @@ from bert_tf.training.checkpoint_files import STATE_NAME, candidates, remove_che
 
 
 class BestRun:
-    """Keeps the best run's weights, and removes those of the others.
-
-    Args:
-        folder: the selection's output_dir.
-        keep_all_runs: whether the others' checkpoints stay.
-        is_chief: whether this process writes; otherwise nothing happens here.
-    """
+    """Keeps the best run's weights, and removes those of the others."""
 
     def __init__(
         self, folder: str, *, keep_all_runs: bool = False, is_chief: bool = True
@@ -35,11 +29,7 @@ class BestRun:
         self._is_chief = is_chief
 
     def keep(self, folder: str) -> None:
-        """Makes the best checkpoint of the run in this folder the selection's.
-
-        Raises:
-            InputError: the run has none.
-        """
+        """Makes the best checkpoint of the run in this folder the selection's."""
         name = os.path.basename(folder)
         if not self._is_chief or self._kept() == name:
             return

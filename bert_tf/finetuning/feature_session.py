@@ -32,25 +32,7 @@ _OF_TRAINING_ALONE = {
 
 
 class FeatureSession:
-    """Extracts features with one model.
-
-    Args:
-        source: the opened checkpoint.
-        selection: the layers.
-        strategy: the devices.
-        batch_size: inputs a batch, over all devices.
-        max_seq_length: the longest input's tokens.
-        max_lengths: how many lengths batches may have; None for max_seq_length alone.
-        token_vectors: whether tokens or words have vectors.
-        sentence_vectors: which of `choices.SENTENCE_VECTORS` there are.
-        word_vectors: of `choices.WORD_VECTORS`, for inputs with words.
-        precision: the numbers to compute in.
-        jit_compile: whether XLA compiles the model as a whole.
-
-    Raises:
-        InputError: the checkpoint does not fit, or has no pooler that is asked for, or
-            no vectors are asked for.
-    """
+    """Extracts features with one model."""
 
     def __init__(
         self,
@@ -152,16 +134,7 @@ class FeatureSession:
         vector_type: str = FLOAT32,
         num_inputs: int | None = None,
     ) -> None:
-        """Writes the features of inputs; killed and called again, it goes on.
-
-        Args:
-            inputs: the inputs.
-            output: the file or folder.
-            format_name: of `choices.FORMATS`.
-            made_from: what tells these inputs from others.
-            vector_type: what npz and npy store.
-            num_inputs: how many there are, for the progress bar.
-        """
+        """Writes the features of inputs; killed and called again, it goes on."""
         settings = self.settings | made_from
         settings |= {"format": format_name, "vector_type": vector_type}
         write_features(
@@ -183,13 +156,7 @@ class FeatureSession:
         *,
         vector_type: str = FLOAT32,
     ) -> FeatureArrays:
-        """The features of inputs as arrays: computed once, then read from a folder.
-
-        Args:
-            inputs: the inputs.
-            folder: the cache; made anew where inputs, weights or settings are others.
-            vector_type: FLOAT32, or FLOAT16 for half the room.
-        """
+        """The features of inputs as arrays: computed once, then read from a folder."""
         made_from = {"inputs": digest_of(inputs)}
         settings = self.settings | made_from
         settings |= {"format": "npy", "vector_type": vector_type}

@@ -52,14 +52,6 @@ def search(
     """Makes the runs that the flags ask for, and keeps the best one.
 
     Its weights are in OUTPUT_DIR/best, as `ClassifierSession.restore` takes them.
-
-    Args:
-        session: the task.
-        flag_values: the script's flags, those of a selection among them.
-        output_dir: the selection's folder.
-
-    Raises:
-        InputError: as `select` does.
     """
     settings = settings_from_flags(flag_values)
     _refuse_what_would_fail_later(session, flag_values, settings, output_dir)

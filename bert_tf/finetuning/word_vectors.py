@@ -28,12 +28,7 @@ FEATURES = "features"
 
 
 def words_of_windows(windows: Iterable[Features]) -> Iterator[Features]:
-    """Windows of words instead of tokens, whose ids are their vectors' places.
-
-    Args:
-        windows: of tokens; the array has a vector for each word that is predicted from
-            them, in their order.
-    """
+    """Windows of words instead of tokens, whose ids are their vectors' places."""
     first = 0
     for window in windows:
         count = len(window.words)
@@ -44,12 +39,7 @@ def words_of_windows(windows: Iterable[Features]) -> Iterator[Features]:
 
 
 class WordFeaturizer(Featurizer):
-    """Makes sentences into windows of words.
-
-    Args:
-        featurizer: makes them into windows of tokens.
-        settings: what the words' vectors are.
-    """
+    """Makes sentences into windows of words."""
 
     def __init__(self, featurizer: Featurizer, settings: Mapping[str, Any]) -> None:
         self.max_seq_length = featurizer.max_seq_length
@@ -67,12 +57,7 @@ class WordFeaturizer(Featurizer):
 
 
 def with_vectors(batch: Mapping[str, Any], vectors: np.ndarray) -> dict[str, Any]:
-    """A batch with its features.
-
-    Args:
-        batch: a record's features, arrays or tensors that have values.
-        vectors: [T, L, F].
-    """
+    """A batch with its features."""
     found = _gathered(
         np.asarray(batch["input_ids"]), np.asarray(batch["input_mask"]), vectors
     )
@@ -80,12 +65,7 @@ def with_vectors(batch: Mapping[str, Any], vectors: np.ndarray) -> dict[str, Any
 
 
 class VectorBatches(EvaluationBatches):
-    """Batches for evaluation with their features.
-
-    Args:
-        batches: those without.
-        vectors: [T, L, F].
-    """
+    """Batches for evaluation with their features."""
 
     def __init__(self, batches: EvaluationBatches, vectors: np.ndarray) -> None:
         self._batches = batches

@@ -68,16 +68,6 @@ def next_sentence_pair(
     Sentences are gathered until they reach the target or the document ends. Of n of
     them the first 1 to n - 1 are A. B is the others, or random, and the others are
     gathered again. A lone sentence always gets a random B.
-
-    Args:
-        documents: all documents.
-        order: the pool: the documents' numbers, shuffled.
-        document: the place in the pool of the one that is cut.
-        sentence: where to begin in it.
-        target: tokens to gather.
-        stream: the random stream. Draws: the number of A's sentences if there are two
-            or more, then (also only if two or more) `random()`, then those of
-            `_random_segment`.
     """
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, order[document], sentence, target, 1)
@@ -117,10 +107,6 @@ def exact_next_sentence_pair(
     document, where it might be what follows. And a sentence that stands alone does not
     always get a random B: it takes the next sentence along, or, at a document's end, is
     itself split in two.
-
-    Returns:
-        The pair; both segments empty where a document ends in a lone token, of which
-        no pair can be made.
     """
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:

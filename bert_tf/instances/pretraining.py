@@ -98,12 +98,7 @@ class Instances:
         return list(zip(values.tolist(), counts.tolist(), strict=True))
 
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the instances, so many at a time, padded.
-
-        Yields:
-            The features of `bert_tf.records.schema` by name, each [block, length];
-            without the masked LM's where the masking is dynamic.
-        """
+        """Yields the instances, so many at a time, padded."""
         for start in range(0, len(self), block_size):
             yield self._block(self._order[start : start + block_size])
 
@@ -138,18 +133,7 @@ def create_instances(
     instance_settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Instances:
-    """The instances of a corpus, in the order in which they are written.
-
-    Args:
-        documents: the corpus; none of its sentences or documents is empty.
-        ids: those of the documents' vocabulary.
-        instance_settings: lengths, rates and seed.
-        progress: called with the number of documents that were done since the last
-            call, each counted once a pass.
-
-    Raises:
-        ValueError: there are too few documents.
-    """
+    """The instances of a corpus, in the order in which they are written."""
     num_documents = len(documents.document_starts) - 1
     if num_documents < instance_settings.least_documents:
         raise ValueError(

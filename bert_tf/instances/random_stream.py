@@ -20,14 +20,7 @@ _MATRIX = 0x9908B0DF
 
 
 def random_stream(seed: int) -> np.ndarray:
-    """The stream of `random.Random(seed)` at its start.
-
-    Args:
-        seed: any integer.
-
-    Returns:
-        uint32 [625], advanced by each draw.
-    """
+    """The stream of `random.Random(seed)` at its start."""
     _, state, _ = python_random.Random(seed).getstate()
     return np.array(state, np.uint32)
 

@@ -44,23 +44,7 @@ def pair_sequence(
     stream: np.ndarray,
     to: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Puts the next [CLS] A [SEP] B [SEP] together.
-
-    Args:
-        documents: all documents.
-        order: the pool: the documents' numbers, shuffled.
-        kind: which pairs.
-        specials: the ids of [CLS] and [SEP].
-        short_seq_prob: the chance that a document's pairs aim at a shorter length.
-        cursor: where to go on; advanced.
-        stream: the random stream. Draws: those of `target_length` where a document
-            begins, of the pair, and of `truncated`.
-        to: [max_seq_length], receives the tokens.
-
-    Returns:
-        The sequence's length (0 at the end of the pool), the tokens up to and with the
-        first [SEP], and the label.
-    """
+    """Puts the next [CLS] A [SEP] B [SEP] together."""
     cls_id, sep_id = specials
     max_num_tokens = len(to) - NUM_SPECIAL_TOKENS
     while cursor[DOCUMENT] < len(order):
@@ -117,19 +101,6 @@ def packed_sequence(
 
     Liu et al. 2019, section 4.2, "FULL-SENTENCES": they may come from several
     documents, with a [SEP] between. A sentence longer than a sequence is cut.
-
-    Args:
-        documents: all documents.
-        order: the pool: the documents' numbers, shuffled.
-        specials: the ids of [CLS] and [SEP].
-        short_seq_prob: the chance of a shorter sequence.
-        cursor: where to go on; advanced.
-        stream: the random stream. Draws, per sequence: `random()`, and the length if it
-            is short.
-        to: [max_seq_length], receives the tokens.
-
-    Returns:
-        The sequence's length (0 at the end of the pool), the same again, and 0.
     """
     cls_id, sep_id = specials
     if cursor[DOCUMENT] == len(order):

@@ -34,12 +34,6 @@ class TokenIds:
         A random token is any token, special ones included; one that stands twice in the
         vocabulary file counts once, at its first place and with its last id, as in the
         original's dictionary.
-
-        Args:
-            ids: token to id, such as `Vocabulary.ids`.
-
-        Raises:
-            ValueError: [CLS], [SEP] or [MASK] is missing.
         """
         missing = [token for token in (CLS, SEP, MASK) if token not in ids]
         if missing:

@@ -78,11 +78,7 @@ class _State:
 
 
 class Progress:
-    """The steps done so far, kept in quickstart.json.
-
-    Raises:
-        InputError: the folder holds a quickstart with other settings.
-    """
+    """The steps done so far, kept in quickstart.json."""
 
     def __init__(self, settings: Settings, num_steps: int) -> None:
         self._path = settings.path("quickstart.json")

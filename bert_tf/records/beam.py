@@ -65,27 +65,6 @@ def create_records_on_beam(
     """Writes what `create_pretraining_records` writes for `num_shards`, with Beam.
 
     Unlike there, a set that is overwritten is given up before the text is read.
-
-    Args:
-        chunks: the text, in files that all workers can read.
-        output_files: one name in a folder that all workers can write to.
-        vocabulary: has [UNK], [CLS], [SEP] and [MASK].
-        settings: lengths, rates and seed.
-        runner: Beam's name of it: "DirectRunner", "FlinkRunner", ...
-        num_shards: groups, each with a random stream and a record file of its own.
-        beam_options: Beam's own, as on a command line: "--direct_num_workers=2".
-        do_lower_case: lower the text and strip accents.
-        deduplicate: "none", "documents" or "paragraphs": drop exact repetitions.
-        min_document_tokens: drop shorter documents.
-        overwrite: replace a set of other settings, and files that no manifest knows.
-
-    Returns:
-        The manifest of the finished set, whether it was made now or before.
-
-    Raises:
-        InputError: as there; or no such runner; or an option with a wrong value; or
-            the workers' files are not to be seen here.
-        ChildProcessError: the pipeline was stopped.
     """
     pipeline = _pipeline(runner, beam_options)
     record_set = plan_record_set(

@@ -27,14 +27,7 @@ def lay_out(
     jobs: Mapping[int, ShardJob],
     outcome_path: str,
 ) -> None:
-    """Adds all steps, up to the record files and the file of the outcome.
-
-    Args:
-        pipeline: an empty one.
-        record_set: what is to be made.
-        jobs: by group; those whose files are finished are absent.
-        outcome_path: the file of `beam_steps.write_outcome`.
-    """
+    """Adds all steps, up to the record files and the file of the outcome."""
     manifest, vocabulary = record_set.manifest, record_set.vocabulary
     read = (
         pipeline

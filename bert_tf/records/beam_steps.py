@@ -146,13 +146,7 @@ def keep_paragraphs(
     found: tuple[tuple[int, int], Mapping[str, Iterable[Any]]],
     token_type: str,
 ) -> Iterator[Any]:
-    """Yields a document with its paragraphs that are kept, if there are any.
-
-    Args:
-        found: the document's place, its payload under "documents", and the numbers of
-            its paragraphs to keep under "kept".
-        token_type: numpy's name of the ids' type.
-    """
+    """Yields a document with its paragraphs that are kept, if there are any."""
     place, values = found
     ((tokens, sentence_lengths, paragraph_lengths),) = values["documents"]
     lengths = np.frombuffer(sentence_lengths, np.int32)
@@ -177,11 +171,7 @@ def drop_short(
 
 
 def first_numbers(num_documents: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The number in the whole text of each chunk's first document.
-
-    Args:
-        num_documents: by chunk, those that are dropped included, in any order.
-    """
+    """The number in the whole text of each chunk's first document."""
     number, numbers = 0, {}
     for index, count in sorted(num_documents):
         numbers[index] = number
@@ -195,14 +185,7 @@ def to_group(
     num_groups: int,
     wanted: frozenset[int],
 ) -> Iterator[tuple[int, tuple[int, bytes, bytes]]]:
-    """Yields a document's group, with its number in the whole text and its content.
-
-    Args:
-        document: one that is kept.
-        numbers: `first_numbers`.
-        num_groups: document n belongs to group n modulo this.
-        wanted: the groups that are to be made.
-    """
+    """Yields a document's group, with its number in the whole text and its content."""
     (index, number), (tokens, sentence_lengths, _) = document
     # A chunk with a problem has documents but no summary; nothing is written then.
     number += numbers.get(index, 0)
@@ -217,14 +200,7 @@ def write(
     vocabulary: Vocabulary,
     problems: Sequence[tuple[int, int, str]],
 ) -> Iterator[tuple[int, int, str]]:
-    """Makes a group's record file, and yields what is wrong if it cannot be made.
-
-    Args:
-        group: its number, and its documents in any order, with `GROUP_MARK`.
-        jobs: by group.
-        vocabulary: of the tokens.
-        problems: of the reading; nothing is written if there are any.
-    """
+    """Makes a group's record file, and yields what is wrong if it cannot be made."""
     number, members = group
     job = jobs[number]
     # Beam gives a bundle of groups to a worker again when it has lost another one.
@@ -264,15 +240,7 @@ def write_outcome(
     problems: Sequence[tuple[int, int, str]],
     counts: Sequence[tuple[str, int]],
 ) -> None:
-    """Writes down what the pipeline came to, for the program that launched it.
-
-    Args:
-        _: the one element of this step.
-        path: the file.
-        summaries: the `TokenizedChunk` of each chunk.
-        problems: what the user got wrong.
-        counts: of what was dropped, and of what was kept, by name.
-    """
+    """Writes down what the pipeline came to, for the program that launched it."""
     outcome = {
         "chunks": [
             summary for _, summary in sorted(summaries, key=lambda item: item[0])

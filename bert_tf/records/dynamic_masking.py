@@ -26,28 +26,7 @@ UNITS = tuple(CHOOSERS)
 
 
 class DynamicMasking:
-    """Masks batches of unmasked records, in TensorFlow's operations alone.
-
-    Args:
-        ids: the vocabulary's ids.
-        max_seq_length: L.
-        max_predictions_per_seq: P, the slots of a record, and the most tokens to choose
-            of a sequence.
-        max_sequence_length: of each of a packed row's sequences; L unless given.
-        max_predictions_per_sequence: the most tokens to choose of each of a packed
-            row's sequences; P unless given. Where there are more than P in all, those
-            at the row's end are not chosen.
-        masked_lm_prob: share of a sequence's tokens to choose.
-        unit: "piece", "word" or "span": see `bert_tf.records.masking_units`. A span is
-            masked, replaced or kept as one, a word's pieces each by itself.
-        mask_rate: share of the chosen tokens that become [MASK].
-        random_rate: share of the chosen tokens that become a random token; the rest
-            stays as it is.
-        seed: of the noise.
-
-    Raises:
-        ValueError: a value is out of its range.
-    """
+    """Masks batches of unmasked records, in TensorFlow's operations alone."""
 
     def __init__(
         self,
@@ -98,17 +77,7 @@ class DynamicMasking:
     def __call__(
         self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
     ) -> dict[str, tf.Tensor]:
-        """Masks a batch.
-
-        Args:
-            batch: parsed records of `unmasked_schema`, or of its packed kind, of ids
-                in the vocabulary.
-            keys: which records they are, and in which epoch.
-
-        Returns:
-            The batch as if parsed from records of `pretraining_schema`, or of its
-            packed kind.
-        """
+        """Masks a batch."""
         noise = RecordNoise(self._seed, keys.epochs, keys.records)
         input_ids = batch["input_ids"]
         if "sequence_ids" in batch:

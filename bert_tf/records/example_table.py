@@ -42,13 +42,7 @@ class ExampleTable:
     def __init__(
         self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSchema
     ) -> None:
-        """Takes the padding off records.
-
-        Args:
-            blocks: the records, many at once: arrays [records, length] by the feature's
-                name, of several sequences [records, C, length]; one block at least.
-            schema: what a record holds; with `input_mask`.
-        """
+        """Takes the padding off records."""
         self._sequences = [
             f.name for f in schema.features if f.flag == "max_seq_length"
         ]
@@ -98,17 +92,7 @@ class ExampleTable:
         *,
         shard: InputShard = ALL_ROWS,
     ) -> tf.data.Dataset:
-        """Batches of static shape, for training.
-
-        Args:
-            rows: [M, B], the numbers of the records; `PADDING` for a row of zeros.
-            length: S, at least the longest of them.
-            shard: the rows of each batch that are wanted, and in how many pieces.
-
-        Returns:
-            A data set of dicts of tensors [B / replicas, ...], of sequence features
-            [B / replicas, S]; with `is_real_example`, which the records may lack.
-        """
+        """Batches of static shape, for training."""
         batch_size = rows.shape[1]
         rows = rows[:, shard.rows(batch_size)]
         rows = rows.reshape(len(rows) * shard.num_replicas, -1)
@@ -147,12 +131,7 @@ class ExampleTable:
         )
 
     def by_length(self, batch_size: int, max_lengths: int) -> "EvaluationBatches":
-        """All records once, in batches of like length.
-
-        Args:
-            batch_size: records a batch; the last one is padded.
-            max_lengths: how many lengths batches may have, at most.
-        """
+        """All records once, in batches of like length."""
         num_batches = -(-len(self) // batch_size)
         buckets = prediction_lengths(self.lengths, num_batches, max_lengths)
         plan = LengthPlan(self.lengths, batch_size, buckets, seed=None).epoch(0)
@@ -165,15 +144,7 @@ class ExampleTable:
         return tf.constant(self._starts), tf.constant(self._lengths), columns
 
     def padded(self, rows: np.ndarray, length: int) -> Batch:
-        """One batch, with the feature `rows` [B] int32, which says what it holds.
-
-        Args:
-            rows: [B], the numbers of the records; `PADDING` for a row of zeros.
-            length: S, at least the longest of them.
-
-        Returns:
-            Tensors [B, ...], of sequence features [B, S].
-        """
+        """One batch, with the feature `rows` [B] int32, which says what it holds."""
         is_real = rows != PADDING
         numbers = np.maximum(rows, 0)
         offset = np.arange(length)
@@ -205,13 +176,7 @@ class EvaluationBatches:
     def __init__(
         self, table: ExampleTable, rows: np.ndarray, lengths: np.ndarray
     ) -> None:
-        """Plans them.
-
-        Args:
-            table: the records.
-            rows: [M, B], the numbers of the records; `PADDING` for a row of zeros.
-            lengths: [M], each batch's length.
-        """
+        """Plans them."""
         self._table = table
         self._rows = rows
         self._lengths = lengths

@@ -49,20 +49,7 @@ _FIELDS_OF_FLAGS = (
 
 
 def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
-    """The set that the command has already made, if it is there and complete.
-
-    Args:
-        wanted: the command's settings, with the manifest's path; its shards have their
-            names only.
-        output_files: the record files to write.
-
-    Returns:
-        The finished set's manifest; None where the records have yet to be made, or made
-        again since one was removed or the last run was interrupted.
-
-    Raises:
-        InputError: what is there must not be written over, and why.
-    """
+    """The set that the command has already made, if it is there and complete."""
     if not files.exists(wanted.path):
         _refuse_unknown_files(wanted, output_files)
         return None
@@ -88,9 +75,6 @@ def first_difference(
 
     Where an input file lies does not count, only its content and place in the order;
     nor how many records came of it, which follows from the rest.
-
-    Returns:
-        The flag's name, the existing set's value and the wanted one.
     """
     for flag, field in _FIELDS_OF_FLAGS:
         theirs, ours = getattr(existing, field), getattr(wanted, field)

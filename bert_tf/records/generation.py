@@ -84,12 +84,7 @@ def schema_of(settings: InstanceSettings) -> RecordSchema:
 
 
 def write_shard(job: ShardJob) -> ShardResult:
-    """Makes one record file of one group, unless it is finished.
-
-    Raises:
-        InputError: the group has too few documents.
-        OSError: the file cannot be written.
-    """
+    """Makes one record file of one group, unless it is finished."""
     finished = finished_shard(job)
     if finished is not None:
         return finished
@@ -108,16 +103,7 @@ def write_group(
     *,
     is_alone: bool = True,
 ) -> ShardResult:
-    """Makes one record file of some documents.
-
-    Args:
-        documents: the group's.
-        ids: those of the vocabulary.
-        settings: with the group's own seed.
-        path: the record file.
-        result_path: where what is known of it is written before it gets its name.
-        is_alone: whether nobody else may be making the same file just now.
-    """
+    """Makes one record file of some documents."""
     require_documents(documents, settings, f"The documents for {path}")
     instances = create_instances(documents, ids, settings)
     with ShardWriter([path], is_alone=is_alone) as writer:
@@ -159,11 +145,7 @@ def kept_result(path: str, result_path: str) -> ShardResult | None:
 def require_documents(
     documents: Documents, settings: InstanceSettings, what: str
 ) -> None:
-    """Refuses too few documents.
-
-    Raises:
-        InputError: there are too few.
-    """
+    """Refuses too few documents."""
     num_documents = len(documents.document_starts) - 1
     if num_documents < settings.least_documents:
         raise InputError(
@@ -185,15 +167,7 @@ def write_instances(
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> ShardResult:
-    """Writes instances to the writer's files, in turn, and closes them.
-
-    Args:
-        instances: in the order in which they are to be written.
-        writer: of the files, open.
-        ids: those of the vocabulary.
-        settings: those that the instances were made by.
-        progress: called with the number of records that were written.
-    """
+    """Writes instances to the writer's files, in turn, and closes them."""
     schema = schema_of(settings)
     statistics = RecordStatistics(
         max_seq_length=settings.max_seq_length, mask_id=ids.mask_id

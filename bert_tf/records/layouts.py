@@ -96,12 +96,7 @@ class RecordLayout:
     def parse(
         self, records: Sequence[bytes]
     ) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The features of serialized records, int64 as they are stored.
-
-        Returns:
-            Name to array [records, length], and which of the records these are: those
-            that are not of this layout are left out.
-        """
+        """The features of serialized records, int64 as they are stored."""
         rows = list(range(len(records)))
         try:
             return self._parse(records), rows
@@ -135,15 +130,7 @@ class RecordLayout:
 
 
 def find_layout(record: bytes, source: str) -> RecordLayout:
-    """The layout of a serialized record.
-
-    Args:
-        record: such as the first one of a file.
-        source: the file's name, for the message.
-
-    Raises:
-        InputError: it is none of the known layouts; names the features found.
-    """
+    """The layout of a serialized record."""
     example = tf.train.Example()
     try:
         example.ParseFromString(record)

@@ -54,16 +54,6 @@ def static_lengths(
     with k lengths follows from that with k - 1 (dynamic programming):
 
         cost(n, k) = min over m < n of cost(m, k - 1) + n (W(n) - W(m))
-
-    Args:
-        lengths: [N], the tokens of each example.
-        max_lengths: how many there may be.
-
-    Returns:
-        The lengths, ascending.
-
-    Raises:
-        ValueError: there are no examples, or no lengths wanted.
     """
     lengths = np.asarray(lengths)
     if not lengths.size or lengths.min() < 1 or max_lengths < 1:
@@ -102,13 +92,7 @@ def training_lengths(
 def prediction_lengths(
     lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
 ) -> tuple[int, ...]:
-    """The static lengths of batches that are predicted.
-
-    Args:
-        lengths: [N], the tokens of each record.
-        num_batches: how many there will be: few do not make up for many lengths.
-        max_lengths: how many lengths there may be.
-    """
+    """The static lengths of batches that are predicted."""
     return _worthwhile_lengths(
         lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH_FORWARD
     )
@@ -126,14 +110,7 @@ def _worthwhile_lengths(
 
 
 class LengthPlan:
-    """The batches of a data set, for any number of epochs.
-
-    Args:
-        lengths: [N], the tokens of each example.
-        batch_size: examples a batch.
-        buckets: the static lengths, ascending; the last one covers all examples.
-        seed: decides the order; None for that of the lengths.
-    """
+    """The batches of a data set, for any number of epochs."""
 
     def __init__(
         self,
@@ -159,11 +136,7 @@ class LengthPlan:
         return -(-len(self._bucket_of) // self.batch_size)
 
     def epoch(self, number: int) -> PlannedBatches:
-        """An epoch's batches, in their order.
-
-        Args:
-            number: of the epoch, from 0.
-        """
+        """An epoch's batches, in their order."""
         order, generator = self._by_length, None
         if self._seed is not None:
             generator = np.random.Generator(np.random.PCG64([self._seed, number]))

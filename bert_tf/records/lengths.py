@@ -15,16 +15,6 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     """The record files of each max_seq_length.
 
     A file's manifest tells its length, or else its first record.
-
-    Args:
-        paths: record files.
-
-    Returns:
-        max_seq_length -> the files, in the order given. Files without a record are of
-        no length, and left out.
-
-    Raises:
-        InputError: a file is not one of pre-training records.
     """
     known: dict[str, int] = {}
     for manifest in find_manifests(paths):
@@ -39,18 +29,7 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
 
 
 def lengths_of_record(record: bytes, path: str) -> tuple[int, int]:
-    """max_seq_length and max_predictions_per_seq of a record as it stands.
-
-    Args:
-        record: a serialized tf.train.Example.
-        path: its file, for messages.
-
-    Returns:
-        Its number of `input_ids` and of `masked_lm_positions`; 0 where it has none.
-
-    Raises:
-        InputError: it cannot be decoded.
-    """
+    """max_seq_length and max_predictions_per_seq of a record as it stands."""
     example = tf.train.Example()
     try:
         example.ParseFromString(record)

@@ -87,11 +87,7 @@ class SourceFile:
 
     @classmethod
     def describe(cls, path: str) -> "SourceFile":
-        """Reads the file once.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Reads the file once."""
         digest = hashlib.sha256()
         num_bytes = 0
         with files.open_binary(path) as file:
@@ -231,11 +227,7 @@ class Manifest:
 
 
 def manifest_path(output_files: Sequence[str]) -> str:
-    """Where the manifest of a set lies.
-
-    Args:
-        output_files: the set's record files, or one that has a shard suffix.
-    """
+    """Where the manifest of a set lies."""
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
 
 
@@ -275,13 +267,6 @@ def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
     A file's set is looked for under the file's own NAME, then among all manifests of
     its folder. A file that belongs to none (the original's script writes none) is
     passed over.
-
-    Args:
-        record_files: paths of record files, of one set or of several.
-
-    Raises:
-        InputError: a manifest cannot be read or its set is not complete, or a file is
-            not of the size that its manifest says.
     """
     found: dict[str, Manifest] = {}
     folders: dict[str, list[Manifest]] = {}

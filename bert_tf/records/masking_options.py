@@ -30,14 +30,7 @@ class MaskingOptions:
     random_rate: float | None = None
 
     def refuse_where_unused(self, source: str) -> None:
-        """Refuses what is said of records that have their masks in them.
-
-        Args:
-            source: the records, for the message.
-
-        Raises:
-            InputError: something is said.
-        """
+        """Refuses what is said of records that have their masks in them."""
         for name, value in self._said():
             raise InputError(
                 f"`{name}={value}` is for records that are masked as they are read, but"
@@ -46,11 +39,7 @@ class MaskingOptions:
             )
 
     def refuse_where_left_to_right(self) -> None:
-        """Refuses what is said where nothing is masked.
-
-        Raises:
-            InputError: something is said.
-        """
+        """Refuses what is said where nothing is masked."""
         for name, value in self._said():
             raise InputError(
                 f"`{name}={value}` is for masking, but a left-to-right model predicts"
@@ -62,11 +51,7 @@ class MaskingOptions:
         return [(name, value) for name, value in values if value is not None]
 
     def settled(self, manifests: Sequence[Manifest]) -> dict[str, Any]:
-        """The arguments of DynamicMasking of these names, for some sets of records.
-
-        Raises:
-            InputError: the sets say different things, and the user nothing.
-        """
+        """The arguments of DynamicMasking of these names, for some sets of records."""
         unit = self.masking_unit
         if unit is None:
             is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")

@@ -179,16 +179,7 @@ CHOOSERS = {"piece": choose_pieces, "word": choose_words, "span": choose_spans}
 
 
 def _words(is_start: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Numbers the words of each row from 0.
-
-    Args:
-        is_start: [B, L] bool, whether a word begins there.
-        sizes: [B, L] int32, what each position adds to its word's size.
-
-    Returns:
-        [B, L] int32, the number of each position's word; and [B, L] int32, each
-        number's size, 0 where no word has the number.
-    """
+    """Numbers the words of each row from 0."""
     words = tf.maximum(tf.cumsum(tf.cast(is_start, tf.int32), axis=1) - 1, 0)
     of_words = tf.math.unsorted_segment_sum(
         tf.reshape(sizes, [-1]),

@@ -14,17 +14,7 @@ def alike(
     question: Callable[[Manifest], bool],
     kinds: tuple[str, str],
 ) -> bool:
-    """The answer to a question that is the same for all record files.
-
-    Args:
-        paths: the record files.
-        manifests: of the sets that they belong to; no for files without one.
-        question: about a file's manifest.
-        kinds: what the records are where the answer is yes, and else; for the message.
-
-    Raises:
-        InputError: the answer differs (names a file of each kind).
-    """
+    """The answer to a question that is the same for all record files."""
     manifest_of = {
         os.path.normpath(path): manifest
         for manifest in manifests
@@ -43,16 +33,7 @@ def alike(
 
 
 def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
-    """What some sets of records say alike.
-
-    Args:
-        manifests: of the sets, at least one.
-        name: the field.
-        flag: the flag with which the user may say it; the field's name if empty.
-
-    Raises:
-        InputError: they say different things.
-    """
+    """What some sets of records say alike."""
     first = manifests[0]
     for manifest in manifests[1:]:
         here, there = getattr(first, name), getattr(manifest, name)

@@ -17,17 +17,7 @@ from bert_tf.records.pipeline import RecordKeys
 def next_token_targets(
     batch: Mapping[str, tf.Tensor], keys: RecordKeys | None = None
 ) -> dict[str, tf.Tensor]:
-    """Asks for the next token at the positions 0 to L - 2.
-
-    Args:
-        batch: parsed records without masks, packed or not.
-        keys: which records they are; it makes no difference.
-
-    Returns:
-        The batch with masked_lm_positions, masked_lm_ids [B, L - 1] int32 and
-        masked_lm_weights [B, L - 1] float32: 1 where the next token is one of the same
-        sequence, 0 at a sequence's end and in the padding.
-    """
+    """Asks for the next token at the positions 0 to L - 2."""
     del keys
     ids, mask = batch["input_ids"], batch["input_mask"]
     has_next = mask[:, 1:] > 0

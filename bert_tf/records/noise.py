@@ -25,13 +25,7 @@ class Purpose(enum.IntEnum):
 
 
 class RecordNoise:
-    """The random numbers of a batch's records.
-
-    Args:
-        seed: the same for all.
-        epochs: [B] int64, the pass over the records that each is read in.
-        records: [B] int64, a number of each record's own.
-    """
+    """The random numbers of a batch's records."""
 
     def __init__(self, seed: int, epochs: tf.Tensor, records: tf.Tensor) -> None:
         # Each step is a bijection: no two records of an epoch have one key.
@@ -42,12 +36,7 @@ class RecordNoise:
         self._keys = keys[:, None]
 
     def bits(self, purpose: Purpose, numbers: tf.Tensor) -> tf.Tensor:
-        """[B, N] uint64, uniform.
-
-        Args:
-            purpose: what they are for.
-            numbers: [B, N] or [1, N] int32, which numbers of that purpose.
-        """
+        """[B, N] uint64, uniform."""
         counters = tf.cast(numbers, tf.uint64) + _uint64((purpose << 32) + 1)
         return _mix(self._keys + counters * _uint64(_GAMMA))
 

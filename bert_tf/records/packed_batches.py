@@ -25,11 +25,6 @@ def as_packed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 class RowSequences:
     """The sequences of a batch of rows, each as a row of its own.
 
-    Args:
-        batch: parsed rows.
-        keys: which rows they are.
-        max_sequence_length: S.
-
     Attributes:
         input_ids: [M, S] int32, 0 for padding.
         input_mask: [M, S] int32.

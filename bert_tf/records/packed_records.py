@@ -56,34 +56,7 @@ def pack_pretraining_records(
     work_dir: str | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Packs the sequences of pre-training records into rows, each sequence once.
-
-    Args:
-        patterns: globs of record files, with commas between.
-        output_file: the file of rows, to which -00000-of-00064 is added where there are
-            several.
-        max_seq_length: tokens of a row.
-        max_predictions_per_seq: masked-LM slots of a row; by default as many for each
-            token as the records have.
-        max_sequences_per_row: by default one for each 32 tokens.
-        num_shards: files of rows; by default as many as there are record files.
-        random_seed: of the rows' order.
-        vocab_file: the vocabulary; by default the records' own.
-        do_lower_case: its casing; by default the records' own, and uncased where they
-            have no manifest.
-        num_workers: processes; the result does not depend on it.
-        work_dir: where the work folder is made; by default beside the rows.
-        overwrite: replace a set of other settings, and files that no manifest knows.
-
-    Returns:
-        The manifest of the finished set, whether it was made now or before.
-
-    Raises:
-        InputError: no file, or no record; a file breaks off; records that cannot be
-            packed, or not together; rows too small for them; no vocabulary; what stands
-            under the output's names may not be written over.
-        OSError: a file cannot be read or written, such as on a full disk.
-    """
+    """Packs the sequences of pre-training records into rows, each sequence once."""
     started = time.monotonic()
     plan = plan_packing(
         record_files(patterns, "input_file"),

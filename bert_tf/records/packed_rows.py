@@ -38,15 +38,7 @@ class Sequences:
     def from_columns(
         cls, columns: Mapping[str, np.ndarray], source: str
     ) -> "Sequences":
-        """The sequences of a block of records that are not packed.
-
-        Args:
-            columns: as parsed, arrays [num_records, length].
-            source: the file, for messages.
-
-        Raises:
-            InputError: a record is not what a schema of `bert_tf.records.schema` says.
-        """
+        """The sequences of a block of records that are not packed."""
         is_token = columns["input_mask"] > 0
         lengths = is_token.sum(axis=1)
         places = np.arange(is_token.shape[1])
@@ -113,19 +105,7 @@ def row_columns(
     max_predictions_per_seq: int,
     max_sequences_per_row: int,
 ) -> dict[str, np.ndarray]:
-    """The rows' features, as `packed_schema` describes them.
-
-    Args:
-        sequences: what the rows are made of.
-        order: int64, the sequences' numbers, row after row.
-        starts: int64 [num_rows + 1], where in them each row begins.
-        max_seq_length: tokens of a row.
-        max_predictions_per_seq: predictions of a row; 0 for unmasked ones.
-        max_sequences_per_row: sequences of a row.
-
-    Returns:
-        Name to array [num_rows, length].
-    """
+    """The rows' features, as `packed_schema` describes them."""
     num_rows = len(starts) - 1
     tokens, predictions, slots = (
         (num_rows, length)
@@ -211,15 +191,7 @@ def _fill(
 def unpacked_columns(
     columns: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """The sequences of some rows as records of their own: the way back.
-
-    Args:
-        columns: the rows' features, however broken.
-
-    Returns:
-        Name to array [num_sequences, length] under the names of unpacked records, as
-        long as the rows; each one's row; and its number in the row, from 0.
-    """
+    """The sequences of some rows as records of their own: the way back."""
     ids = columns["sequence_ids"]
     num_slots = columns["cls_positions"].shape[1]
     is_used = columns["next_sentence_weights"] > 0

@@ -50,12 +50,7 @@ class PackJob:
 
 
 def pack_shard(job: PackJob) -> ShardResult:
-    """Makes one file of rows, unless it is finished.
-
-    Raises:
-        InputError: a file breaks off, or holds records of another kind.
-        OSError: the file cannot be written.
-    """
+    """Makes one file of rows, unless it is finished."""
     if finished := kept_result(job.path, job.result_path):
         return finished
     manifest, is_masked = job.manifest, job.layout.max_predictions_per_seq > 0

@@ -30,25 +30,7 @@ def pack_rows(
     max_predictions_per_seq: int,
     max_sequences_per_row: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Deals sequences to rows, each to one.
-
-    Args:
-        lengths: int64 [num_sequences], tokens of each.
-        num_predictions: int64 [num_sequences], predictions of each.
-        stream: the random stream (`bert_tf.instances.random_stream`). Draws: a shuffle
-            of the sequences, so that those of one length are in no order, nor those of
-            a row; then a shuffle of the rows.
-        max_seq_length: tokens of a row.
-        max_predictions_per_seq: predictions of a row.
-        max_sequences_per_row: sequences of a row.
-
-    Returns:
-        The sequences' numbers, int64 [num_sequences], row after row, and where each
-        row begins in them, int64 [num_rows + 1], the last being the end.
-
-    Raises:
-        ValueError: a sequence is empty, or does not fit into a row of its own.
-    """
+    """Deals sequences to rows, each to one."""
     for name, values, limit in (
         ("lengths", lengths, max_seq_length),
         ("num_predictions", num_predictions, max_predictions_per_seq),

@@ -69,11 +69,7 @@ class InputShard(NamedTuple):
     num_replicas: int = 1
 
     def rows(self, batch_size: int) -> slice:
-        """The worker's rows of a batch.
-
-        Raises:
-            ValueError: the batch cannot be dealt out evenly.
-        """
+        """The worker's rows of a batch."""
         if batch_size % (self.num_workers * self.num_replicas):
             raise ValueError(
                 "`batch_size` must be a multiple of the number of replicas, "
@@ -90,11 +86,7 @@ Transform = Callable[[Batch, RecordKeys], Batch]
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
-    """The first record of the first file that has one, and that file's name.
-
-    Raises:
-        InputError: a file cannot be read as TFRecords.
-    """
+    """The first record of the first file that has one, and that file's name."""
     for path in paths:
         try:
             record = record_counts.first_record(path)
@@ -119,27 +111,7 @@ def training_dataset(
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
-    """Endless batches for training, from position `start` of the stream on.
-
-    Args:
-        paths: the record files.
-        counts: the number of records of each file.
-        schema: what a record holds.
-        batch_size: records a batch.
-        seed: decides the order, together with the position.
-        start: the number of records that have been read before.
-        shard: the rows of each batch that are wanted, and in how many pieces.
-        compressions: of each file: "", "GZIP" or "ZLIB"; None where none is compressed.
-        shuffle_buffer: records held for shuffling.
-        vocab_size: if given, an id at or above it stops with an error.
-        transform: what is done to each parsed batch.
-
-    Returns:
-        A dataset of dicts of tensors [batch_size / replicas, ...].
-
-    Raises:
-        ValueError: there are no records, or a batch cannot be dealt out evenly.
-    """
+    """Endless batches for training, from position `start` of the stream on."""
     total = sum(counts)
     if total < 1:
         raise ValueError(
@@ -210,23 +182,7 @@ def evaluation_dataset(
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
-    """Batches in the order of the files; all of `batch_size`, for static shapes.
-
-    Args:
-        paths: the record files.
-        schema: what a record holds.
-        batch_size: records a batch.
-        compressions: of each file: "", "GZIP" or "ZLIB"; None where none is compressed.
-        repeat: start over at the end, as the original does in pre-training's
-            evaluation.
-        padding: a serialized record that fills the last batch up. Without it, and
-            without `repeat`, the last batch is as short as it comes.
-        vocab_size: if given, an id at or above it stops with an error.
-        transform: what is done to each parsed batch.
-
-    Returns:
-        A dataset of dicts of tensors [batch_size, ...].
-    """
+    """Batches in the order of the files; all of `batch_size`, for static shapes."""
     dataset = tf.data.Dataset.from_tensor_slices(
         (list(paths), list(compressions or [""] * len(paths)), tf.range(len(paths)))
     )
@@ -252,14 +208,7 @@ READING_ERRORS = (
 
 
 def record_error(error: Exception) -> str:
-    """One line for an error that TensorFlow raised while it read or used a record.
-
-    Args:
-        error: of READING_ERRORS.
-
-    Raises:
-        tf.errors.OpError: the error itself, where it is not about the records.
-    """
+    """One line for an error that TensorFlow raised while it read or used a record."""
     message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     for line in message.splitlines():
         if "outside the vocabulary" in line:

@@ -66,32 +66,6 @@ def create_pretraining_records(
     For the same seed and plain text the records are those of the original, in its
     order; with `num_shards` each file holds what the original would write for the
     file's group of documents and seed.
-
-    Args:
-        chunks: the text: `bert_tf.text.sources.make_chunks`.
-        output_files: the record files, dealt their records in turn; one name, to which
-            -00000-of-00064 is added, where the work is cut into shards.
-        vocabulary: has [UNK], [CLS], [SEP] and [MASK].
-        settings: lengths, rates and seed.
-        do_lower_case: lower the text and strip accents.
-        num_shards: groups, each with a random stream and a record file of its own;
-            None for one pool.
-        deduplicate: "none", "documents" or "paragraphs": drop exact repetitions.
-        min_document_tokens: drop shorter documents.
-        num_workers: processes; the result does not depend on it.
-        work_dir: where the work folder is made; by default beside the records.
-        overwrite: replace a set of other settings, and files that no manifest knows.
-
-    Returns:
-        The manifest of the finished set, whether it was made now or before.
-
-    Raises:
-        InputError: the input is missing, not what its format asks for or gives no
-            token; the vocabulary lacks a special token; what stands under the output's
-            names may not be written over; two output files are one, or one is an input
-            file.
-        OSError: a file cannot be read or written, such as on a full disk.
-        ValueError: `chunks` is empty, or a value is out of its range.
     """
     record_set = plan_record_set(
         chunks,

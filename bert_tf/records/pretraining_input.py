@@ -48,18 +48,6 @@ from bert_tf.text.vocabulary import Vocabulary
 class PretrainingRecords:
     """The record files that a flag names.
 
-    Args:
-        patterns: globs with commas between, or the record files themselves.
-        flag: the flag that they come from, for messages.
-        max_seq_length: the sequences' length; None to take the records' own.
-        max_predictions_per_seq: masked-LM slots; None to take the records' own. Only
-            where the records are masked as they are read it may be another number.
-        vocab_file: the vocabulary's file; None to take the records' own.
-        masking: how to mask the records that are masked as they are read.
-        left_to_right: whether they are for a left-to-right model.
-        counts_cache: the file to remember the number of records in, where there is no
-            manifest; None to count them every time.
-
     Attributes:
         paths: the files, in the order of the patterns.
         manifests: of the sets that they belong to.
@@ -70,12 +58,6 @@ class PretrainingRecords:
         is_dynamic: whether the records have no masks in them.
         has_pairs: whether there is a next sentence to predict.
         is_packed: whether a record is a row of several sequences.
-
-    Raises:
-        InputError: no file or no record; the records do not fit what was asked for
-            (names both values); records of two vocabularies, with masks and without,
-            with pairs and without, or packed and not; masks in records for a
-            left-to-right model.
     """
 
     def __init__(
@@ -129,11 +111,7 @@ class PretrainingRecords:
             )
 
     def check_model(self, config: BertConfig) -> None:
-        """Refuses a model that is too small for the records.
-
-        Raises:
-            InputError: too few positions, or a smaller vocabulary.
-        """
+        """Refuses a model that is too small for the records."""
         # Positions restart with each of a packed row's sequences.
         config.check_sequence_length(self.shape.max_sequence_length)
         for manifest in self.manifests[:1]:
@@ -158,17 +136,7 @@ class PretrainingRecords:
         vocab_size: int | None = None,
         packed: bool = False,
     ) -> tf.data.Dataset:
-        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`.
-
-        Args:
-            batch_size: records a batch.
-            seed: decides the order, and the masks of records without.
-            start: the number of records that have been read before.
-            shard: the rows of each batch that are wanted; None for all.
-            vocab_size: of the model; an id at or above it stops with an error.
-            packed: whether records that are not packed are to look like packed rows of
-                one sequence, for a model of packed rows.
-        """
+        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
         return training_dataset(
             self.paths,
             self.counts,
@@ -196,9 +164,6 @@ class PretrainingRecords:
 
         Records that are masked as they are read have the same masks at every
         evaluation, whatever the run: those of the seed that they were made with.
-
-        Raises:
-            InputError: a file breaks off, or is damaged.
         """
         _ = self.counts  # whole files: see `record_counts.first_record`
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
@@ -245,18 +210,7 @@ class PretrainingRecords:
     def vocabulary(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
-        """The vocabulary and its casing.
-
-        Args:
-            do_lower_case: the user's; None to take the records' own.
-
-        Returns:
-            The vocabulary and whether it is lower-cased, each None where nobody says
-            it.
-
-        Raises:
-            InputError: the user's and the records' contradict each other.
-        """
+        """The vocabulary and its casing."""
         vocabulary = self._vocabulary
         if not self.manifests:
             if vocabulary is None:

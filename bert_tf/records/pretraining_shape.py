@@ -52,19 +52,7 @@ class PretrainingShape:
         max_seq_length: int | None,
         max_predictions_per_seq: int | None,
     ) -> "PretrainingShape":
-        """What the records' manifests and the user say.
-
-        Args:
-            paths: the record files.
-            manifests: of the sets that they belong to.
-            lengths: max_seq_length and max_predictions_per_seq of the first record,
-                which say what no manifest says; 0 where it has none.
-            max_seq_length: the user's; None to take the records' own.
-            max_predictions_per_seq: the user's; None to take the records' own.
-
-        Raises:
-            InputError: they contradict each other.
-        """
+        """What the records' manifests and the user say."""
         first = manifests[0] if manifests else None
         if max_seq_length is None:
             max_seq_length = first.max_seq_length if first else lengths[0] or 1
@@ -139,11 +127,7 @@ class PretrainingShape:
 
 
 def refuse_mixed_pairs(manifests: Sequence[Manifest]) -> None:
-    """Raises InputError if the same label means another thing in some of the records.
-
-    Args:
-        manifests: of records with sentence pairs.
-    """
+    """Raises InputError if a label means different things in different records."""
     for first, other in itertools.pairwise(manifests):
         if first.pairs != other.pairs:
             raise InputError(

@@ -16,15 +16,7 @@ from bert_tf.text.vocabulary import Vocabulary
 def find_vocabulary(
     manifests: Sequence[Manifest], vocab_file: str | None
 ) -> Vocabulary | None:
-    """The user's vocabulary, or else that beside the records, if there is one.
-
-    Args:
-        manifests: of the records, of one vocabulary.
-        vocab_file: the user's.
-
-    Raises:
-        InputError: it is another one than the manifest names.
-    """
+    """The user's vocabulary, or else that beside the records, if there is one."""
     manifest = manifests[0] if manifests else None
     if vocab_file:
         given = Vocabulary.from_file(vocab_file)
@@ -52,12 +44,7 @@ def settled_masking(
     manifests: Sequence[Manifest],
     vocabulary: Vocabulary | None,
 ) -> "functools.partial[DynamicMasking]":
-    """How to mask records as they are read: DynamicMasking, but for the seed.
-
-    Raises:
-        InputError: there is no vocabulary, or the sets of records say different things
-            and the user nothing.
-    """
+    """How to mask records as they are read: DynamicMasking, but for the seed."""
     if vocabulary is None:
         raise InputError(
             f"{manifests[0].vocab_path} is missing: the records cannot be masked"
@@ -83,17 +70,7 @@ def refuse_masks(
     options: MaskingOptions,
     max_predictions_per_seq: int | None,
 ) -> None:
-    """Refuses what a left-to-right model has no use for.
-
-    Args:
-        path: of a record file, for the message.
-        shape: what the records are.
-        options: what the user says of masking.
-        max_predictions_per_seq: the user's; None where nothing was said.
-
-    Raises:
-        InputError: the records are masked, or something is said.
-    """
+    """Refuses what a left-to-right model has no use for."""
     if not shape.is_dynamic:
         raise InputError(
             f"{path}: the records are masked, but a left-to-right model predicts every"

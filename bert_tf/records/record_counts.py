@@ -47,11 +47,7 @@ Progress = Callable[[int], object]
 
 
 def compression_of(path: str) -> str:
-    """How a TFRecord file is compressed, by its first bytes, whatever its name.
-
-    Returns:
-        "", "GZIP" or "ZLIB": `compression_type` of `tf.data.TFRecordDataset`.
-    """
+    """How a TFRecord file is compressed, by its first bytes, whatever its name."""
     with files.open_binary(path) as file:
         return _compression(file.read(_HEADER.size))
 
@@ -61,9 +57,6 @@ def first_record(path: str) -> bytes | None:
 
     TensorFlow's reader takes memory for as many bytes as a record says it has, however
     few the file has, and may end the process.
-
-    Raises:
-        InputError: the file is damaged, or is not a TFRecord file.
     """
     with files.open_binary(path) as file:
         is_packed = bool(_compression(file.read(_HEADER.size)))
@@ -100,15 +93,7 @@ def first_record(path: str) -> bytes | None:
 
 
 def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int:
-    """The number of records in a TFRecord file, compressed or not.
-
-    Args:
-        path: the file.
-        progress: told the number of bytes that were read, chunk by chunk.
-
-    Raises:
-        InputError: the file ends inside a record, or is not a TFRecord file.
-    """
+    """The number of records in a TFRecord file, compressed or not."""
     count = 0
     rest = b""  # what is read and not counted yet
     position = 0  # of the next record, from the beginning of `rest`
@@ -145,12 +130,7 @@ def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int
 
 
 class RecordCounts:
-    """The number of records in files, remembered from one start to the next.
-
-    Args:
-        cache_path: the JSON file to remember them in; None to remember nothing. One
-            that cannot be read is left aside, and written anew.
-    """
+    """The number of records in files, remembered from one start to the next."""
 
     def __init__(self, cache_path: str | None = None) -> None:
         self._cache_path = cache_path
@@ -165,9 +145,6 @@ class RecordCounts:
         """The number of records in each file.
 
         Files that are not known, or have changed, are counted, several at a time.
-
-        Raises:
-            InputError: as `count_records`.
         """
         states = {path: _state(path) for path in paths}
         unknown = [path for path in states if self._remembered(states, path) is None]
@@ -235,12 +212,7 @@ def _compression(header: bytes) -> str:
 
 
 def _chunks(path: str, progress: Progress = lambda num_bytes: None) -> Iterator[bytes]:
-    """A file's bytes, uncompressed.
-
-    Raises:
-        zlib.error: they are damaged.
-        EOFError: they break off.
-    """
+    """A file's bytes, uncompressed."""
     with files.open_binary(path) as file:
         chunk = file.read(_CHUNK_BYTES)
         compression = _compression(chunk[: _HEADER.size])

@@ -93,11 +93,7 @@ class RecordSet:
             )
 
     def find_finished(self) -> Manifest | None:
-        """The same set, if it was made before.
-
-        Raises:
-            InputError: what is there must not be written over, and why.
-        """
+        """The same set, if it was made before."""
         finished = find_finished(self.manifest, self.output_files)
         if finished:
             if not files.exists(finished.vocab_path):
@@ -114,9 +110,6 @@ class RecordSet:
         """Refuses text without a token, and warns of files that have none.
 
         Warns of odd lengths, too.
-
-        Raises:
-            InputError: no file has a token.
         """
         tokens_of: dict[str, int] = {}
         for chunk, result in zip(self.chunks, tokenized, strict=True):
@@ -141,9 +134,6 @@ class RecordSet:
 
         Record files of a set that is overwritten which the new one will not have are
         removed.
-
-        Args:
-            results: what is known of the record files, if all are there.
         """
         manifest = with_counts(self.manifest, results) if results else self.manifest
         announce(manifest, self.vocabulary)
@@ -154,13 +144,7 @@ class RecordSet:
         dropped: Counter[str],
         results: Sequence[ShardResult],
     ) -> Manifest:
-        """Writes the manifest of the set whose record files have their names.
-
-        Args:
-            tokenized: what was read.
-            dropped: what was left out after reading, by reason.
-            results: what is known of the record files.
-        """
+        """Writes the manifest of the set whose record files have their names."""
         dropped = reports.dropped_counts(tokenized) + dropped
         manifest = dataclasses.replace(
             with_counts(self.manifest, results),

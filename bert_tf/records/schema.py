@@ -111,11 +111,7 @@ class Feature:
 
 
 class RecordSchema:
-    """Writes, parses and checks the records of one layout.
-
-    Args:
-        features: the record's features; their names are unique.
-    """
+    """Writes, parses and checks the records of one layout."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.features = tuple(features)
@@ -127,27 +123,13 @@ class RecordSchema:
             )
 
     def serialize(self, values: Mapping[str, Sequence[Any] | np.ndarray]) -> bytes:
-        """One record as bytes; equal values give equal bytes.
-
-        Args:
-            values: for each feature, a list or array of its shape; int or float.
-
-        Raises:
-            ValueError: a feature is missing, unknown, or not of its shape.
-        """
+        """One record as bytes; equal values give equal bytes."""
         return self.serialize_block(
             {name: np.asarray(value)[np.newaxis] for name, value in values.items()}
         )[0]
 
     def serialize_block(self, columns: Mapping[str, np.ndarray]) -> list[bytes]:
-        """Many records as bytes, fast; equal values give equal bytes.
-
-        Args:
-            columns: for each feature, an array [num_records, *shape].
-
-        Raises:
-            ValueError: a feature is missing, unknown, or not of its shape.
-        """
+        """Many records as bytes, fast; equal values give equal bytes."""
         if columns.keys() != self._names:
             raise ValueError(
                 f"`columns` must hold {sorted(self._names)}. "
@@ -176,15 +158,7 @@ class RecordSchema:
         )
 
     def parse(self, serialized: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        """The features of serialized records.
-
-        Args:
-            serialized: a string tensor, a scalar or `[B]`.
-
-        Returns:
-            Name to tensor, of shape `feature.shape` or `(B, *feature.shape)`; int32
-            where the record has int64 (accelerators have no int64), float32 else.
-        """
+        """The features of serialized records."""
         import tensorflow as tf
 
         parsed = tf.io.parse_example(
@@ -200,16 +174,7 @@ class RecordSchema:
         }
 
     def check(self, serialized: bytes, source: str) -> None:
-        """Compares one record with the schema; more features than its may be there.
-
-        Args:
-            serialized: the record, such as the first one of a file.
-            source: the file's name, for the message.
-
-        Raises:
-            InputError: the bytes are no tf.train.Example, or a feature is missing, or
-                has another type or length.
-        """
+        """Compares one record with the schema; more features than its may be there."""
         import tensorflow as tf
         from google.protobuf import message
 
@@ -264,12 +229,7 @@ def _prediction_features(max_predictions_per_seq: int) -> list[Feature]:
 def pretraining_schema(
     max_seq_length: int, max_predictions_per_seq: int
 ) -> RecordSchema:
-    """The masked language model and next sentence records of create_pretraining_data.
-
-    Args:
-        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-        max_predictions_per_seq: P, slots for masked tokens per sequence.
-    """
+    """Masked language model and next sentence records of create_pretraining_data."""
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
@@ -280,11 +240,7 @@ def pretraining_schema(
 
 
 def unmasked_schema(max_seq_length: int) -> RecordSchema:
-    """The records of create_pretraining_data for dynamic masking.
-
-    Args:
-        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-    """
+    """The records of create_pretraining_data for dynamic masking."""
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
@@ -296,13 +252,7 @@ def unmasked_schema(max_seq_length: int) -> RecordSchema:
 def packed_schema(
     max_seq_length: int, max_predictions_per_seq: int, max_sequences_per_row: int
 ) -> RecordSchema:
-    """The rows of pack_pretraining_data.
-
-    Args:
-        max_seq_length: L, tokens per row with padding.
-        max_predictions_per_seq: P, slots for masked tokens per row.
-        max_sequences_per_row: N, slots for sequences per row.
-    """
+    """The rows of pack_pretraining_data."""
     return RecordSchema(
         [
             *unmasked_packed_schema(max_seq_length, max_sequences_per_row).features,
@@ -314,12 +264,7 @@ def packed_schema(
 def unmasked_packed_schema(
     max_seq_length: int, max_sequences_per_row: int
 ) -> RecordSchema:
-    """The rows of pack_pretraining_data for dynamic masking.
-
-    Args:
-        max_seq_length: L, tokens per row with padding.
-        max_sequences_per_row: N, slots for sequences per row.
-    """
+    """The rows of pack_pretraining_data for dynamic masking."""
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
@@ -339,14 +284,7 @@ def unmasked_packed_schema(
 def classifier_schema(
     max_seq_length: int, label_dtype: str = INT64, num_labels: int = 1
 ) -> RecordSchema:
-    """The records of sentence and sentence-pair classification.
-
-    Args:
-        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-        label_dtype: "int64" where `label_ids` is a class; "float32" where it is
-            numbers, or 1.0 and 0.0 for each of several labels.
-        num_labels: C, how many values `label_ids` has.
-    """
+    """The records of sentence and sentence-pair classification."""
     return RecordSchema(
         [
             *_sequence_features(max_seq_length),
@@ -357,12 +295,7 @@ def classifier_schema(
 
 
 def squad_schema(max_seq_length: int, for_training: bool) -> RecordSchema:
-    """The records of question answering.
-
-    Args:
-        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-        for_training: whether they say where the answer is.
-    """
+    """The records of question answering."""
     labels = ("start_positions", "end_positions", "is_impossible")
     return RecordSchema(
         [
@@ -374,12 +307,7 @@ def squad_schema(max_seq_length: int, for_training: bool) -> RecordSchema:
 
 
 def multiple_choice_schema(max_seq_length: int, num_choices: int) -> RecordSchema:
-    """The records of the choice among several sequences.
-
-    Args:
-        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-        num_choices: N, sequences per record.
-    """
+    """The records of the choice among several sequences."""
     return RecordSchema(
         [
             *(

@@ -34,19 +34,7 @@ _LIST_VALUES = _tag(1)
 
 
 def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
-    """The records of a block.
-
-    Args:
-        columns: by the feature's name, int64 or float32 [num_records, length]; all of
-            the same number of records.
-
-    Returns:
-        Each record's bytes: those of the message's deterministic serialization (where
-        no name is the beginning of another).
-
-    Raises:
-        ValueError: a column has another type.
-    """
+    """The records of a block."""
     names = sorted(columns)
     values = []
     for name in names:

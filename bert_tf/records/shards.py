@@ -23,13 +23,6 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
 
     The manifests, vocabularies and temporary files beside the records are left out, so
     that a pattern as wide as NAME* means the records alone.
-
-    Args:
-        patterns: the flag's value: comma-separated globs, or the globs themselves.
-        flag: the flag's name, for messages.
-
-    Raises:
-        InputError: a pattern matches no file, or all that they match is left out.
     """
     found = files.expand_globs(patterns, flag)
     records = [path for path in found if not is_companion(path)]
@@ -58,14 +51,6 @@ class ShardWriter:
 
     A context manager. Leaving it gives the files their names; leaving it by an
     exception removes what was written, and files of these names stay as they were.
-
-    Args:
-        paths: the files to write, local or remote; folders are created.
-        is_alone: whether nobody else may be writing these files just now; what was left
-            under temporary names is then removed.
-
-    Raises:
-        ValueError: no path, or one twice.
     """
 
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
@@ -90,11 +75,7 @@ class ShardWriter:
         return self
 
     def write(self, records: Sequence[bytes]) -> None:
-        """Writes records, each to the file whose turn it is.
-
-        Raises:
-            OSError: a file cannot be written, such as on a full disk.
-        """
+        """Writes records, each to the file whose turn it is."""
         num_files = len(self.paths)
         for index in range(num_files):
             turn = records[(index - self._next) % num_files :: num_files]
@@ -104,14 +85,7 @@ class ShardWriter:
         self._next = (self._next + len(records)) % num_files
 
     def close(self) -> list[int]:
-        """Brings all records to the disk, still under the temporary names.
-
-        Returns:
-            The size of each file in bytes.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
+        """Brings all records to the disk, still under the temporary names."""
         for file, path in zip(self._files, self.paths, strict=True):
             with file_errors(path):
                 if not files.is_remote(path):

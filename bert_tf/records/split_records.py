@@ -68,15 +68,6 @@ class SplitRecords:
         """The records that lie there, if they were made from the same; else new ones.
 
         A file appears under its name when it is complete.
-
-        Args:
-            path: the file.
-            schema: what a record holds.
-            made_from: what the records are a function of, as JSON has it.
-            blocks: the records, many at once: arrays [records, *shape] by the feature's
-                name; not looked at where they lie there.
-            notes: what there is to tell when all are made, as JSON has it.
-            is_alone: whether no other worker may be writing the same file just now.
         """
         shape = [(f.name, f.dtype, f.length) for f in schema.features]
         described = json.dumps([FORMAT_VERSION, shape, made_from], sort_keys=True)
@@ -137,13 +128,7 @@ class SplitRecords:
     def batches(
         self, batch_size: int, max_lengths: int | None = None
     ) -> EvaluationBatches:
-        """All records once; `rows` in a batch says which, and pads the last batch.
-
-        Args:
-            batch_size: records a batch.
-            max_lengths: how many lengths batches may have, the records then being in
-                the order of their lengths; None for max_seq_length, in their own.
-        """
+        """All records once; `rows` in a batch says which, and pads the last batch."""
         if max_lengths is None:
             rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
             rows.ravel()[: self.num_records] = np.arange(self.num_records)
@@ -153,14 +138,7 @@ class SplitRecords:
 
 
 def rows_digest(rows: Iterable[Any]) -> str:
-    """Tells sets of rows apart, as part of what records are made from.
-
-    Args:
-        rows: each as JSON has it: all of an example that its records hang on.
-
-    Returns:
-        A SHA-256 in hexadecimal digits.
-    """
+    """Tells sets of rows apart, as part of what records are made from."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps(row).encode("utf-8"))

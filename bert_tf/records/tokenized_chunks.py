@@ -98,11 +98,7 @@ def chunk_folder(work_folder: str, index: int) -> str:
 
 
 def read_summary(folder: str) -> TokenizedChunk:
-    """What there is of the chunk in a folder.
-
-    Raises:
-        InputError: it is not there, or damaged.
-    """
+    """What there is of the chunk in a folder."""
     return strict_json.read(TokenizedChunk, os.path.join(folder, "chunk.json"))
 
 
@@ -133,12 +129,7 @@ def _finished_chunk(folder: str) -> TokenizedChunk | None:
 
 
 def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
-    """Tokenizes a chunk into its folder, unless it is there.
-
-    Raises:
-        InputError: the text is not what its format asks for.
-        OSError: the text cannot be read or the result not be written.
-    """
+    """Tokenizes a chunk into its folder, unless it is there."""
     finished = _finished_chunk(job.folder)
     if finished is not None:
         return finished
@@ -185,11 +176,7 @@ def _packed_tokenizer(
 
 
 class ChunkCounter:
-    """Counts what comes of a chunk, part by part.
-
-    Args:
-        dtype: of the packed ids.
-    """
+    """Counts what comes of a chunk, part by part."""
 
     def __init__(self, dtype: type[np.integer]) -> None:
         self._token_bytes = np.dtype(dtype).itemsize

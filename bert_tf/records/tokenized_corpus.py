@@ -67,12 +67,7 @@ class TokenizedCorpus:
         return dataclasses.replace(strict_json.read(cls, path), work_folder=work_folder)
 
     def pool(self, joins_files: Sequence[bool]) -> Documents:
-        """All documents that are kept, in the order of the text.
-
-        Args:
-            joins_files: for each chunk, whether it begins a file that goes on with the
-                document before it, unless an end stands between.
-        """
+        """All documents that are kept, in the order of the text."""
         pieces = []
         has_ended = True
         for index, joins in enumerate(joins_files):
@@ -171,9 +166,6 @@ def choose_sentences(
     """Writes down which sentences are kept; of repeated texts the first one is.
 
     Memory: 16 bytes for the digest of each document or paragraph, and as much again.
-
-    Returns:
-        How many documents and paragraphs are dropped, by reason.
     """
     dropped: Counter[str] = Counter()
     is_first = None

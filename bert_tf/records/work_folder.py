@@ -26,13 +26,7 @@ _VOCABULARY_FILE = "vocab.txt"
 
 
 def work_folder_path(name: str, work_dir: str | None) -> str:
-    """Where the work folder of a set lies.
-
-    Args:
-        name: what the set is called: the manifest's path without its suffix.
-        work_dir: the user's folder; None for the one of the records, or, where those
-            are remote, for the machine's temporary folder.
-    """
+    """Where the work folder of a set lies."""
     folder, base = os.path.split(name)
     if work_dir is None and not files.is_remote(name):
         return os.path.join(folder, f".{base}.work")
@@ -53,9 +47,6 @@ def hold_work_folder(path: str) -> Iterator[None]:
 
     If the run ends with an error the folder stays. The system takes the lock away from
     a run that was killed.
-
-    Raises:
-        InputError: another run has it, or a file is in its place.
     """
     _refuse_strangers(path)
     handle = files.lock(
@@ -75,9 +66,6 @@ def _refuse_strangers(path: str) -> None:
     Others can foresee its name, and put there what our workers would read. Without the
     sticky bit nothing in such a folder is safe from them; some mounts show that mode
     for all that they hold.
-
-    Raises:
-        InputError: another user has made it, or may write to it.
     """
     parent = os.path.dirname(path) or "."
     of_all = stat.S_IWOTH | stat.S_ISVTX
@@ -99,12 +87,7 @@ def _refuse_strangers(path: str) -> None:
 
 
 def remove_finished(path: str, run: dict[str, Any]) -> None:
-    """Removes what a run left that was killed when its records were complete.
-
-    Args:
-        path: where the work folder was.
-        run: as for `open_work_folder`; what is another run's stays.
-    """
+    """Removes what a run left that was killed when its records were complete."""
     if os.path.isdir(path) and (not os.listdir(path) or _owner_of(path) == _owner(run)):
         with hold_work_folder(path):
             logging.info("Removing %s, which an interrupted run left.", path)
@@ -128,19 +111,7 @@ def _remove(path: str, names: Sequence[str]) -> None:
 
 
 def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> str:
-    """Prepares the folder, or takes up what was left in it by the same run.
-
-    Args:
-        path: where it lies; held by `hold_work_folder`.
-        run: all that its content depends on, for JSON.
-        vocabulary: kept in the folder, for the workers.
-
-    Returns:
-        The vocabulary's file.
-
-    Raises:
-        InputError: something else is in its place.
-    """
+    """Prepares the folder, or takes up what was left in it by the same run."""
     owner, there = _owner(run), _owner_of(path)
     names = os.listdir(path)
     if there == owner:

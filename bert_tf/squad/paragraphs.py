@@ -56,9 +56,6 @@ class ParagraphTokenizer:
     """Tokenizes each paragraph once, for as long as questions are about it.
 
     It may be pickled; a copy begins without paragraphs.
-
-    Args:
-        tokenizer: the model's.
     """
 
     def __init__(self, tokenizer: WordPieceTokenizer) -> None:

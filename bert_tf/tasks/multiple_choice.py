@@ -33,15 +33,7 @@ _EXAMPLES_AT_ONCE = 256
 def task(
     config: BertConfig, *, name: str = "swag", recompute: bool = False, **options: Any
 ) -> Task:
-    """The task of choosing.
-
-    Args:
-        config: the model's architecture.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertMultipleChoice.
-    """
+    """The task of choosing."""
     return Task(
         name=name,
         build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
@@ -59,12 +51,6 @@ class Featurizer:
     """Makes examples into records: tokenized, cut, padded.
 
     A premise is tokenized once for all its endings.
-
-    Args:
-        tokenizer: the model's.
-        max_seq_length: the length that sequences are cut or padded to: as pairs of
-            sentences are, the longer one by its end.
-        target: what the model predicts.
 
     Attributes:
         num_truncated: how many of the examples seen last have lost tokens, in one
@@ -92,17 +78,7 @@ class Featurizer:
     def blocks(
         self, examples: Iterable[ChoiceExample]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them.
-
-        Args:
-            examples: with as many endings as the target has labels.
-
-        Returns:
-            An iterator of arrays [R, ...] by the feature's name.
-
-        Raises:
-            InputError: a label is none that the target takes (names the line).
-        """
+        """The records of examples, many at once, as `schema` has them."""
         self.num_truncated = 0
         remaining = iter(examples)
         while block := list(itertools.islice(remaining, _EXAMPLES_AT_ONCE)):

@@ -22,15 +22,7 @@ __all__ = ["CutQuestions", "blocks", "parallel_blocks", "schema", "task"]
 def task(
     config: BertConfig, *, name: str = "squad", recompute: bool = False, **options: Any
 ) -> Task:
-    """The task of finding answers.
-
-    Args:
-        config: the model's architecture.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertSpanPredictor.
-    """
+    """The task of finding answers."""
     return Task(
         name=name,
         build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),

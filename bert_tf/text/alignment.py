@@ -15,16 +15,7 @@ Placed = tuple[str, Span]  # a character and what it was made of
 
 
 def align_words(run: str, do_lower_case: bool) -> Iterator[tuple[str, list[Span]]]:
-    """Yields the words of a run without white space, with each character's source.
-
-    Args:
-        run: text without white space (controls that are removed may be in it).
-        do_lower_case: lower the case and remove accents.
-
-    Yields:
-        (word, spans): `run[spans[i][0]:spans[i][1]]` is what the word's i-th character
-        was made of, together with the accents that were removed after it.
-    """
+    """Yields the words of a run without white space, with each character's source."""
     words = patterns_for(run).words
     for part in _parts_at_ideographs(run):
         if do_lower_case:

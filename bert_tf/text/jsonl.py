@@ -24,18 +24,7 @@ _BORDERS = blocks.Borders(is_at=lambda _: True, is_after=False)
 def read_documents(
     path: str, start: int, stop: int | None, text_field: str, dropped: Counter[str]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each document, and the bytes read since the last one.
-
-    Args:
-        path: the file.
-        start: in bytes; lines that begin from here on.
-        stop: in bytes; up to those that begin from here on; None for all.
-        text_field: the text's field.
-        dropped: counts what is left out.
-
-    Raises:
-        InputError: a line is no JSON object with such a text.
-    """
+    """Yields the paragraphs of each document, and the bytes read since the last one."""
     num_bytes = 0
     for block in blocks.read_blocks(path, start, stop, _BORDERS):
         num_bytes += block.num_bytes
@@ -100,9 +89,6 @@ def whole_characters(text: str) -> str:
 
     JSON can escape halves of characters, of which two in a row are one, and one alone
     becomes U+FFFD.
-
-    Args:
-        text: as the parser gave it.
     """
     try:
         text.encode("utf-8")

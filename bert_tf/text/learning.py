@@ -34,23 +34,6 @@ def learn_vocabulary(
 
     The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
     [SEP], [MASK], then the characters, then the pieces, frequent ones first.
-
-    Args:
-        lines: the text.
-        vocab_size: how many tokens the vocabulary is to have, special tokens included.
-        do_lower_case: as for the tokenizer that will use the vocabulary.
-        num_unused: how many places to leave for tokens of one's own.
-        min_frequency: how often two pieces must stand side by side to become one.
-        character_coverage: the share of the text's characters that the vocabulary must
-            be able to spell. The rarest ones are left out, and words with them become
-            [UNK]; so are those that do not fit into `vocab_size`.
-
-    Returns:
-        The vocabulary.
-
-    Raises:
-        InputError: the text has too few words for so many tokens (names the size that
-            it supports), or `vocab_size` leaves room for none of them.
     """
     first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
     counts = WordCounts()
@@ -73,20 +56,7 @@ def learn_from_counts(
     character_coverage: float = 0.9999,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Vocabulary:
-    """Learns a vocabulary from a text whose words were counted before.
-
-    Args:
-        counts: the text's words, as the tokenizer that will use the vocabulary sees
-            words.
-        vocab_size: as for `learn_vocabulary`, like the arguments that follow.
-        num_unused: see there.
-        min_frequency: see there.
-        character_coverage: see there.
-        progress: called with the number of tokens that were found since the last call.
-
-    Raises:
-        InputError: as for `learn_vocabulary`.
-    """
+    """Learns a vocabulary from a text whose words were counted before."""
     tokens = first_tokens(vocab_size, num_unused)
     if not counts.num_occurrences:
         raise InputError("The text to learn a vocabulary from must have words in it.")
@@ -113,11 +83,7 @@ def learn_from_counts(
 
 
 def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
-    """The tokens that a vocabulary begins with, whatever the text.
-
-    Raises:
-        InputError: `vocab_size` leaves room for no others.
-    """
+    """The tokens that a vocabulary begins with, whatever the text."""
     unused = [f"[unused{index}]" for index in range(num_unused)]
     tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
     if vocab_size <= len(tokens):

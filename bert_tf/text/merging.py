@@ -58,16 +58,7 @@ def merge_pieces(
     min_frequency: int = 1,
     progress: Callable[[int], object] = lambda _: None,
 ) -> list[str]:
-    """The pieces that merging the most frequent pair gives, in the order of merging.
-
-    Args:
-        words: how often each word occurs. Words that the alphabet cannot spell, and
-            those that are too long for the tokenizer, take no part.
-        alphabet: the characters' tokens, "a" and "##a".
-        limit: how many pieces at most.
-        min_frequency: how often two pieces must stand side by side to become one.
-        progress: called with 1 for each piece.
-    """
+    """The pieces that merging the most frequent pair gives, in the order of merging."""
     spelled = _SpelledWords(words, alphabet, limit)
     # Each pair is there once, so no comparison goes on behind the spellings.
     bounds: list[tuple[int, str, str, _Pair]] = []
@@ -195,11 +186,7 @@ class _SpelledWords:
         return _Pair(left, right, places, frequency)
 
     def merge(self, pair: _Pair) -> tuple[int, Array]:
-        """Makes one piece of a pair at all the places where it stands.
-
-        Returns:
-            The piece, and the places at which it begins, ascending.
-        """
+        """Makes one piece of a pair at all the places where it stands."""
         left, right, places, _ = pair
         if left == right:
             places = _without_overlaps(places, int(self._lengths[left]))

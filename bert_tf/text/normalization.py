@@ -150,15 +150,7 @@ def patterns_for(text: str) -> Patterns:
 
 
 def split_words(text: str, do_lower_case: bool) -> list[str]:
-    """The words of a text, normalised.
-
-    Args:
-        text: any string.
-        do_lower_case: lower the case and remove accents.
-
-    Returns:
-        The words in order; punctuation characters and ideographs are words.
-    """
+    """The words of a text, normalised."""
     if text.isascii():
         if text.isalnum():
             return [text.lower() if do_lower_case else text]

@@ -11,12 +11,7 @@ from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
 
 
 class PackedTokenizer:
-    """The ids of `WordPieceTokenizer.encode`, packed.
-
-    Args:
-        tokenizer: whose ids; it recognises no special tokens.
-        dtype: of the packed ids; the vocabulary must fit.
-    """
+    """The ids of `WordPieceTokenizer.encode`, packed."""
 
     def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.integer]) -> None:
         if tokenizer.recognize_special_tokens:

@@ -16,16 +16,7 @@ Tokens = list[int]
 def pair_features(
     pairs: Iterable[tuple[Tokens, Tokens]], vocabulary: Vocabulary, max_seq_length: int
 ) -> dict[str, np.ndarray]:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], of every pair.
-
-    Args:
-        pairs: R of them, of at most so many tokens that they have room.
-        vocabulary: where [CLS] and [SEP] are from.
-        max_seq_length: L.
-
-    Returns:
-        input_ids, input_mask and segment_ids, int64 [R, L].
-    """
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], of every pair."""
     cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
     # All records' tokens one after another; of each how many, and how many are those of
     # the first text.
@@ -76,15 +67,7 @@ def truncate_pair(
 def text_pairs(
     texts: str | Iterable[str], pairs: str | Iterable[str | None] | None
 ) -> list[tuple[str, str]]:
-    """Texts with their second ones, "" for none.
-
-    Args:
-        texts: the texts; a str is one.
-        pairs: as many second texts; None or "" for none.
-
-    Raises:
-        InputError: there is no text, one is no str, or there are not as many of both.
-    """
+    """Texts with their second ones, "" for none."""
     firsts = _listed(texts, "texts")
     if pairs is None:
         return [(text, "") for text in firsts]

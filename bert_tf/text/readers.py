@@ -40,15 +40,7 @@ class TextLine(NamedTuple):
 
 
 def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
-    """Yields the lines of a chunk's documents.
-
-    Args:
-        chunk: of `sources.make_chunks` or `tfds.make_tfds_chunks`.
-        dropped: counts what is left out, by its name.
-
-    Raises:
-        InputError: the source is not what its format asks for (names file and line).
-    """
+    """Yields the lines of a chunk's documents."""
     split = sentence_splitter(chunk.language)
     if isinstance(chunk.source, FileSource) and chunk.source.input_format == "text":
         return _text_lines(chunk.source.path, chunk, split)

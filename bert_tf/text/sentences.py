@@ -24,9 +24,6 @@ def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
 
     Sentences are stripped, and none is empty; nothing but white space between them is
     lost.
-
-    Args:
-        language: an ISO 639 code, such as "en"; "" where a paragraph is one sentence.
     """
     if not language:
         return _as_one

@@ -99,13 +99,6 @@ def find_sources(patterns: str, flag: str) -> list[str]:
 
     A pattern is a file, a glob, or a folder, which stands for all files in it and in
     its folders, sorted by path, but for names that begin with "." or "_".
-
-    Args:
-        patterns: the flag's value.
-        flag: the flag's name, for the message.
-
-    Raises:
-        InputError: a pattern names no file.
     """
     found: list[str] = []
     for pattern in patterns.split(","):
@@ -136,22 +129,7 @@ def make_chunks(
     chunk_bytes: int = CHUNK_BYTES,
     whole_files: bool = False,
 ) -> list[Chunk]:
-    """Cuts files into chunks, in order; the chunks depend on nothing but the arguments.
-
-    Args:
-        paths: the files. Packed ones (.gz, .bz2, .xz) are one chunk each.
-        input_format: one of `FORMATS`; "auto" tells by the name, then the first line.
-        text_field: where the text is in a jsonl file's objects.
-        split_sentences: whether paragraphs are split into sentences; None: they are,
-            but for plain text, whose lines are sentences.
-        language: by whose rules.
-        chunk_bytes: the size of chunks, up to the end of a document.
-        whole_files: whether each file is one chunk.
-
-    Raises:
-        InputError: no such file, or it is a folder.
-        ValueError: an unknown format, or chunks of no size.
-    """
+    """Cuts files into chunks, in order; the chunks depend on the arguments alone."""
     if input_format not in FORMATS:
         raise ValueError(
             f"`input_format` must be one of {', '.join(FORMATS)}. Received: "
@@ -195,11 +173,7 @@ def make_chunks(
 
 
 def find_format(path: str) -> str:
-    """A file's format, by its name, then by its first line that is not blank.
-
-    Raises:
-        InputError: the file is packed and damaged.
-    """
+    """A file's format, by its name, then by its first line that is not blank."""
     name = path.removesuffix(blocks.compression(path))
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl"

@@ -45,12 +45,6 @@ class TokenizedPart:
 class ChunkTokenizer:
     """Tokenizes the lines of one chunk, part by part.
 
-    Args:
-        encode: a text's packed ids, such as `PackedTokenizer.encode`.
-        dtype: of the ids.
-        digest_paragraphs: also say which paragraphs are the same.
-        digest_documents: also say which documents are the same.
-
     Attributes:
         begins_with_end: whether a document ends before the first sentence.
         ends_with_end: whether one ends after the last sentence.
@@ -76,12 +70,7 @@ class ChunkTokenizer:
     def parts(
         self, lines: Iterable[TextLine], max_bytes: int = 16 << 20
     ) -> Iterator[TokenizedPart]:
-        """Yields the lines' documents, as many at a time as fit into some memory.
-
-        Args:
-            lines: of one chunk.
-            max_bytes: a part ends with the document that makes it larger than this.
-        """
+        """Yields the lines' documents, as many at a time as fit into some memory."""
         part = TokenizedPart()
         tokens, sentence_lengths = part.tokens, part.sentence_lengths
         encode, token_bytes = self._encode, self._token_bytes

@@ -17,18 +17,7 @@ from bert_tf.text.word_counts import WordCounts, count_words
 def check_output_file(
     path: str, *, vocab_size: int, num_unused: int = 0, overwrite: bool = False
 ) -> None:
-    """Finds out before the work whether its result could be kept; makes the folder.
-
-    Args:
-        path: the file to be written.
-        vocab_size: number of tokens that it is to have.
-        num_unused: number of those that are unused.
-        overwrite: whether a file that is there may be replaced.
-
-    Raises:
-        InputError: it cannot be written, or something else is there: another number of
-            tokens, or other special ones.
-    """
+    """Finds out before the work whether its result could be kept; makes the folder."""
     tokens = first_tokens(vocab_size, num_unused)
     if not path or files.is_folder(path):
         raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
@@ -59,24 +48,7 @@ def create_vocabulary(
     num_workers: int = 1,
     overwrite: bool = False,
 ) -> Vocabulary:
-    """Learns a vocabulary from text and writes it.
-
-    Args:
-        chunks: the text. Whether it is split into sentences makes no difference.
-        output_file: the file to write. It gets its name when it is complete.
-        vocab_size: number of tokens, as for `learn_vocabulary`.
-        do_lower_case: see there, as for the next three.
-        num_unused: see there.
-        min_frequency: see there.
-        character_coverage: see there.
-        max_words: how many different words to hold in memory; None for all.
-        num_workers: processes to read with. The result does not depend on it.
-        overwrite: whether a file with something else in it may be replaced.
-
-    Raises:
-        InputError: the text or `output_file` cannot be used, or the text has too few
-            words for so many tokens.
-    """
+    """Learns a vocabulary from text and writes it."""
     settings = {"vocab_size": vocab_size, "num_unused": num_unused}
     check_output_file(output_file, **settings, overwrite=overwrite)
     with tqdm(

@@ -43,17 +43,7 @@ _BORDERS = blocks.Borders(
 def read_documents(
     path: str, start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each document, and the bytes read since the last one.
-
-    Args:
-        path: the file.
-        start: in bytes; documents that begin from here on.
-        stop: in bytes; up to those that begin from here on; None for all.
-        dropped: counts the lines that are left out, by kind.
-
-    Raises:
-        InputError: text outside documents, or a document without an end.
-    """
+    """Yields the paragraphs of each document, and the bytes read since the last one."""
     paragraphs: list[str] | None = None  # of the document that is open
     title = header_at = None
     num_bytes = 0

@@ -33,11 +33,7 @@ class WordCounts:
     """
 
     def __init__(self, max_words: int | None = None) -> None:
-        """An empty table.
-
-        Args:
-            max_words: how many different words to hold; None for all.
-        """
+        """An empty table."""
         self._max_words = max_words
         self._words: dict[str, int] = defaultdict(int)
         self._forgotten_characters: Counter[str] = Counter()
@@ -113,21 +109,7 @@ def count_words(
     num_workers: int = 1,
     progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[WordCounts, Counter[str]]:
-    """Counts the words of a text on several cores.
-
-    Args:
-        chunks: the text, read as its format asks for.
-        do_lower_case: as for the tokenizer that will use the words.
-        max_words: how many different words to hold, in each worker too; None for all.
-        num_workers: processes to run. The counts do not depend on their number.
-        progress: called with the bytes of each chunk after it was counted.
-
-    Returns:
-        The counts, and what the readers left out, by its name.
-
-    Raises:
-        InputError: a source is not what its format asks for (names file and line).
-    """
+    """Counts the words of a text on several cores."""
     counts = WordCounts(max_words)
     dropped: Counter[str] = Counter()
     results = ordered_map(

@@ -101,16 +101,6 @@ def keep_if_best(
     An evaluation that a killed run makes again changes nothing, or ends what it had
     begun. Another metric than the one before begins anew, and so do other data, such as
     those of a second phase with longer sequences.
-
-    Args:
-        folder: the run's output_dir.
-        step: the evaluated step, whose checkpoint lies in the folder.
-        value: the metric's value.
-        name: the metric.
-        data_id: tells what was evaluated on apart; 0 where nobody knows.
-
-    Returns:
-        Whether it is the best one.
     """
     best = read_best(folder)
     if (

@@ -44,15 +44,9 @@ def shown_key(key: str) -> str:
 class CheckpointReader:
     """Reads one checkpoint; the checksums in it are compared on the way.
 
-    Args:
-        prefix: the checkpoint.
-
     Attributes:
         shapes: key -> shape.
         dtypes: key -> dtype.
-
-    Raises:
-        DamagedCheckpointError: it is not there, or its index cannot be read.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -69,11 +63,7 @@ class CheckpointReader:
         self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
 
     def read(self, key: str) -> np.ndarray:
-        """One tensor.
-
-        Raises:
-            DamagedCheckpointError: its bytes are not there, or not those written.
-        """
+        """One tensor."""
         try:
             return self._reader.get_tensor(key)
         except _READ_ERRORS as error:
@@ -94,19 +84,7 @@ def by_key(parts: Parts) -> dict[str, tf.Variable]:
 def restore_parts(
     prefix: str, parts: Parts, *, optional: Collection[str], whole: bool
 ) -> None:
-    """Gives variables the values of a checkpoint.
-
-    Args:
-        prefix: the checkpoint.
-        parts: the variables.
-        optional: keys that may be missing; their variables stay as they are.
-        whole: read also what `parts` does not have, to see that it is not damaged.
-
-    Raises:
-        DamagedCheckpointError: part of it cannot be read. Some variables may have its
-            values then.
-        InputError: it is not of this model and optimizer. Nothing is assigned then.
-    """
+    """Gives variables the values of a checkpoint."""
     reader = CheckpointReader(prefix)
     variables = by_key(parts)
     misfit = _misfit(reader, variables, optional)

@@ -43,14 +43,6 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
     """Writes a checkpoint, so that it is there as a whole or not at all; reads it back.
 
     The files get their names when they are complete, the index last.
-
-    Args:
-        prefix: the checkpoint. Files of that name are replaced.
-        snapshot: its values. It is emptied, so that there are never two copies.
-
-    Raises:
-        InputError: it cannot be written (the disk is full), or what is read back is not
-            what was written. Nothing of it is left then.
     """
     began = time.monotonic()
     temporary = files.temporary_name(prefix)

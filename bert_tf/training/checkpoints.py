@@ -54,14 +54,6 @@ from bert_tf.training.checkpoint_writer import (
 class RunCheckpoints:
     """Saves and restores one run; as a context manager, it ends with `wait`.
 
-    Args:
-        folder: the run's output_dir.
-        model: the model that is trained.
-        optimizer: its optimizer, built; None to restore the weights alone.
-        max_to_keep: how many checkpoints to keep; 0 for all.
-        is_chief: whether this process is the one of several that writes.
-        extra: more variables to save. Those that a checkpoint lacks keep their values.
-
     Attributes:
         step: number of training steps done.
         records: number of training records read.
@@ -132,9 +124,6 @@ class RunCheckpoints:
 
         A damaged one is named in a warning, and the one before it is used. What killed
         runs have left half written is removed.
-
-        Raises:
-            InputError: it does not fit the model or the optimizer, or all are damaged.
         """
         # Who only reads the weights may do so beside a run that writes.
         tidies = self._writes and self._resumes
@@ -174,14 +163,6 @@ class RunCheckpoints:
 
         A write that is still under way is waited for. The newest checkpoint is not
         written again.
-
-        Args:
-            step: the number of training steps done.
-            records: the number of training records read.
-            data: the fingerprint of their set.
-
-        Raises:
-            InputError: the write before this one failed.
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
@@ -199,13 +180,6 @@ class RunCheckpoints:
 
         Once it is written; see `bert_tf.training.best_checkpoint`. No `max_to_keep`
         removes it.
-
-        Args:
-            step: the evaluated step, the last one that was saved or restored.
-            value: the metric's value. Losses are better when lower, all others when
-                higher.
-            name: the metric.
-            data_id: tells what was evaluated on apart; 0 where nobody knows.
         """
         if self._writes:
             self._in_background(
@@ -213,12 +187,7 @@ class RunCheckpoints:
             )
 
     def wait(self) -> None:
-        """Returns when all that was saved is written and read back.
-
-        Raises:
-            InputError: a write failed: no room, or what is read back differs. The
-                checkpoints before it are whole.
-        """
+        """Returns when all that was saved is written and read back."""
         pending, self._pending = self._pending, []
         for task in pending:
             task.result()

@@ -182,11 +182,7 @@ class PhaseSpec:
 
 
 def parse_phases(text: str) -> list[PhaseSpec]:
-    """--phases, such as "128:900000:256,512:100000:256" (Devlin et al., appendix A.2).
-
-    Raises:
-        InputError: that is not how phases are written.
-    """
+    """Parses "128:900000:256,512:100000:256" (Devlin et al., appendix A.2)."""
     specs = []
     for part in text.split(","):
         numbers = part.strip().split(":")

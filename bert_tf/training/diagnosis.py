@@ -23,19 +23,7 @@ _NAME = "nonfinite-step-{step}{again}.tfrecord"
 
 
 def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str) -> str:
-    """Writes a batch to the run's folder. No file is overwritten.
-
-    Args:
-        folder: the run's output_dir.
-        step: the step whose batch it is, counted from 1.
-        batch: arrays or tensors [B, ...] by name.
-        task_name: for the log.
-
-    Returns:
-        The file's path: nonfinite-step-STEP.tfrecord, or with -2, -3, ... behind the
-        step where another batch has that name already. The same batch is not written
-        twice.
-    """
+    """Writes a batch to the run's folder. No file is overwritten."""
     content = b"".join(map(framed, _records(batch)))
     number = 1
     while True:

@@ -20,19 +20,7 @@ def check_losses(
     folder: str,
     task_name: str,
 ) -> None:
-    """Checks the losses of the steps just made.
-
-    Args:
-        losses: [steps], one after the other.
-        phase: what they were trained on.
-        step: steps made before them.
-        records: records of the phase's set read before them.
-        folder: where the batch of a loss that is not finite is kept.
-        task_name: for the log.
-
-    Raises:
-        DivergedError: one is not finite. Its batch has been written.
-    """
+    """Checks the losses of the steps just made."""
     finite = np.isfinite(losses)
     if finite.all():
         return
@@ -52,17 +40,7 @@ def check_losses(
 def check_gradients(
     loss_scale: LossScale, *, skipped: float, steps: int, step: int
 ) -> None:
-    """Checks that float16 has not come to gradients that overflow at any scale.
-
-    Args:
-        loss_scale: the scale of the loss, after these steps.
-        skipped: how many of the steps were left out, their gradients not finite.
-        steps: how many steps were made.
-        step: the last one of them.
-
-    Raises:
-        DivergedError: all were left out, and the loss is scaled no longer.
-    """
+    """Checks that float16 has not come to gradients that overflow at any scale."""
     if loss_scale.scale.numpy() > 1.0 or skipped < steps:
         return
     raise DivergedError(
@@ -72,15 +50,7 @@ def check_gradients(
 
 
 def check_weights(model: keras.Model, step: int) -> None:
-    """Keeps a checkpoint whose next loss would not be finite from being written.
-
-    Args:
-        model: the model.
-        step: training steps done.
-
-    Raises:
-        DivergedError: a weight is not finite.
-    """
+    """Keeps a checkpoint whose next loss would not be finite from being written."""
     if all(
         bool(tf.reduce_all(tf.math.is_finite(variable.value)))
         for variable in model.trainable_variables

@@ -27,14 +27,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Evaluator:
-    """Evaluates a model as often as is asked for; its step is compiled once.
-
-    Args:
-        task: the losses and metrics.
-        model: the model, built under the strategy's scope.
-        strategy: the devices; the default one if None.
-        jit_compile: whether XLA compiles the step as a whole.
-    """
+    """Evaluates a model as often as is asked for; its step is compiled once."""
 
     def __init__(
         self,
@@ -58,23 +51,7 @@ class Evaluator:
         total_batches: int | None = None,
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
-        """The task's losses and metrics over a data set.
-
-        Args:
-            dataset: batches.
-            num_batches: stop after so many; None for all of a finite data set.
-            total_batches: how many there will be, for the progress bar, if that is
-                known.
-            observe: is shown each batch as it is read.
-
-        Returns:
-            Each loss and metric divided by its weight over all batches, and `loss`: the
-            mean of the batches' total losses.
-
-        Raises:
-            InputError: there are no batches, a record does not fit the model, the
-                replicas cannot share a batch, or the loss is not finite.
-        """
+        """The task's losses and metrics over a data set."""
         _check_batch_size(self._strategy, dataset)
         sums: Arrays = {}
         if num_batches is not None:

@@ -55,26 +55,7 @@ def train(
     strategy: tf.distribute.Strategy | None = None,
     start: run_folder.Start | None = None,
 ) -> tuple[keras.Model, int]:
-    """Trains a task's model through its phases, from where the folder stands.
-
-    Args:
-        task: what to train.
-        config: how.
-        folder: the run's output_dir: checkpoints, TensorBoard, metrics.jsonl. If it has
-            a checkpoint, the run goes on from there.
-        phases: what to train on, one after the other; the last one ends with
-            `config.num_train_steps`.
-        init_checkpoint: weights to start a fresh run from.
-        strategy: the devices; the default one if None.
-        start: what to record of this start in the folder; None for nothing.
-
-    Returns:
-        The trained model, and the number of steps that it was trained for.
-
-    Raises:
-        InputError: a checkpoint or a record does not fit, or the loss is not finite.
-        SystemExit: 128 + the signal's number, after SIGTERM or SIGINT, with all saved.
-    """
+    """Trains a task's model through its phases, from where the folder stands."""
     strategy = strategy or tf.distribute.get_strategy()
     if config.profile_steps:
         parse_steps(config.profile_steps)

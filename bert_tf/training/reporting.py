@@ -62,16 +62,7 @@ def progress_bar(total: int, *, done: int = 0, unit: str, label: str) -> tqdm.tq
 
 
 class Reporter:
-    """Writes a run's metrics to its folder.
-
-    Args:
-        folder: the run's output_dir.
-        step: the step that the run stands at; later lines in metrics.jsonl are dropped,
-            since the run is about to write them again.
-        after_training: whether there is nothing but an evaluation of a trained model
-            to report. It drops no line but that of an earlier one of its kind.
-        is_chief: whether this process writes. The others may ask what is there.
-    """
+    """Writes a run's metrics to its folder."""
 
     def __init__(
         self,

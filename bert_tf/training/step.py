@@ -70,17 +70,7 @@ def names_of_sums(task: Task, loss_scale: LossScale | None = None) -> list[str]:
 def replica_gradients(
     task: Task, model: keras.Model, *, jit_compile: bool = False
 ) -> Callable[..., tuple[list[tf.Tensor], Sums]]:
-    """A micro-batch's part of the gradient: forward and backward, on one replica.
-
-    Args:
-        task: the losses and metrics.
-        model: the model.
-        jit_compile: whether XLA compiles it as a whole.
-
-    Returns:
-        (batch, weights of the losses, loss scale) -> the gradient of the loss times
-        the scale for each trainable variable, dense, and name -> [total, weight].
-    """
+    """A micro-batch's part of the gradient: forward and backward, on one replica."""
     variables = [variable.value for variable in model.trainable_variables]
     objective = task.objective
 
@@ -121,21 +111,7 @@ def training_steps(
     jit_compile: bool = False,
     loss_scale: LossScale | None = None,
 ) -> Callable[[Iterator[Records], tf.Tensor], StepResults]:
-    """A compiled function that makes several training steps in one call.
-
-    Args:
-        task: the losses and metrics.
-        model: the model, built under the strategy's scope.
-        optimizer: its optimizer, built under the strategy's scope.
-        strategy: the devices.
-        accumulation_steps: micro-batches of each replica's part of a batch.
-        jit_compile: whether XLA compiles forward and backward as a whole. A TPU
-            compiles in any case.
-        loss_scale: of float16; None where gradients need no scaling.
-
-    Returns:
-        (iterator of batches, int32 number of steps) -> their results.
-    """
+    """A compiled function that makes several training steps in one call."""
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
     objective = task.objective
@@ -233,12 +209,6 @@ def evaluation_step(
     """A compiled function: batch -> the sums of its losses and metrics.
 
     `loss` is the batch's total loss with weight 1: the original averages batch losses.
-
-    Args:
-        task: the losses and metrics.
-        model: the model.
-        strategy: the devices; the default one if None.
-        jit_compile: whether XLA compiles it as a whole.
     """
     strategy = strategy or tf.distribute.get_strategy()
     num_replicas = strategy.num_replicas_in_sync

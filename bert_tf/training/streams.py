@@ -28,14 +28,7 @@ class Stream:
 
 
 class Streams:
-    """A phase's streams, opened as they are needed.
-
-    Args:
-        phase: the phase.
-        position: the number of records read before.
-        task: what counts its operations.
-        strategy: the devices.
-    """
+    """A phase's streams, opened as they are needed."""
 
     def __init__(
         self,

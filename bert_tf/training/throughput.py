@@ -84,15 +84,7 @@ _MEASURED_SECONDS = 0.7
 def model_flops_per_step(
     task: Task, element_spec: Mapping[str, tf.TensorSpec]
 ) -> float | None:
-    """FLOPs of the task's mathematics in one training step.
-
-    Args:
-        task: the task.
-        element_spec: of its batches, over all replicas.
-
-    Returns:
-        The FLOPs; None where the task does not count them, or a shape is not known.
-    """
+    """FLOPs of the task's mathematics in one training step."""
     shapes = {name: tuple(spec.shape) for name, spec in element_spec.items()}
     if task.training_flops is None or any(None in shape for shape in shapes.values()):
         return None
@@ -100,23 +92,12 @@ def model_flops_per_step(
 
 
 def share_of_peak(flops: float, seconds: float, peak: float) -> float:
-    """The model FLOPs utilization: 1 where the devices do nothing but its products.
-
-    Args:
-        flops: of the model, in some steps.
-        seconds: that they took.
-        peak: FLOP/s that the devices can make.
-    """
+    """The model FLOPs utilization: 1 where the devices do nothing but its products."""
     return flops / seconds / peak
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> float:
-    """FLOP/s that all devices of a strategy can make together.
-
-    Args:
-        strategy: the devices.
-        precision: "float32", "bfloat16" or "float16": what the products are made in.
-    """
+    """FLOP/s that all devices of a strategy can make together."""
     if is_tpu(strategy):
         # Google's machines set one or the other; the names are those of a whole slice.
         kind = os.environ.get("TPU_ACCELERATOR_TYPE") or os.environ.get(
@@ -144,13 +125,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> 
 def published_gpu_peak(
     name: str, precision: str, tensor_float_32: bool = True
 ) -> float | None:
-    """FLOP/s of one GPU, as its maker says; None where this table does not know it.
-
-    Args:
-        name: the device's, such as "NVIDIA A100-SXM4-80GB".
-        precision: "float32", "bfloat16" or "float16".
-        tensor_float_32: whether float32 products may be made in TF32.
-    """
+    """FLOP/s of one GPU, as its maker says; None where this table does not know it."""
     for pattern, peak in _GPUS.items():
         if re.search(pattern, name):
             if precision == "float32":
@@ -162,11 +137,7 @@ def published_gpu_peak(
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
-    """FLOP/s of a whole slice, as Google says; None where this table does not know it.
-
-    Args:
-        accelerator_type: such as "v3-8", "v4-32" or "v5litepod-8".
-    """
+    """A whole slice's published FLOP/s; None if this table does not have it."""
     version, _, number = accelerator_type.partition("-")
     if version not in _TPU_CHIPS or not number.isdecimal():
         return None
@@ -180,10 +151,6 @@ def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
 
     On a machine that is busy with other things it is too low, and the share of it may
     exceed 1.
-
-    Args:
-        precision: "float32", "bfloat16" or "float16".
-        device: its name.
     """
     sizes = _CPU_SIZES if "CPU" in device else _ACCELERATOR_SIZES
     return max(

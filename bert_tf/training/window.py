@@ -36,15 +36,7 @@ class Window:
         seconds: float | None = None,
         input_seconds: float = 0.0,
     ) -> None:
-        """Adds a call of the device.
-
-        Args:
-            sums: name -> [total, weight], summed over its steps.
-            steps: their number.
-            flops_per_step: floating-point operations of the model in one.
-            seconds: how long it took; None for a call that compiled.
-            input_seconds: how long of that it waited for batches.
-        """
+        """Adds a call of the device."""
         for name, value in sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._last = dict(sums)
@@ -66,11 +58,7 @@ class Window:
         }
 
     def close(self, peak_flops: float | None = None) -> dict[str, float]:
-        """The window's metrics; the next window begins.
-
-        Args:
-            peak_flops: floating-point operations a second that the devices can make.
-        """
+        """The window's metrics; the next window begins."""
         metrics = {
             name: mean(value)
             for name, value in self._sums.items()
