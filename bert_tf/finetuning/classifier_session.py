@@ -109,7 +109,7 @@ class ClassifierSession(TaskSession):
         return model, step
 
     def save_adapter(self, model: keras.Model, folder: str) -> None:
-        """Writes what LoRA or adapters have learnt; nothing if all weights are trained."""
+        """Writes what LoRA or adapters have learnt; nothing if all is trained."""
         if is_parameter_efficient(self._options) and self.is_chief:
             write_adapter(
                 folder,

@@ -64,7 +64,7 @@ class StepProfiler:
             self.close()
 
     def call(self, step: int) -> contextlib.AbstractContextManager:
-        """A context for the loop's device calls from this step on: named in the trace."""
+        """A context for the device calls from this step on: named in the trace."""
         if not self._is_tracing:
             return contextlib.nullcontext()
         return tf.profiler.experimental.Trace("train", step_num=step, _r=1)
