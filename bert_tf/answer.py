@@ -19,7 +19,7 @@ from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 from bert_tf.squad.decoding import NBestEntry
-from bert_tf.text.sentences import sentence_splitter
+from bert_tf.text.documents import sentence_splitter
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source

@@ -11,7 +11,7 @@ from bert_tf.flag_groups import DATA, belongs_to
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.text.sources import Chunk
+    from bert_tf.text.documents import Chunk
 
 # Small enough that all cores have work from a few dozen MB on.
 _CHUNK_BYTES = 4 << 20
@@ -97,7 +97,7 @@ def text_chunks(
     passed over: a pattern may take in what an earlier run wrote beside its text.
     """
     from bert_tf.records.manifest import lies_beside_records, listed_records
-    from bert_tf.text.sources import find_sources, make_chunks
+    from bert_tf.text.documents import find_sources, make_chunks
 
     split_sentences, language = False, "en"
     if "split_sentences" in flag_values:

@@ -584,7 +584,7 @@ def _pairs(
     texts: Texts, pairs: str | Sequence[str | None] | None
 ) -> list[tuple[str, str]]:
     """Texts with their second ones, checked: "" for none."""
-    from bert_tf.text.pair_ids import text_pairs
+    from bert_tf.text.wordpiece import text_pairs
 
     return text_pairs(texts, pairs)
 

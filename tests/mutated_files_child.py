@@ -61,8 +61,8 @@ from bert_tf.tagging.reader import Layout, read_sentences
 from bert_tf.tasks.choices import ColumnNames
 from bert_tf.tasks.examples import TableSplit
 from bert_tf.tasks.swag import read_choices
-from bert_tf.text import readers as text_readers
-from bert_tf.text import sources
+from bert_tf.text import documents
+from bert_tf.text import documents as text_readers
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import best_checkpoint, curves, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
@@ -371,7 +371,7 @@ def _make_choices(folder):
 
 def _corpus(name, **options):
     def read(folder):
-        for chunk in sources.make_chunks([_path(folder, name)], **options):
+        for chunk in documents.make_chunks([_path(folder, name)], **options):
             collections.deque(text_readers.read_chunk(chunk, collections.Counter()), 0)
 
     return read

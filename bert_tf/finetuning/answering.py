@@ -16,7 +16,7 @@ from bert_tf.squad import decoding, records
 from bert_tf.squad.decoding import Decoder, DecodingSettings, NBestEntry
 from bert_tf.squad.examples import Paragraph, Question
 from bert_tf.squad.features import Featurizer, QuestionFeatures
-from bert_tf.text.alignment import Span
+from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 

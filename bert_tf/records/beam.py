@@ -43,7 +43,7 @@ from bert_tf.records.record_sets import RecordSet
 from bert_tf.records.shards import remove_leftovers
 from bert_tf.records.tokenized_chunks import TokenizedChunk
 from bert_tf.records.tokenized_corpus import REPEATED_DOCUMENTS, REPEATED_PARAGRAPHS
-from bert_tf.text.sources import Chunk
+from bert_tf.text.documents import Chunk
 from bert_tf.text.tokenized import DOCUMENTS, NO_DEDUPLICATION, PARAGRAPHS
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -14,7 +14,7 @@ from bert_tf.records import beam_steps
 from bert_tf.records.generation import ShardJob
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet
-from bert_tf.text.sources import Chunk, FileSource
+from bert_tf.text.documents import Chunk, FileSource
 from bert_tf.text.tokenized import DOCUMENTS, PARAGRAPHS
 
 # Beside the counts of what was dropped: documents or paragraphs that come up first.

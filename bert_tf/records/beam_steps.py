@@ -30,9 +30,7 @@ from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.generation import ShardJob, finished_shard, write_group
 from bert_tf.records.tokenized_chunks import ChunkCounter
 from bert_tf.records.tokenized_corpus import EMPTIED_DOCUMENTS, SHORT_DOCUMENTS
-from bert_tf.text.packing import PackedTokenizer
-from bert_tf.text.readers import read_chunk
-from bert_tf.text.sources import Chunk
+from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.tokenized import (
     DIGEST_BYTES,
     DOCUMENTS,
@@ -41,7 +39,7 @@ from bert_tf.text.tokenized import (
     TokenizedPart,
 )
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
 # Outputs beside the documents.
 SUMMARIES = "summaries"

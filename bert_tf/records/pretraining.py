@@ -42,7 +42,7 @@ from bert_tf.records.work_folder import (
     remove_finished,
     work_folder_path,
 )
-from bert_tf.text.sources import Chunk
+from bert_tf.text.documents import Chunk
 from bert_tf.text.tokenized import NO_DEDUPLICATION
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -17,7 +17,7 @@ from bert_tf.records.manifest import (
     relative_name,
 )
 from bert_tf.records.record_sets import RecordSet
-from bert_tf.text.sources import Chunk, DatasetSource
+from bert_tf.text.documents import Chunk, DatasetSource
 from bert_tf.text.tokenized import DEDUPLICATION, NO_DEDUPLICATION, PARAGRAPHS
 from bert_tf.text.vocabulary import Vocabulary
 

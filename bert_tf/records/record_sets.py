@@ -28,7 +28,7 @@ from bert_tf.records.generation import ShardResult
 from bert_tf.records.manifest import MANIFEST_SUFFIX, Manifest
 from bert_tf.records.shards import remove_leftovers
 from bert_tf.records.tokenized_chunks import TokenizedChunk
-from bert_tf.text.sources import Chunk
+from bert_tf.text.documents import Chunk
 from bert_tf.text.vocabulary import Vocabulary
 
 # To be raised when the same text and settings come to give other bytes, so that a run

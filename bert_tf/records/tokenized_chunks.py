@@ -27,9 +27,7 @@ from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.instances.documents import token_dtype
 from bert_tf.records.shards import file_errors
-from bert_tf.text.packing import PackedTokenizer
-from bert_tf.text.readers import read_chunk
-from bert_tf.text.sources import Chunk
+from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.tokenized import (
     DOCUMENTS,
     NO_DEDUPLICATION,
@@ -38,7 +36,7 @@ from bert_tf.text.tokenized import (
     TokenizedPart,
 )
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

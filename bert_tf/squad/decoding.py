@@ -23,7 +23,7 @@ from absl import logging
 from bert_tf.squad.candidates import Candidate, null_candidate, ranked
 from bert_tf.squad.features import QuestionFeatures
 from bert_tf.squad.final_text import align
-from bert_tf.text.alignment import Span
+from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
 # How an answer's tokens become text: aligned with their words, as the original does it,

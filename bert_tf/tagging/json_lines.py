@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import InputError
-from bert_tf.text.jsonl import whole_characters
+from bert_tf.text.documents import whole_characters
 
 
 def read_object(

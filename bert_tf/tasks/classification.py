@@ -23,8 +23,12 @@ from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
 from bert_tf.tasks.windows import windows_of_pair
-from bert_tf.text.pair_ids import Tokens, pair_features, truncate_pair
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import (
+    Tokens,
+    WordPieceTokenizer,
+    pair_features,
+    truncate_pair,
+)
 
 _EXAMPLES_AT_ONCE = 1024
 

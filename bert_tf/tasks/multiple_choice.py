@@ -24,8 +24,7 @@ from bert_tf.records.schema import RecordSchema, multiple_choice_schema
 from bert_tf.task import Task
 from bert_tf.tasks.choices import ChoiceExample
 from bert_tf.tasks.targets import Target
-from bert_tf.text.pair_ids import pair_features, truncate_pair
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
 
 _EXAMPLES_AT_ONCE = 256
 

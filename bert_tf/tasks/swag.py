@@ -19,7 +19,7 @@ from bert_tf.tasks.choices import ChoiceExample, ChoiceSet, ColumnNames, Columns
 from bert_tf.tasks.examples import UnusableRows, comma_separated, warn_of_left_out
 from bert_tf.tasks.targets import Target
 from bert_tf.text import blocks
-from bert_tf.text.jsonl import whole_characters
+from bert_tf.text.documents import whole_characters
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
 # What stands for a label in sets whose labels are kept back.

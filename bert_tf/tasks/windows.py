@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.text.pair_ids import Tokens
+from bert_tf.text.wordpiece import Tokens
 
 
 def windows_of_pair(

@@ -12,10 +12,10 @@ from typing import Any
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.text.jsonl import paragraphs_of
-from bert_tf.text.sources import (
+from bert_tf.text.documents import (
     Chunk,
     DatasetSource,
+    paragraphs_of,
     splitting_language,
     warn_of_foreign_rules,
 )

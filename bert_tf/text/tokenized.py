@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from bert_tf.text.readers import TextLine
+from bert_tf.text.documents import TextLine
 
 # Which exact repetitions are dropped.
 NO_DEDUPLICATION = "none"

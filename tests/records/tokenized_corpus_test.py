@@ -15,7 +15,7 @@ from bert_tf.records.tokenized_corpus import (
     TokenizedCorpus,
     choose_sentences,
 )
-from bert_tf.text.sources import make_chunks
+from bert_tf.text.documents import make_chunks
 from bert_tf.text.vocabulary import Vocabulary
 
 WORDS = [f"w{number}" for number in range(50)]

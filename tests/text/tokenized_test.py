@@ -5,11 +5,10 @@ from array import array
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.text.packing import PackedTokenizer
-from bert_tf.text.readers import TextLine
+from bert_tf.text.documents import TextLine
 from bert_tf.text.tokenized import DIGEST_BYTES, NO_TOKEN, ChunkTokenizer
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
 END = TextLine((), "", 0)
 
