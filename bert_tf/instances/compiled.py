@@ -30,7 +30,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return dispatcher
 
 
-def say_if_to_be_compiled(function: Any) -> None:
+def say_if_not_compiled_yet(function: Any) -> None:
     """Logs that a function's first call will compile it, unless its code is kept."""
     if not hasattr(function, "stats"):
         return

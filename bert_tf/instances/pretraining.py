@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances import compiled, sequences, settings
+from bert_tf.instances import sequences, settings
+from bert_tf.instances.compiled import compiled, say_if_not_compiled_yet
 from bert_tf.instances.documents import Documents
 from bert_tf.instances.masking import Masking, mask
 from bert_tf.instances.random_stream import random_stream, shuffle
@@ -124,7 +125,7 @@ class Instances:
 
 def say_if_to_be_compiled() -> None:
     """Logs that `create_instances` will be compiled, unless it was before."""
-    compiled.say_if_to_be_compiled(_make_instances)
+    say_if_not_compiled_yet(_make_instances)
 
 
 def create_instances(
@@ -246,7 +247,7 @@ def _make_room(
     )
 
 
-@compiled.compiled
+@compiled
 def _make_instances(
     documents, order, recipe, masking, cursor, stream, buffers, num_instances, count
 ):
@@ -286,7 +287,7 @@ def _make_instances(
     return num_instances + count
 
 
-@compiled.compiled
+@compiled
 def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
     for row, number in enumerate(numbers):
         start = buffers.stops[number - 1] if number else 0
@@ -298,7 +299,7 @@ def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
             segment_ids[row, column] = column >= num_first
 
 
-@compiled.compiled
+@compiled
 def _pad_predictions(buffers, numbers, positions, labels, weights):
     for row, number in enumerate(numbers):
         start = buffers.prediction_stops[number - 1] if number else 0

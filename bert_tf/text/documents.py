@@ -13,7 +13,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.text import blocks, tfds
+from bert_tf.text import blocks
 
 # Paragraphs into sentences, by the rules of a language.
 #
@@ -550,6 +550,8 @@ def _document_lines(
 def _documents(chunk: Chunk, dropped: Counter[str]) -> Iterator[tuple[list[str], int]]:
     source = chunk.source
     if isinstance(source, DatasetSource):
+        from bert_tf.text import tfds  # which reads `Chunk` from here
+
         return tfds.read_documents(source, chunk.start, chunk.stop)
     if source.input_format == "wikiextractor":
         return read_wikiextractor(source.path, chunk.start, chunk.stop, dropped)
