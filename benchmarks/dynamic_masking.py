@@ -109,7 +109,7 @@ def processor_seconds() -> float:
 
 def main(_: list[str]) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from bert_tf.instances.token_ids import TokenIds
+    from bert_tf.instances.creation import TokenIds
     from bert_tf.records.dynamic_masking import UNITS, DynamicMasking
 
     ids = TokenIds(

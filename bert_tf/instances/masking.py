@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances.compiled import compiled
-from bert_tf.instances.random_stream import random, random_below, shuffle
+from bert_tf.instances.random_stream import compiled, random, random_below, shuffle
 from bert_tf.instances.settings import MASK_RATE
 
 # Half of what does not become [MASK] stays, half becomes a random token.

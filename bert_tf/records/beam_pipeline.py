@@ -9,7 +9,7 @@ import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton
 
 from bert_tf import files
-from bert_tf.instances.documents import token_dtype
+from bert_tf.instances.pairs import token_dtype
 from bert_tf.records import beam_steps
 from bert_tf.records.generation import ShardJob
 from bert_tf.records.manifest import Manifest

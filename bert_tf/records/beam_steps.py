@@ -25,8 +25,8 @@ from apache_beam.pvalue import TaggedOutput
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.instances.documents import Documents, starts, token_dtype
-from bert_tf.instances.token_ids import TokenIds
+from bert_tf.instances.creation import TokenIds
+from bert_tf.instances.pairs import Documents, starts, token_dtype
 from bert_tf.records.generation import ShardJob, finished_shard, write_group
 from bert_tf.records.tokenized_chunks import ChunkCounter
 from bert_tf.records.tokenized_corpus import EMPTIED_DOCUMENTS, SHORT_DOCUMENTS

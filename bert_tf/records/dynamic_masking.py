@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
-from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.masking_units import CHOOSERS, Choice, Sequences
 from bert_tf.records.noise import Purpose, RecordNoise
 from bert_tf.records.packed_batches import RowSequences

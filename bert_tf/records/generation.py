@@ -10,11 +10,10 @@ from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
-from bert_tf.instances.documents import Documents
+from bert_tf.instances.creation import Instances, TokenIds, create_instances
 from bert_tf.instances.masking import num_predictions
-from bert_tf.instances.pretraining import Instances, create_instances
+from bert_tf.instances.pairs import Documents
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
-from bert_tf.instances.token_ids import TokenIds
 from bert_tf.records.schema import RecordSchema, pretraining_schema, unmasked_schema
 from bert_tf.records.shards import ShardWriter
 from bert_tf.records.statistics import RecordStatistics

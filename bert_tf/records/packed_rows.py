@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_tf.errors import InputError
-from bert_tf.instances.compiled import compiled
+from bert_tf.instances.random_stream import compiled
 
 
 @dataclasses.dataclass(frozen=True)

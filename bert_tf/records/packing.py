@@ -8,8 +8,7 @@ number of sequences.
 
 import numpy as np
 
-from bert_tf.instances.compiled import compiled
-from bert_tf.instances.random_stream import shuffle
+from bert_tf.instances.random_stream import compiled, shuffle
 
 # Lengths are told apart only so far in "the longest first": those of one length are
 # often of one document, and would fill rows of their own. From Wikipedia (sequences of

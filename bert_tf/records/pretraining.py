@@ -19,10 +19,9 @@ from absl import logging
 from tqdm import tqdm
 
 from bert_tf.errors import InputError
-from bert_tf.instances.documents import token_dtype
-from bert_tf.instances.pretraining import create_instances, say_if_to_be_compiled
+from bert_tf.instances.creation import TokenIds, create_instances, say_if_to_be_compiled
+from bert_tf.instances.pairs import token_dtype
 from bert_tf.instances.settings import InstanceSettings
-from bert_tf.instances.token_ids import TokenIds
 from bert_tf.parallel import Workers
 from bert_tf.records import generation, tokenized_corpus
 from bert_tf.records.generation import ShardJob, ShardResult

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.instances.token_ids import TokenIds
+from bert_tf.instances.creation import TokenIds
 from bert_tf.records.dynamic_masking import DynamicMasking
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.masking_options import MaskingOptions, log_masking

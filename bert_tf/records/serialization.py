@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bert_tf.instances.compiled import compiled
+from bert_tf.instances.random_stream import compiled
 
 _LENGTH_DELIMITED = 2
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
-from bert_tf.instances.documents import token_dtype
+from bert_tf.instances.pairs import token_dtype
 from bert_tf.records.shards import file_errors
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.tokenized import (

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_tf import files, strict_json
-from bert_tf.instances.documents import Documents, starts
+from bert_tf.instances.pairs import Documents, starts
 from bert_tf.records.tokenized_chunks import (
     TokenizedChunk,
     chunk_folder,

@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.instances import masking as static_masking
-from bert_tf.instances.token_ids import TokenIds
+from bert_tf.instances.creation import TokenIds
 from bert_tf.records import dynamic_masking
 from bert_tf.records.dynamic_masking import UNITS, DynamicMasking
 from bert_tf.records.pipeline import RecordKeys

@@ -6,10 +6,9 @@ import random
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.instances.documents import Documents, token_dtype
-from bert_tf.instances.pretraining import create_instances
+from bert_tf.instances.creation import TokenIds, create_instances
+from bert_tf.instances.pairs import Documents, token_dtype
 from bert_tf.instances.settings import InstanceSettings
-from bert_tf.instances.token_ids import TokenIds
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances.plain_pretraining import plain_instances
 

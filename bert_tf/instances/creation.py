@@ -1,23 +1,84 @@
-"""Pre-training instances: documents into masked sentence pairs, many times over.
+"""Documents of token ids to masked pairs: the original's create_pretraining_data."""
 
-The original's procedure (google-research/bert, create_pretraining_data): all documents
-are one pool with one random stream. They are shuffled; in each of `dupe_factor` passes
-every document is cut into pairs and each pair masked, with fresh draws; at last all
-instances are shuffled.
-"""
-
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances import sequences, settings
-from bert_tf.instances.compiled import compiled, say_if_not_compiled_yet
-from bert_tf.instances.documents import Documents
+from bert_tf.instances import pairs, settings
 from bert_tf.instances.masking import Masking, mask
-from bert_tf.instances.random_stream import random_stream, shuffle
+from bert_tf.instances.pairs import Documents
+from bert_tf.instances.random_stream import (
+    compiled,
+    random_stream,
+    say_if_not_compiled_yet,
+    shuffle,
+)
 from bert_tf.instances.settings import InstanceSettings
-from bert_tf.instances.token_ids import TokenIds
+
+# The ids that making instances needs to know of a vocabulary.
+
+
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
+CONTINUATION = "##"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenIds:
+    """Which ids have a meaning of their own.
+
+    Attributes:
+        cls_id: of [CLS], in front of a sequence.
+        sep_id: of [SEP], after each segment.
+        mask_id: of [MASK], in the place of a hidden token.
+        word_ids: the ids that a random token is drawn from, in this order.
+        continuation_ids: of the pieces that go on with a word ("##ing").
+    """
+
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    word_ids: tuple[int, ...]
+    continuation_ids: frozenset[int]
+
+    @classmethod
+    def from_vocabulary(cls, ids: Mapping[str, int]) -> "TokenIds":
+        """The ids of a vocabulary.
+
+        A random token is any token, special ones included; one that stands twice in the
+        vocabulary file counts once, at its first place and with its last id, as in the
+        original's dictionary.
+        """
+        missing = [token for token in (CLS, SEP, MASK) if token not in ids]
+        if missing:
+            raise ValueError(
+                f"`ids` must have [CLS], [SEP] and [MASK]. Missing: {missing}"
+            )
+        return cls(
+            cls_id=ids[CLS],
+            sep_id=ids[SEP],
+            mask_id=ids[MASK],
+            word_ids=tuple(ids.values()),
+            continuation_ids=frozenset(
+                token_id
+                for token, token_id in ids.items()
+                if token.startswith(CONTINUATION)
+            ),
+        )
+
+
+# Pre-training instances: documents into masked sentence pairs, many times over.
+#
+# The original's procedure (google-research/bert, create_pretraining_data): all
+# documents
+# are one pool with one random stream. They are shuffled; in each of `dupe_factor`
+# passes
+# every document is cut into pairs and each pair masked, with fresh draws; at last all
+# instances are shuffled.
+
 
 # Instances made between two reports of progress, for which there must be room, and of
 # how many tokens at most.
@@ -152,16 +213,16 @@ def create_instances(
         1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // instance_settings.max_seq_length)
     )
     for _ in range(instance_settings.dupe_factor):
-        cursor = sequences.new_cursor()
-        while cursor[sequences.DOCUMENT] < num_documents:
-            before = cursor[sequences.DOCUMENT]
+        cursor = pairs.new_cursor()
+        while cursor[pairs.DOCUMENT] < num_documents:
+            before = cursor[pairs.DOCUMENT]
             _make_room(buffers, num_instances, at_a_time, instance_settings)
             num_instances = _make_instances(
                 documents, order, recipe, masking, cursor, stream, buffers,
                 num_instances, at_a_time,
             )  # fmt: skip
-            progress(int(cursor[sequences.DOCUMENT] - before))
-        num_left_out += int(cursor[sequences.LEFT_OUT])
+            progress(int(cursor[pairs.DOCUMENT] - before))
+        num_left_out += int(cursor[pairs.LEFT_OUT])
     buffers.resize(num_instances, *_used(buffers, num_instances))
     order = np.arange(num_instances)
     shuffle(stream, order)
@@ -176,16 +237,16 @@ def create_instances(
 
 def _recipe(ids: TokenIds, instance_settings: InstanceSettings) -> _Recipe:
     kinds = {
-        settings.NEXT_SENTENCE: sequences.NEXT_SENTENCE,
-        settings.SENTENCE_ORDER: sequences.SENTENCE_ORDER,
-        settings.FULL_SENTENCES: sequences.FULL_SENTENCES,
+        settings.NEXT_SENTENCE: pairs.NEXT_SENTENCE,
+        settings.SENTENCE_ORDER: pairs.SENTENCE_ORDER,
+        settings.FULL_SENTENCES: pairs.FULL_SENTENCES,
     }
     kind = kinds[instance_settings.pairs]
     if (
-        kind == sequences.NEXT_SENTENCE
+        kind == pairs.NEXT_SENTENCE
         and instance_settings.nsp_labels == settings.EXACT_LABELS
     ):
-        kind = sequences.EXACT_NEXT_SENTENCE
+        kind = pairs.EXACT_NEXT_SENTENCE
     return _Recipe(
         kind=kind,
         specials=(ids.cls_id, ids.sep_id),
@@ -258,13 +319,13 @@ def _make_instances(
         prediction_stop = buffers.prediction_stops[num_instances - 1]
     sequence = np.empty(recipe.max_seq_length, documents.tokens.dtype)
     for index in range(num_instances, num_instances + count):
-        if recipe.kind == sequences.FULL_SENTENCES:
-            length, num_first, label = sequences.packed_sequence(
+        if recipe.kind == pairs.FULL_SENTENCES:
+            length, num_first, label = pairs.packed_sequence(
                 documents, order, recipe.specials, recipe.short_seq_prob,
                 cursor, stream, sequence,
             )  # fmt: skip
         else:
-            length, num_first, label = sequences.pair_sequence(
+            length, num_first, label = pairs.pair_sequence(
                 documents, order, recipe.kind, recipe.specials, recipe.short_seq_prob,
                 cursor, stream, sequence,
             )  # fmt: skip
