@@ -50,7 +50,7 @@ def lay_out(
     documents, counted = _keep(
         read["documents"], read[beam_steps.PARAGRAPH_PLACES], manifest
     )
-    first_numbers = (
+    numbers = (
         summaries
         | "NumDocuments" >> beam.Map(_num_documents)
         | "AllNumDocuments" >> beam.combiners.ToList()
@@ -58,7 +58,7 @@ def lay_out(
     )
     dealt = documents | "Deal" >> beam.FlatMap(
         beam_steps.to_group,
-        AsSingleton(first_numbers),
+        AsSingleton(numbers),
         num_groups=len(record_set.output_files),
         wanted=frozenset(jobs),
     )

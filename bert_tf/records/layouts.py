@@ -10,9 +10,9 @@ classification    input_ids, input_mask, segment_ids, label_ids, is_real_example
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 from google.protobuf import message
 
 from bert_tf.errors import InputError
@@ -27,6 +27,9 @@ from bert_tf.records.schema import (
     unmasked_schema,
 )
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 PRETRAINING = "pre-training"
 UNMASKED = "unmasked"
 CLASSIFICATION = "classification"
@@ -38,8 +41,12 @@ _TELLING_FEATURES = {
     "next_sentence_labels": UNMASKED,
 }
 
-# TensorFlow quotes the record in its error, which Python then decodes as UTF-8.
-_UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+
+def _unparsable() -> tuple[type[Exception], ...]:
+    import tensorflow as tf
+
+    # TensorFlow quotes the record in its error, which Python then decodes as UTF-8.
+    return tf.errors.InvalidArgumentError, UnicodeDecodeError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +107,7 @@ class RecordLayout:
         rows = list(range(len(records)))
         try:
             return self._parse(records), rows
-        except _UNPARSABLE:
+        except _unparsable():
             rows = self._fitting(records, rows)
             return self._parse([records[row] for row in rows]), rows
 
@@ -108,7 +115,7 @@ class RecordLayout:
         """Those of the rows that can be parsed, found by halving."""
         try:
             self._parse([records[row] for row in rows])
-        except _UNPARSABLE:
+        except _unparsable():
             middle = len(rows) // 2
             if not middle:
                 return []
@@ -118,6 +125,8 @@ class RecordLayout:
         return rows
 
     def _parse(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
+        import tensorflow as tf
+
         # Not `RecordSchema.parse`: its int32 would hide an id that is far too large.
         parsed = tf.io.parse_example(
             tf.constant(records, tf.string, shape=[len(records)]),
@@ -131,6 +140,8 @@ class RecordLayout:
 
 def find_layout(record: bytes, source: str) -> RecordLayout:
     """The layout of a serialized record."""
+    import tensorflow as tf
+
     example = tf.train.Example()
     try:
         example.ParseFromString(record)
@@ -173,7 +184,7 @@ def find_layout(record: bytes, source: str) -> RecordLayout:
     return layout
 
 
-def _described(name: str, feature: tf.train.Feature) -> str:
+def _described(name: str, feature: "tf.train.Feature") -> str:
     """A feature as `name int64[128]`."""
     kind = feature.WhichOneof("kind")
     if kind is None:

@@ -264,10 +264,10 @@ def _parse(
 
     def parse(numbered: tuple[tf.Tensor, tf.Tensor], epochs: tf.Tensor) -> Batch:
         serialized, records = numbered
-        batch = checked(schema.parse(serialized))
+        batch = checked_batch(schema.parse(serialized))
         return transform(batch, RecordKeys(epochs, records)) if transform else batch
 
-    def checked(batch: Batch) -> Batch:
+    def checked_batch(batch: Batch) -> Batch:
         if vocab_size is None:
             return batch
         # An id outside the embedding table is silent NaN or zero on some devices.

@@ -25,10 +25,10 @@ def caller():
 
 
 from absl import logging
-from bert_tf.instances.random_stream import say_if_to_be_compiled
+from bert_tf.instances.random_stream import say_if_not_compiled_yet
 
 logging.set_verbosity(logging.INFO)
-say_if_to_be_compiled(caller)
+say_if_not_compiled_yet(caller)
 print(caller(), caller.stats.cache_hits, flush=True)
 """
 CALLEE = """
@@ -47,8 +47,10 @@ class CompiledTest(tf.test.TestCase):
         self.root = pathlib.Path(tempfile.mkdtemp(dir=self.get_temp_dir()))
         self.folder = self.root / "bert_tf" / "instances"
         self.folder.mkdir(parents=True)
-        source = pathlib.Path(bert_tf.__file__).parent / "instances" / "compiled.py"
-        shutil.copyfile(source, self.folder / "compiled.py")
+        source = (
+            pathlib.Path(bert_tf.__file__).parent / "instances" / "random_stream.py"
+        )
+        shutil.copyfile(source, self.folder / "random_stream.py")
         for folder in (self.folder, self.folder.parent):
             (folder / "__init__.py").touch()
         (self.folder / "caller.py").write_text(CALLER)
