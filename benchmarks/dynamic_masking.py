@@ -39,7 +39,7 @@ def write_records(folder: str, length: int, num_predictions: int, dynamic: bool)
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.schema import pretraining_schema, unmasked_schema
+    from bert_tf.records.spec import pretraining_schema, unmasked_schema
 
     rng = np.random.default_rng(0)
     schema = (

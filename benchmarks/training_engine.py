@@ -47,7 +47,7 @@ def write_records(folder: str) -> tuple[str, int]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.schema import pretraining_schema
+    from bert_tf.records.spec import pretraining_schema
 
     length = _LENGTH.value
     schema = pretraining_schema(length, PREDICTIONS)

@@ -341,8 +341,7 @@ class TextClassifier(TextModel):
         import numpy as np
 
         from bert_tf.config import MULTI_LABEL, REGRESSION
-        from bert_tf.records.example_table import ROWS, ExampleTable
-        from bert_tf.records.length_plan import PADDING
+        from bert_tf.records.batching import PADDING, ROWS, ExampleTable
         from bert_tf.tasks import classification
         from bert_tf.tasks.examples import Example
         from bert_tf.tasks.windows import average_windows

@@ -46,13 +46,12 @@ from bert_tf.finetuning.records import Record, Records
 from bert_tf.finetuning.settings import Settings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.quickstart import steps
-from bert_tf.records import generation, tokenized_chunks
+from bert_tf.records import record_sets, tokenized_corpus
+from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.record_counts import RecordCounts
-from bert_tf.records.split_records import SplitRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.squad.ensembles import Ensemble
@@ -398,7 +397,7 @@ def _quickstart(folder):
 
 
 def _shard_result(folder):
-    job = generation.ShardJob(
+    job = record_sets.ShardJob(
         work_folder=folder,
         group=0,
         num_groups=1,
@@ -406,13 +405,13 @@ def _shard_result(folder):
         vocab_file="",
         settings=None,
     )
-    return generation.finished_shard(job)
+    return record_sets.finished_shard(job)
 
 
 def _make_shard_result(folder):
     _write(folder, "records", b"x" * 9)
     statistics = RecordStatistics(max_seq_length=8, mask_id=4).to_values()
-    result = generation.ShardResult(
+    result = record_sets.ShardResult(
         num_records=[1], num_bytes=[9], statistics=statistics
     )
     _write(folder, "shard-00000.json", json.dumps(dataclasses.asdict(result)))
@@ -428,7 +427,7 @@ def _make_corpus(folder):
     TokenizedCorpus(
         work_folder=folder, token_type="uint16", chunk_documents=(1, 2)
     ).save()
-    chunk = tokenized_chunks.TokenizedChunk(
+    chunk = tokenized_corpus.TokenizedChunk(
         num_tokens=1,
         num_sentences=1,
         num_paragraphs=0,
@@ -442,7 +441,7 @@ def _make_corpus(folder):
 
 def _read_corpus(folder):
     TokenizedCorpus.load(folder)
-    tokenized_chunks.read_summary(folder)
+    tokenized_corpus.read_summary(folder)
 
 
 def _make_start(folder):

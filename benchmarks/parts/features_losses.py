@@ -22,7 +22,7 @@ from parts.results import Result, environment
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.records.example_table import ExampleTable
+    from bert_tf.records.batching import ExampleTable
     from bert_tf.task import Task
 
 WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_losses.py"
@@ -152,7 +152,7 @@ def choices(
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
     from bert_tf.conversion.checkpoint import load_config, load_tokenizer
-    from bert_tf.records.split_records import SplitRecords
+    from bert_tf.records.batching import SplitRecords
     from bert_tf.tasks import multiple_choice
     from bert_tf.tasks.choices import ColumnNames
     from bert_tf.tasks.swag import read_choices
@@ -176,7 +176,7 @@ def words(
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
     from bert_tf.conversion.checkpoint import load_config, load_tokenizer
-    from bert_tf.records.split_records import SplitRecords
+    from bert_tf.records.batching import SplitRecords
     from bert_tf.tagging.features import Featurizer
     from bert_tf.tagging.reader import Layout, read_sentences
     from bert_tf.tasks import tagging

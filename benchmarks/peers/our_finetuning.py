@@ -96,7 +96,7 @@ class FineTuning:
         """Turns of training on batches of like length."""
         import numpy as np
 
-        from bert_tf.records.length_plan import LengthPlan, static_lengths
+        from bert_tf.records.batching import LengthPlan, static_lengths
 
         table, batch_size = self._records.table, self._job["batch_size"]
         lengths = static_lengths(table.lengths, self._flags["length"].length_buckets)

@@ -25,7 +25,7 @@ from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.split_records import SplitRecords, rows_digest
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example

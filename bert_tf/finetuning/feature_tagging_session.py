@@ -35,7 +35,7 @@ from bert_tf.finetuning.word_vectors import (
 )
 from bert_tf.modeling.bilstm_tagger import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.records.example_table import EvaluationBatches
+from bert_tf.records.batching import EvaluationBatches
 from bert_tf.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,

@@ -11,7 +11,7 @@ from absl import flags, logging
 from bert_tf.conversion import names
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.split_records import SplitRecords, rows_digest
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceSet
 from bert_tf.training.finetuning import finetune

@@ -14,8 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
 from bert_tf.squad.features import QuestionFeatures
 from bert_tf.tasks import squad
 

@@ -17,7 +17,7 @@ from bert_tf.finetuning.squad_evaluation import Answers, best_metric
 from bert_tf.finetuning.squad_prediction import question_logits
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.parallel import available_cores
-from bert_tf.records.split_records import SplitRecords, rows_digest
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.squad.checked_questions import CheckedQuestions
 from bert_tf.squad.decoding import Decoded, Decoder, DecodingSettings
 from bert_tf.squad.features import Featurizer, QuestionFeatures

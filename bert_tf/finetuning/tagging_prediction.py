@@ -9,8 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.errors import DivergedError
-from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
 from bert_tf.tagging.features import Features
 from bert_tf.tasks import tagging
 

@@ -28,7 +28,7 @@ from bert_tf.finetuning.tagging_labels import (
 from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.metrics.entities import Labels
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.batching import SplitRecords
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.schemes import NO_SCHEME
 from bert_tf.tagging.sentences import Sentence, digest

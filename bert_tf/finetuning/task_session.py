@@ -17,8 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion.model_files import model_files
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.records.example_table import ROWS, EvaluationBatches
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.batching import ROWS, EvaluationBatches, SplitRecords
 from bert_tf.task import Task
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder

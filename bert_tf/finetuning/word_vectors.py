@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.example_table import EvaluationBatches, ExampleTable
+from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
-from bert_tf.records.split_records import SplitRecords
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.sentences import Sentence
 

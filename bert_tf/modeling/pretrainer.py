@@ -32,7 +32,7 @@ class BertPretrainer(HeadModel):
     that a checkpoint is good for rows of both kinds.
 
     With `left_to_right` in the config it is a language model: records made by
-    `bert_tf.records.next_tokens` ask for the next token at every position.
+    `bert_tf.records.dynamic_masking` ask for the next token at every position.
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.

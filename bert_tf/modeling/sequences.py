@@ -1,6 +1,6 @@
 """Where the sequences of a row begin and end, for rows that hold several.
 
-A packed row (`bert_tf.records.schema`) is several sequences one after another, each
+A packed row (`bert_tf.records.spec`) is several sequences one after another, each
 with positions that start at 0 and a [CLS] of its own. `sequence_ids` numbers them from
 1 and is 0 for padding; `cls_positions` says where they begin.
 

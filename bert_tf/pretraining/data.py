@@ -14,9 +14,8 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.lengths import files_by_length
-from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.shards import record_files
+from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
+from bert_tf.records.writing import record_files
 from bert_tf.task import Task
 from bert_tf.tasks.pretraining import Majority
 from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData

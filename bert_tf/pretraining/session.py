@@ -16,7 +16,7 @@ from bert_tf.conversion.model_files import checked_casing
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.errors import InputError
 from bert_tf.pretraining.data import PretrainingData, evaluation_of
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary

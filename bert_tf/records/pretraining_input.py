@@ -10,39 +10,89 @@ each next token instead.
 """
 
 import functools
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
+from google.protobuf import message
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.records.dynamic_masking import DynamicMasking
-from bert_tf.records.lengths import lengths_of_record
+from bert_tf.records.dynamic_masking import (
+    DynamicMasking,
+    MaskingOptions,
+    find_vocabulary,
+    next_token_targets,
+    refuse_masks,
+    settled_masking,
+)
 from bert_tf.records.manifest import find_manifests
-from bert_tf.records.masking_options import MaskingOptions
-from bert_tf.records.next_tokens import next_token_targets
-from bert_tf.records.packed_batches import as_packed
+from bert_tf.records.packing import as_packed
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
     InputShard,
+    RecordCounts,
     RecordKeys,
     Transform,
+    compression_of,
     evaluation_dataset,
     first_record,
     training_dataset,
 )
-from bert_tf.records.pretraining_shape import PretrainingShape, refuse_mixed_pairs
-from bert_tf.records.pretraining_targets import (
-    find_vocabulary,
-    refuse_masks,
-    settled_masking,
-)
-from bert_tf.records.record_counts import RecordCounts, compression_of
-from bert_tf.records.shards import record_files
+from bert_tf.records.spec import PretrainingShape, refuse_mixed_pairs
+from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
+
+# Record files by the length of their sequences.
+
+
+def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
+    """The record files of each max_seq_length.
+
+    A file's manifest tells its length, or else its first record.
+    """
+    known: dict[str, int] = {}
+    for manifest in find_manifests(paths):
+        for path in manifest.records_by_path():
+            known[os.path.normpath(path)] = manifest.max_seq_length
+    lengths: dict[int, list[str]] = {}
+    for path in paths:
+        length = known.get(os.path.normpath(path)) or _length_of_first_record(path)
+        if length:
+            lengths.setdefault(length, []).append(path)
+    return lengths
+
+
+def lengths_of_record(record: bytes, path: str) -> tuple[int, int]:
+    """max_seq_length and max_predictions_per_seq of a record as it stands."""
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(record)
+    except message.DecodeError as error:
+        raise InputError(
+            f"{path}: the records must be tf.train.Example messages; the first one"
+            " cannot be decoded."
+        ) from error
+    feature = example.features.feature
+    tokens, predictions = (
+        len(feature[name].int64_list.value)
+        for name in ("input_ids", "masked_lm_positions")
+    )
+    return tokens, predictions
+
+
+def _length_of_first_record(path: str) -> int:
+    """0 for a file without records."""
+    found = first_record([path])
+    if found is None:
+        return 0
+    length, _ = lengths_of_record(found[1], path)
+    if not length:
+        raise InputError(f"{path}: the records must have `input_ids`.")
+    return length
 
 
 class PretrainingRecords:
@@ -319,7 +369,7 @@ def pretraining_dataset(
             are read: masking_unit, masked_lm_prob, mask_rate, random_rate.
 
     Returns:
-        A dataset of dicts of tensors, named as in `bert_tf.records.schema`.
+        A dataset of dicts of tensors, named as in `bert_tf.records.spec`.
 
     Raises:
         InputError: as PretrainingRecords, or `masking` is for other records.

@@ -1,6 +1,6 @@
 """Windows as the arrays of their records, many at once, on one core or on several.
 
-The features are the original's: `bert_tf.records.schema.squad_schema` has them. R
+The features are the original's: `bert_tf.records.spec.squad_schema` has them. R
 records, L tokens of a record.
 """
 

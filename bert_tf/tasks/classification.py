@@ -18,7 +18,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.flops import classifier_flops
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
-from bert_tf.records.schema import RecordSchema, classifier_schema
+from bert_tf.records.spec import RecordSchema, classifier_schema
 from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target

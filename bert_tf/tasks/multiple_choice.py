@@ -20,7 +20,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.flops import multiple_choice_flops
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
-from bert_tf.records.schema import RecordSchema, multiple_choice_schema
+from bert_tf.records.spec import RecordSchema, multiple_choice_schema
 from bert_tf.task import Task
 from bert_tf.tasks.choices import ChoiceExample
 from bert_tf.tasks.targets import Target

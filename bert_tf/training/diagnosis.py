@@ -16,8 +16,8 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
-from bert_tf.records.schema import FLOAT32, INT64, Feature, RecordSchema
-from bert_tf.records.tfrecord_files import framed
+from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSchema
+from bert_tf.records.writing import framed
 
 _NAME = "nonfinite-step-{step}{again}.tfrecord"
 

@@ -13,9 +13,13 @@ from absl import flags, logging
 
 from bert_tf.errors import InputError
 from bert_tf.records import pipeline
-from bert_tf.records.length_plan import LengthPlan, PlannedBatches, training_lengths
+from bert_tf.records.batching import (
+    LengthPlan,
+    PlannedBatches,
+    SplitRecords,
+    training_lengths,
+)
 from bert_tf.records.pipeline import InputShard
-from bert_tf.records.split_records import SplitRecords
 from bert_tf.task import Task
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.loop import train

@@ -8,7 +8,7 @@ from bert_tf.finetuning.word_vectors import (
     VectorRecords,
     words_of_windows,
 )
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.batching import SplitRecords
 from bert_tf.tagging.features import Features
 from bert_tf.tasks import tagging
 

@@ -26,9 +26,9 @@ from bert_tf.instances.settings import FULL_SENTENCES
 from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
 from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline
-from bert_tf.records.example_table import ROWS, EvaluationBatches
+from bert_tf.records.batching import ROWS, EvaluationBatches
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.schema import packed_schema
+from bert_tf.records.spec import packed_schema
 from bert_tf.task import Task
 from bert_tf.tasks import classification
 from bert_tf.tasks.pretraining import pretraining_task

@@ -1,5 +1,3 @@
-"""Record files: round robin, and a name means a complete file."""
-
 import errno
 import os
 import signal
@@ -8,11 +6,93 @@ import sys
 import textwrap
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.records import shards
-from bert_tf.records.shards import ShardWriter, record_files
+from bert_tf.records import writing
+from bert_tf.records.writing import (
+    ShardWriter,
+    masked_checksum,
+    record_files,
+    serialize_block,
+    write_records,
+)
+
+
+def expected(columns, row):
+    example = tf.train.Example()
+    for name, column in columns.items():
+        feature = example.features.feature[name]
+        is_float = column.dtype == np.float32
+        values = feature.float_list if is_float else feature.int64_list
+        values.value.extend(column[row].tolist())
+    return example.SerializeToString(deterministic=True)
+
+
+class SerializeBlockTest(tf.test.TestCase):
+    def assert_same(self, columns):
+        records = serialize_block(columns)
+        (num_records,) = {len(column) for column in columns.values()}
+        self.assertLen(records, num_records)
+        for row, record in enumerate(records):
+            self.assertEqual(record, expected(columns, row))
+
+    def test_integers_of_every_size(self):
+        powers = np.array([2**power for power in range(63)], np.int64)
+        self.assert_same({"a": powers[np.newaxis], "b": powers[np.newaxis] - 1})
+        self.assert_same({"a": -powers[np.newaxis], "b": ~powers[np.newaxis]})
+
+    def test_floats(self):
+        values = np.array(
+            [[0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 3e38]], np.float32
+        )
+        self.assert_same({"weights": values})
+
+    def test_random_blocks(self):
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            num_records = int(rng.integers(1, 5))
+            columns = {}
+            for number in rng.permutation(5):
+                # Names of one byte to more than a varint's first 127.
+                name = f"{number}" + "x" * int(rng.integers(0, 200))
+                shape = (num_records, int(rng.integers(1, 300)))
+                if rng.random() < 0.3:
+                    columns[name] = rng.normal(size=shape).astype(np.float32)
+                else:
+                    numbers = rng.integers(-(2**62), 2**62, shape)
+                    columns[name] = numbers >> int(rng.integers(0, 62))
+            self.assert_same(columns)
+
+    def test_no_record(self):
+        self.assertEqual(serialize_block({"a": np.empty((0, 3), np.int64)}), [])
+
+    def test_another_type(self):
+        with self.assertRaisesRegex(ValueError, "int64 or float32.*float64 for 'a'"):
+            serialize_block({"a": np.zeros((1, 2))})
+
+
+class WriteRecordsTest(tf.test.TestCase):
+    def test_tensorflow_writes_the_same_bytes(self):
+        records = [b"", b"a", b"12345" * 1000, bytes(range(256))]
+        ours, theirs = (os.path.join(self.get_temp_dir(), name) for name in "ab")
+        with open(ours, "wb") as file:
+            write_records(file, records[:1])
+            write_records(file, records[1:])
+        with tf.io.TFRecordWriter(theirs) as writer:
+            for record in records:
+                writer.write(record)
+        with open(ours, "rb") as one, open(theirs, "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        self.assertEqual(
+            [record.numpy() for record in tf.data.TFRecordDataset(ours)], records
+        )
+
+    def test_the_checksum_of_a_known_string(self):
+        # CRC-32C of "123456789" is 0xE3069283 (RFC 3720, B.4 uses the same code):
+        # rotated right by 15 bits 0x2507C60D, plus 0xA282EAD8 is 0xC78AB0E5.
+        self.assertEqual(masked_checksum(b"123456789").hex(), "e5b08ac7")
 
 
 def read(path):
@@ -67,7 +147,7 @@ class ShardWriterTest(tf.test.TestCase):
     def test_killed_in_the_middle_leaves_no_name_and_the_next_run_cleans_up(self):
         script = """
             import os, signal, sys
-            from bert_tf.records.shards import ShardWriter
+            from bert_tf.records.writing import ShardWriter
             with ShardWriter(sys.argv[1:]) as writer:
                 writer.write([b"x" * 100] * 100000)
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -91,7 +171,7 @@ class ShardWriterTest(tf.test.TestCase):
     def test_a_full_disk_is_an_os_error_and_leaves_nothing(self):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with (
-            mock.patch.object(shards, "write_records", side_effect=full),
+            mock.patch.object(writing, "write_records", side_effect=full),
             self.assertRaisesRegex(OSError, "a cannot be written: No space left"),
             ShardWriter([self.path("a")]) as writer,
         ):
