@@ -103,7 +103,7 @@ def write_records(folder: str) -> None:
 def start(folder: str, step: int, began: float) -> ResumeTime:
     """Goes on at a step, for one step, in this process."""
     from bert_tf.config import BertConfig
-    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pipeline import RecordCounts, training_dataset
     from bert_tf.records.spec import pretraining_schema
     from bert_tf.tasks.pretraining import pretraining_task

@@ -130,7 +130,7 @@ class Way:
         import tensorflow as tf
 
         from bert_tf.config import BertConfig
-        from bert_tf.optimization.recipe import create_optimizer
+        from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.records.pretraining_input import PretrainingRecords
         from bert_tf.tasks.pretraining import pretraining_task
         from bert_tf.training.precision import LossScale, computing_in

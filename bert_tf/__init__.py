@@ -33,7 +33,7 @@ _HOMES = {
     "BertPretrainer": "bert_tf.modeling.heads",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
-    "AdamWeightDecay": "bert_tf.optimization.adamw",
+    "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "DataSet": "bert_tf.tasks.data_set",
     "InputError": "bert_tf.errors",
     "TableSplit": "bert_tf.tasks.examples",
@@ -41,7 +41,7 @@ _HOMES = {
     "WarmupSchedule": "bert_tf.optimization.schedules",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
     "add_task": "bert_tf.tasks.named",
-    "create_optimizer": "bert_tf.optimization.recipe",
+    "create_optimizer": "bert_tf.optimization.optimizers",
     "load": "bert_tf.text_models",
     "load_adapted_classifier": "bert_tf.conversion.adapted",
     "load_classifier": "bert_tf.conversion.checkpoint",
@@ -54,7 +54,7 @@ _HOMES = {
     "load_weights": "bert_tf.conversion.checkpoint",
     "open_source": "bert_tf.conversion.source",
     "pretraining_dataset": "bert_tf.records.pretraining_input",
-    "weights_by_name": "bert_tf.modeling.names",
+    "weights_by_name": "bert_tf.modeling.weight_names",
 }
 
 __all__ = sorted(_HOMES)

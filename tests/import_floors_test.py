@@ -24,7 +24,7 @@ FLOORS = {
     "bert_tf.flag_rules": 0,
     "bert_tf.strict_json": 0,
     "bert_tf.flags": 0,
-    "bert_tf.compilation": 1,
+    "bert_tf.modeling.fused": 1,
     "bert_tf.text": 1,
     "bert_tf.instances": 1,
     "bert_tf.metrics": 1,

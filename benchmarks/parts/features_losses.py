@@ -117,7 +117,7 @@ def our_losses(
     import tensorflow as tf
 
     from bert_tf.conversion.checkpoint import load_weights
-    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.training.step import training_steps
 
     made = {SWAG: choices, NER: words}[job["kind"]]

@@ -32,8 +32,8 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion.safetensors_files import read_tensors, write_tensors
 from bert_tf.conversion.weights import Tensor, Weights, listed, shown
 from bert_tf.errors import InputError
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.weight_names import weights_by_name
 
 FOLDER_NAME = "adapter"
 DESCRIPTION_NAME = "adapter.json"

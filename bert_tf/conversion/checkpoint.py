@@ -23,6 +23,7 @@ from bert_tf.conversion.source import (
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME
 from bert_tf.conversion.weights import Weights, added_options, listed, num_outputs
 from bert_tf.errors import InputError
+from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -31,8 +32,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 Model = TypeVar("Model", bound=keras.Model)

@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.conversion.names import HEADS, Name, names_of
 from bert_tf.errors import InputError
-from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.adapters import is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 

@@ -33,7 +33,7 @@ from bert_tf.finetuning.word_vectors import (
     VectorRecords,
     WordFeaturizer,
 )
-from bert_tf.modeling.bilstm_tagger import BiLstmTagger
+from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import EvaluationBatches
 from bert_tf.tagging.feature_choices import (

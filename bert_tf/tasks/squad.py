@@ -10,8 +10,8 @@ from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.flops import span_flops
+from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
-from bert_tf.modeling.token_heads import BertSpanPredictor
 from bert_tf.records.spec import RecordSchema, squad_schema
 from bert_tf.squad.records import CutQuestions, blocks, parallel_blocks
 from bert_tf.task import Task

@@ -23,8 +23,8 @@ import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.flops import tagger_flops
+from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.modeling.token_heads import BertTagger
 from bert_tf.records.spec import INT64, Feature, RecordSchema
 from bert_tf.tagging.features import Features
 from bert_tf.task import Task

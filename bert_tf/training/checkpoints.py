@@ -29,7 +29,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training import best_checkpoint
 from bert_tf.training.checkpoint_files import (
     candidates,

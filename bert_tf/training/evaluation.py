@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_in_inference, pieces_left_alone
 from bert_tf.errors import DivergedError, InputError
+from bert_tf.modeling.fused import pieces_in_inference, pieces_left_alone
 from bert_tf.records.batching import EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.task import Task

@@ -13,9 +13,8 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.optimization.freezing import freeze
-from bert_tf.optimization.recipe import create_optimizer
-from bert_tf.optimization.reinitialization import keeping_initial
+from bert_tf.optimization.layerwise import freeze, keeping_initial
+from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.task import Task
 from bert_tf.training import divergence, run_folder

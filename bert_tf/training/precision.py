@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from bert_tf.optimization.loss_scaling import INITIAL_LOSS_SCALE, next_loss_scale
+from bert_tf.optimization.optimizers import INITIAL_LOSS_SCALE, next_loss_scale
 
 _POLICIES = {
     "float32": "float32",

@@ -18,10 +18,13 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_in_inference, pieces_left_alone
-from bert_tf.modeling.dropout import masks_of_replica
+from bert_tf.modeling.fused import (
+    masks_of_replica,
+    pieces_in_inference,
+    pieces_left_alone,
+)
 from bert_tf.modeling.objectives import Mean, Records
-from bert_tf.optimization.gradients import clip_scale, dense_gradient
+from bert_tf.optimization.optimizers import clip_scale, dense_gradient
 from bert_tf.task import Task
 from bert_tf.training.precision import LossScale
 from bert_tf.training.strategy import is_tpu

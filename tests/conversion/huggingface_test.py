@@ -13,7 +13,7 @@ from bert_tf.conversion import huggingface
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import one_layer
 from tests.conversion.one_layer import CONFIG
 from tests.modeling import numpy_bert

@@ -1,9 +1,9 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_left_alone
 from bert_tf.config import BertConfig
 from bert_tf.modeling import flops
+from bert_tf.modeling.fused import pieces_left_alone
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,

@@ -8,7 +8,7 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.records.writing import masked_checksum, record_files

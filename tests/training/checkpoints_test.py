@@ -8,12 +8,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compilation import xla_compiles_for_the_cpu
 from bert_tf.conversion.tensorflow_checkpoint import find_checkpoint, read_weights
 from bert_tf.errors import InputError
+from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import InputShard
 from bert_tf.training import checkpoint_writer
 from bert_tf.training.checkpoints import RunCheckpoints

@@ -21,8 +21,8 @@ from tensorflow.python.framework import kernels
 
 import bert_tf
 from bert_tf import cli
-from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.instances.settings import FULL_SENTENCES
+from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
 from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline

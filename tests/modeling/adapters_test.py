@@ -5,14 +5,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.compilation import pieces_left_alone
-from bert_tf.modeling.dropout import dropout
+from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.fused import dropout, pieces_left_alone
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.modeling.parameter_efficient import is_added
 from bert_tf.modeling.transformer import ResidualOutput
-from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.optimization.optimizers import create_optimizer
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
     one_of,
