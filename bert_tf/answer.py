@@ -223,8 +223,8 @@ def run(flag_values: flags.FlagValues) -> None:
             raise InputError("A question is empty.")
     context = read_context(flag_values.context_file)
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import load_span_predictor, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
     from bert_tf.finetuning.answering import Answerer
 
     source = source_from_flags(flag_values)

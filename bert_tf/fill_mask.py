@@ -143,8 +143,8 @@ def run(flag_values: flags.FlagValues) -> None:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 
     source = source_from_flags(flag_values)
     tokenizer = load_tokenizer(source, recognize_special_tokens=True)

@@ -173,7 +173,7 @@ def _with_earlier(
 
 def _refuse_other_ways(flag_values: flags.FlagValues) -> None:
     """Raises InputError now for what the last of the ways would find out."""
-    from bert_tf.conversion.model_files import model_files
+    from bert_tf.conversion.loading import model_files
 
     ways = [way for way in flag_values.ways if way != FINE_TUNED]
     if not ways:

@@ -157,7 +157,7 @@ class TextModel:
     def __init__(
         self, source: "Source", *, max_length: int | None, batch_size: int
     ) -> None:
-        from bert_tf.conversion.checkpoint import load_tokenizer
+        from bert_tf.conversion.loading import load_tokenizer
 
         positions = source.require_config().max_position_embeddings
         if max_length is not None and not 5 <= max_length <= positions:
@@ -258,7 +258,7 @@ class TextModel:
         """The vectors of texts that there are, and what computes them."""
         if self._embedder is None:
             from bert_tf.conversion import names
-            from bert_tf.conversion.checkpoint import load_encoder
+            from bert_tf.conversion.loading import load_encoder
             from bert_tf.features.choices import CLS, MEAN_OF_TOKENS, POOLED
             from bert_tf.features.layers import LayerSelection
             from bert_tf.features.model import feature_model
@@ -307,7 +307,7 @@ class TextClassifier(TextModel):
 
     def _load(self) -> "keras.Model":
         from bert_tf.config import REGRESSION
-        from bert_tf.conversion.checkpoint import load_classifier
+        from bert_tf.conversion.loading import load_classifier
         from bert_tf.tasks.targets import Target
 
         model = load_classifier(self.source)
@@ -401,7 +401,7 @@ class MaskFiller(TextModel):
     method = "fill"
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+        from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 
         self._mask_tokenizer = load_tokenizer(
             self.source, recognize_special_tokens=True
@@ -439,7 +439,7 @@ class QuestionAnswerer(TextModel):
     _default_length = _SPAN_LENGTH
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_span_predictor
+        from bert_tf.conversion.loading import load_span_predictor
         from bert_tf.finetuning.answering import Answerer
 
         model = load_span_predictor(self.source)
@@ -495,7 +495,7 @@ class WordTagger(TextModel):
     method = "tag"
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_tagger
+        from bert_tf.conversion.loading import load_tagger
 
         model = load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))

@@ -29,9 +29,8 @@ from bert_tf import answer, cli, evaluate_squad, files, inspect_checkpoint, scor
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
-from bert_tf.conversion.label_files import read_labels, write_labels
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import read_tokenizer
+from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, write_labels
 from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.features.inputs import read_lines

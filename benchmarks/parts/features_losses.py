@@ -116,7 +116,7 @@ def our_losses(
     """Our losses; the batches are left for the other side."""
     import tensorflow as tf
 
-    from bert_tf.conversion.checkpoint import load_weights
+    from bert_tf.conversion.loading import load_weights
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.training.step import training_steps
 
@@ -151,7 +151,7 @@ def choices(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
-    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
+    from bert_tf.conversion.loading import load_config, load_tokenizer
     from bert_tf.records.batching import SplitRecords
     from bert_tf.tasks import multiple_choice
     from bert_tf.tasks.choices import ColumnNames
@@ -175,7 +175,7 @@ def words(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
-    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
+    from bert_tf.conversion.loading import load_config, load_tokenizer
     from bert_tf.records.batching import SplitRecords
     from bert_tf.tagging.features import Featurizer
     from bert_tf.tagging.reader import Layout, read_sentences

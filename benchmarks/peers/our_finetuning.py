@@ -43,7 +43,7 @@ class FineTuning:
         import keras
         import tensorflow as tf
 
-        from bert_tf.conversion.checkpoint import load_weights
+        from bert_tf.conversion.loading import load_weights
         from bert_tf.finetuning.classifier_session import ClassifierSession
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.tasks.data_set_flags import data_set_from_flags

@@ -13,19 +13,21 @@ from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.conversion import (
-    huggingface,
-    huggingface_config,
-    kerashub,
-    names,
-    tensorflow_checkpoint,
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow_checkpoint
+from bert_tf.conversion.loading import checked_casing, refuse_other_function
+from bert_tf.conversion.source import (
+    CONFIG_NAME,
+    EXPORT_NAME,
+    Export,
+    Source,
+    open_source,
+    read_export,
 )
-from bert_tf.conversion.checkpoint import refuse_other_function
-from bert_tf.conversion.export_file import EXPORT_NAME, Export, read_export
-from bert_tf.conversion.label_files import write_labels
-from bert_tf.conversion.model_files import checked_casing
-from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
-from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
+from bert_tf.conversion.tokenizer_files import (
+    TokenizerFiles,
+    write_labels,
+    write_tokenizer,
+)
 from bert_tf.conversion.weights import (
     added_options,
     check_against_config,
@@ -257,7 +259,7 @@ def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
     config = model.require_config()
     _refuse_added(model)
-    architecture = huggingface_config.architecture_of(model.weights, config)
+    architecture = huggingface.architecture_of(model.weights, config)
     labels: dict[str, Any] = {}
     for head in (names.CLASSIFIER, names.TAGGING):
         if head in names.heads_of(model.weights):
@@ -266,7 +268,7 @@ def write_huggingface(folder: str, model: Source) -> None:
                 "num_labels": num_outputs(model.weights, head),
                 "problem_type": model.classifier_problem_type(),
             }
-    values = huggingface_config.to_config(config, architecture, **labels)
+    values = huggingface.to_config(config, architecture, **labels)
     huggingface.write(folder, model.weights, config, values)
     _write_tokenizer(folder, model)
 

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.conversion import names
-from bert_tf.conversion.checkpoint import load_encoder
+from bert_tf.conversion.loading import load_encoder
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.features import extraction

@@ -14,7 +14,7 @@ from absl import flags
 
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
-from bert_tf.conversion.model_files import model_files
+from bert_tf.conversion.loading import model_files
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.records.batching import ROWS, EvaluationBatches, SplitRecords

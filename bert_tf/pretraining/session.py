@@ -11,8 +11,7 @@ from absl import flags, logging
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.checkpoint import refuse_other_function
-from bert_tf.conversion.model_files import checked_casing
+from bert_tf.conversion.loading import checked_casing, refuse_other_function
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.errors import InputError
 from bert_tf.pretraining.data import PretrainingData, evaluation_of

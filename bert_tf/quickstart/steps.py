@@ -288,7 +288,7 @@ def guess(settings: Settings, pretrained: bool) -> list[str]:
     """What the network fills into the blanks."""
     import keras
 
-    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.wordpiece import WordPieceTokenizer

@@ -19,9 +19,13 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files, strict_json
-from bert_tf.conversion.label_files import LABELS_NAME, PROBLEM_TYPE_NAME
 from bert_tf.conversion.source import CONFIG_NAME
-from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, VOCAB_NAME
+from bert_tf.conversion.tokenizer_files import (
+    LABELS_NAME,
+    PROBLEM_TYPE_NAME,
+    TOKENIZER_CONFIG_NAME,
+    VOCAB_NAME,
+)
 from bert_tf.errors import InputError
 from bert_tf.training.checkpoint_files import (
     candidates,

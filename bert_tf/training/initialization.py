@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.conversion.adapter_files import load_adapter
-from bert_tf.conversion.checkpoint import load_weights
+from bert_tf.conversion.loading import load_weights
 from bert_tf.errors import InputError
 from bert_tf.task import Task
 from bert_tf.training.checkpoints import RunCheckpoints

@@ -8,7 +8,7 @@
                            from, its task, its data, its settings, its flags
     labels.txt             a classifier's labels, in the order of its outputs
     problem_type.txt       what it predicts, where the labels do not tell
-                           (`bert_tf.conversion.label_files`)
+                           (`bert_tf.conversion.tokenizer_files`)
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
     curves.png             the same as a picture (`bert_tf.training.curves`)
     eval_results.txt       `key = value`, sorted, as the original writes it
@@ -31,13 +31,14 @@ from absl import flags, logging
 
 from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
-from bert_tf.conversion.label_files import read_labels, write_labels
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
     casing_of,
+    read_labels,
+    write_labels,
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.conversion import export, names
-from bert_tf.conversion.saved_model import head_to_serve, write_saved_model
+from bert_tf.conversion.serving import head_to_serve, write_saved_model
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask
 from bert_tf.modeling.encoder import BertEncoder
