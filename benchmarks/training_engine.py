@@ -133,8 +133,7 @@ class Way:
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.records.pretraining_input import PretrainingRecords
         from bert_tf.tasks.pretraining import pretraining_task
-        from bert_tf.training.precision import LossScale, computing_in
-        from bert_tf.training.step import training_steps
+        from bert_tf.training.step import LossScale, computing_in, training_steps
         from bert_tf.training.strategy import create_strategy, distributed
 
         self.records = PretrainingRecords(records)

@@ -591,8 +591,8 @@ def _pairs(
 def _predictor(model: "keras.Model") -> _Predict:
     """Runs a model; its step is compiled once."""
     from bert_tf.modeling.objectives import Objective
-    from bert_tf.task import Task
     from bert_tf.training.evaluation import Predictor
+    from bert_tf.training.task import Task
 
     task = Task(name="texts", build_model=lambda: model, objective=Objective({}))
     predictor = Predictor(task, model)

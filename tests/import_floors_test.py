@@ -33,7 +33,7 @@ FLOORS = {
     "bert_tf.records": 2,
     "bert_tf.modeling": 2,
     "bert_tf.optimization": 2,
-    "bert_tf.task": 3,
+    "bert_tf.training.task": 3,
     "bert_tf.conversion": 3,
     "bert_tf.features": 4,
     "bert_tf.tasks": 4,

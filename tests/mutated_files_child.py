@@ -62,7 +62,7 @@ from bert_tf.tasks.swag import read_choices
 from bert_tf.text import documents
 from bert_tf.text import documents as text_readers
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import best_checkpoint, curves, run_folder
+from bert_tf.training import checkpoints, curves, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.file_mutations import mutated
@@ -243,7 +243,7 @@ def _read_metrics(folder):
 
 
 def _best(folder):
-    best_checkpoint.read_best(folder)
+    checkpoints.read_best(folder)
 
 
 def _selection(folder):

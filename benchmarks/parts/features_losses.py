@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import keras
 
     from bert_tf.records.batching import ExampleTable
-    from bert_tf.task import Task
+    from bert_tf.training.task import Task
 
 WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_losses.py"
 SWAG, NER = KINDS = ("swag", "ner")

@@ -47,8 +47,7 @@ class FineTuning:
         from bert_tf.finetuning.classifier_session import ClassifierSession
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.tasks.data_set_flags import data_set_from_flags
-        from bert_tf.training.precision import computing_in
-        from bert_tf.training.step import training_steps
+        from bert_tf.training.step import computing_in, training_steps
 
         keras.utils.set_random_seed(job["seed"])
         self._job = job

@@ -19,10 +19,10 @@ from bert_tf.features.layers import LayerSelection
 from bert_tf.features.model import feature_model, weights_digest
 from bert_tf.features.writing import write_features
 from bert_tf.modeling.objectives import Objective
-from bert_tf.task import Task
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.precision import computing_in
+from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Agreement, is_chief, num_workers
+from bert_tf.training.task import Task
 
 _OF_TRAINING_ALONE = {
     "hidden_dropout_prob",

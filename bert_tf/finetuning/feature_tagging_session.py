@@ -42,10 +42,10 @@ from bert_tf.tagging.feature_choices import (
     FEATURE_CHOICES,
 )
 from bert_tf.tagging.sentences import Sentence
-from bert_tf.task import Task
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.task import Task
 
 Arrays = Mapping[str, np.ndarray]
 

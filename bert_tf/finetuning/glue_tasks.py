@@ -23,7 +23,7 @@ from bert_tf.metrics.glue import MISMATCHED
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.glue import GLUE_TASKS
 from bert_tf.tasks.named import find
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import is_chief
 
@@ -221,4 +221,4 @@ def _data_dir(data_set: DataSet, flag_values: flags.FlagValues) -> str:
 
 def _best_of(flag_values: flags.FlagValues, task: str) -> str:
     """Where a task's best run is kept."""
-    return best_checkpoint.folder_of(os.path.join(flag_values.output_dir, task))
+    return checkpoints.folder_of(os.path.join(flag_values.output_dir, task))

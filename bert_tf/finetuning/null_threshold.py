@@ -27,7 +27,7 @@ from bert_tf.metrics.squad import (
     evaluate_v2,
     precision_recall_curves,
 )
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
@@ -175,7 +175,7 @@ def read(folder: str, checkpoint: str = "") -> float | None:
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))
-        if name != best_checkpoint.FOLDER_NAME or not checkpoint:
+        if name != checkpoints.FOLDER_NAME or not checkpoint:
             return None
         return read(run, os.path.join(run, os.path.basename(checkpoint)))
     content: Any = files.read_json(path)

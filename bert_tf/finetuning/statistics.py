@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bert_tf.finetuning.records import FAILED, FINISHED, STOPPED, Record
 from bert_tf.finetuning.settings import Settings
-from bert_tf.training.best_checkpoint import is_better
+from bert_tf.training.checkpoints import is_better
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,13 @@ from bert_tf.conversion.loading import model_files
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.records.batching import ROWS, EvaluationBatches, SplitRecords
-from bert_tf.task import Task
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import is_chief
+from bert_tf.training.task import Task
 
 Arrays = Mapping[str, np.ndarray]
 

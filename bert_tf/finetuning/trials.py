@@ -11,7 +11,7 @@ from absl import logging
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.finetuning.records import FAILED, FINISHED, RUNS_NAME, Record, Records
 from bert_tf.finetuning.settings import Settings
-from bert_tf.training.best_checkpoint import is_better
+from bert_tf.training.checkpoints import is_better
 
 
 class Outcome(NamedTuple):

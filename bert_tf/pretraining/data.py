@@ -16,11 +16,11 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
-from bert_tf.task import Task
 from bert_tf.tasks.pretraining import Majority
 from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.task import Task
 
 
 class OpenRecords(Protocol):

@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import classifier_flops
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records.spec import RecordSchema, classifier_schema
-from bert_tf.task import Task
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
 from bert_tf.tasks.windows import windows_of_pair
@@ -29,6 +27,8 @@ from bert_tf.text.wordpiece import (
     pair_features,
     truncate_pair,
 )
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import classifier_flops
 
 _EXAMPLES_AT_ONCE = 1024
 

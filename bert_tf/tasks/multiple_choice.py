@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import multiple_choice_flops
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSchema, multiple_choice_schema
-from bert_tf.task import Task
 from bert_tf.tasks.choices import ChoiceExample
 from bert_tf.tasks.targets import Target
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import multiple_choice_flops
 
 _EXAMPLES_AT_ONCE = 256
 

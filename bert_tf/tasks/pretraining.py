@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import pretraining_flops
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
-from bert_tf.task import Task
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import pretraining_flops
 
 
 def pretraining_task(

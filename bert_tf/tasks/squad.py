@@ -9,12 +9,12 @@ import functools
 from typing import Any
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import span_flops
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.records.spec import RecordSchema, squad_schema
 from bert_tf.squad.records import CutQuestions, blocks, parallel_blocks
-from bert_tf.task import Task
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import span_flops
 
 __all__ = ["CutQuestions", "blocks", "parallel_blocks", "schema", "task"]
 

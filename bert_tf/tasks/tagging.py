@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import tagger_flops
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.spec import INT64, Feature, RecordSchema
 from bert_tf.tagging.features import Features
-from bert_tf.task import Task
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import tagger_flops
 
 # Of a word whose label the model does not have.
 NO_LABEL = -1

@@ -17,10 +17,10 @@ from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.fused import pieces_in_inference, pieces_left_alone
 from bert_tf.records.batching import EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
-from bert_tf.task import Task
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS, evaluation_step
 from bert_tf.training.strategy import is_tpu, num_workers
+from bert_tf.training.task import Task
 
 Batch = Mapping[str, Any]
 Arrays = dict[str, np.ndarray]

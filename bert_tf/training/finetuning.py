@@ -20,10 +20,10 @@ from bert_tf.records.batching import (
     training_lengths,
 )
 from bert_tf.records.pipeline import InputShard
-from bert_tf.task import Task
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start, resolved
+from bert_tf.training.task import Task
 
 
 def finetune(

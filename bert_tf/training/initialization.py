@@ -6,9 +6,9 @@ import tensorflow as tf
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights
 from bert_tf.errors import InputError
-from bert_tf.task import Task
 from bert_tf.training.checkpoints import RunCheckpoints
-from bert_tf.training.precision import computing_in
+from bert_tf.training.step import computing_in
+from bert_tf.training.task import Task
 
 
 def restore_or_initialize(

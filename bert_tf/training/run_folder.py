@@ -42,10 +42,10 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.checkpoint_files import candidates
-from bert_tf.training.checkpoint_reader import (
+from bert_tf.training.checkpoint_files import (
     CheckpointReader,
     DamagedCheckpointError,
+    candidates,
     shown_key,
 )
 from bert_tf.training.curves import write_curves

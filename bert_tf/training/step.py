@@ -12,6 +12,7 @@ So a step is that of one large batch on one device, to rounding, whatever N and 
 weights W_t hang on the records alone, and are known before the first forward pass.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -24,10 +25,70 @@ from bert_tf.modeling.fused import (
     pieces_left_alone,
 )
 from bert_tf.modeling.objectives import Mean, Records
-from bert_tf.optimization.optimizers import clip_scale, dense_gradient
-from bert_tf.task import Task
-from bert_tf.training.precision import LossScale
+from bert_tf.optimization.optimizers import (
+    INITIAL_LOSS_SCALE,
+    clip_scale,
+    dense_gradient,
+    next_loss_scale,
+)
 from bert_tf.training.strategy import is_tpu
+from bert_tf.training.task import Task
+
+# In which numbers a model computes: --precision.
+#
+# float32   everything
+# bfloat16  matrix products and activations; weights, moments, losses, softmax and
+# the sums of layer normalization stay float32
+# float16   the same with float16, whose smallest gradients would vanish: the loss is
+# multiplied by a scale, the gradient divided by it (Micikevicius et al.
+# 2018, section 3.2)
+
+
+_POLICIES = {
+    "float32": "float32",
+    "bfloat16": "mixed_bfloat16",
+    "float16": "mixed_float16",
+}
+PRECISIONS = tuple(_POLICIES)
+
+
+@contextlib.contextmanager
+def computing_in(precision: str) -> Iterator[None]:
+    """Models that are built within it compute in these numbers."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(_POLICIES[precision])
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+class LossScale:
+    """The scale of float16's loss, which follows what the gradients bear.
+
+    Make it under the strategy's scope.
+
+    Attributes:
+        scale: scalar float32 variable.
+        good_steps: scalar int32 variable: finite steps since the scale last changed.
+    """
+
+    def __init__(self) -> None:
+        # Updated between the replicas' steps, never within.
+        self.scale = tf.Variable(INITIAL_LOSS_SCALE, trainable=False, dtype=tf.float32)
+        self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int32)
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """What a checkpoint must hold."""
+        return {"scale": self.scale, "good_steps": self.good_steps}
+
+    def update(self, is_finite: tf.Tensor) -> None:
+        """Moves on after a step whose gradient was finite, or was not."""
+        scale, good_steps = next_loss_scale(self.scale, self.good_steps, is_finite)
+        self.scale.assign(scale)
+        self.good_steps.assign(good_steps)
+
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."
 GLOBAL_CLIP_NORM = 1.0
