@@ -146,14 +146,14 @@ def _groups(
     num_questions: int,
 ) -> Iterator[_Group]:
     """The questions in groups; only the last one may have no window."""
-    schema = squad.schema(max_seq_length, for_training=False)
+    record_schema = squad.schema(max_seq_length, for_training=False)
     buckets: tuple[int, ...] | None = None if max_lengths else (max_seq_length,)
     while questions := _next_questions(features):
-        blocks = list(squad.blocks(questions, max_seq_length=max_seq_length))
-        if not blocks:
+        of_group = list(squad.blocks(questions, max_seq_length=max_seq_length))
+        if not of_group:
             yield _Group(questions, None)
             continue
-        table = ExampleTable(blocks, schema)
+        table = ExampleTable(of_group, record_schema)
         if buckets is None:
             assert max_lengths is not None
             batches = -(-len(table) // batch_size)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags, logging
 
-from bert_tf.conversion.names import TAGGING, heads_of
+from bert_tf.conversion import names as weight_names
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.metrics.entities import IOB1, IOB2, OUTSIDE, Labels
@@ -195,7 +195,9 @@ def shown(labels: Sequence[str]) -> str:
 
 def _trained_labels(source: Source | None) -> tuple[str, ...] | None:
     """The labels of a checkpoint's tagger; None where it has none, or no names."""
-    if source is None or TAGGING not in heads_of(source.weights):
+    if source is None or weight_names.TAGGING not in weight_names.heads_of(
+        source.weights
+    ):
         return None
     return source.labels
 

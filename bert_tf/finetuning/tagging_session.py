@@ -159,8 +159,8 @@ class TaggingSession(TaskSession):
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
         """What is predicted, as the files spell it."""
         return [
-            respelt_unless(labels, self.labels.scheme, self._file_schemes[split])
-            for labels in self._by_sentence(split, found)
+            respelt_unless(words, self.labels.scheme, self._file_schemes[split])
+            for words in self._by_sentence(split, found)
         ]
 
     def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
