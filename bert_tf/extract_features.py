@@ -63,7 +63,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.features.choices import FIRST_PIECE
     from bert_tf.features.inputs import FeatureReader, count_lines, read_lines
     from bert_tf.features.layers import LayerSelection
-    from bert_tf.finetuning.feature_session import FeatureSession
+    from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 

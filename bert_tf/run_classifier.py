@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bert_tf.finetuning.classifier_session import ClassifierSession
-    from bert_tf.tasks.data_set import DataSet
-    from bert_tf.tasks.targets import Target
+    from bert_tf.tasks.tables import DataSet, Target
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -104,7 +103,7 @@ def _refuse_no_such_use(
     flag_values: flags.FlagValues, data_set: "DataSet", *, selects: bool
 ) -> None:
     """Raises InputError for what a data set, or a folder, is not for."""
-    from bert_tf.finetuning.records import RECORDS_NAME
+    from bert_tf.tasks.selection import RECORDS_NAME
 
     if flag_values.do_eval and not data_set.dev_splits:
         raise InputError(
@@ -122,7 +121,7 @@ def _train_or_restore(
     session: "ClassifierSession", flag_values: flags.FlagValues, *, selects: bool
 ) -> tuple["keras.Model", int]:
     """The model to evaluate and to predict with, and the step that it is of."""
-    from bert_tf.finetuning.search import search
+    from bert_tf.tasks.selection import search
     from bert_tf.training import checkpoints
     from bert_tf.training.run_folder import held_for_training
 
@@ -140,7 +139,7 @@ def _train_or_restore(
 
 def _folder_of_model(flag_values: flags.FlagValues) -> str:
     """Where a run's checkpoints are: where runs were selected, those of the best."""
-    from bert_tf.finetuning.records import RECORDS_NAME
+    from bert_tf.tasks.selection import RECORDS_NAME
     from bert_tf.training.checkpoint_files import STATE_NAME
     from bert_tf.training.checkpoints import folder_of
 
@@ -195,7 +194,7 @@ def _predict(
     session: "ClassifierSession", model: "keras.Model", flag_values: flags.FlagValues
 ) -> None:
     """Predicts the test sets: test_results.tsv, and the files of GLUE's server."""
-    from bert_tf.finetuning.submission import write_task_file
+    from bert_tf.tasks.glue_suite import write_task_file
     from bert_tf.training.strategy import is_chief
 
     for split in session.data_set.test_splits:

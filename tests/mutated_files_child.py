@@ -34,14 +34,6 @@ from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, writ
 from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.features.inputs import read_lines
-from bert_tf.finetuning import (
-    glue_results,
-    null_threshold,
-    submission,
-    tagging_session,
-)
-from bert_tf.finetuning.predictions import read_predictions
-from bert_tf.finetuning.records import Record, Records
 from bert_tf.finetuning.settings import Settings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.quickstart import steps
@@ -53,12 +45,16 @@ from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
-from bert_tf.squad.ensembles import Ensemble
-from bert_tf.squad.reader import SquadFile
-from bert_tf.tagging.reader import Layout, read_sentences
-from bert_tf.tasks.choices import ColumnNames
-from bert_tf.tasks.examples import TableSplit
-from bert_tf.tasks.swag import read_choices
+from bert_tf.tasks import glue_suite
+from bert_tf.tasks.classification import read_predictions
+from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
+from bert_tf.tasks.selection import Record, Records
+from bert_tf.tasks.squad import null_threshold
+from bert_tf.tasks.squad.ensembles import Ensemble
+from bert_tf.tasks.squad.reading import SquadFile
+from bert_tf.tasks.tables import TableSplit
+from bert_tf.tasks.tagging import words
+from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from bert_tf.text import documents
 from bert_tf.text import documents as text_readers
 from bert_tf.text.vocabulary import Vocabulary
@@ -266,8 +262,8 @@ def _read_selection(folder):
 
 
 def _make_result(folder):
-    glue_results.write_result(
-        glue_results.TaskResult(
+    glue_suite.write_result(
+        glue_suite.TaskResult(
             task="MRPC",
             scores={"f1": 0.9, "accuracy": 0.8},
             metric="f1",
@@ -284,7 +280,7 @@ def _make_result(folder):
 
 
 def _read_result(folder):
-    result = glue_results.read_result(folder)
+    result = glue_suite.read_result(folder)
     if result is not None:
         _ = result.mean, result.standard_deviation, result.scores[result.metric]
 
@@ -588,8 +584,8 @@ READERS = {
         _of("WNLI.tsv", _GLUE),
         _at(
             "WNLI.tsv",
-            lambda path: submission._checked(
-                path, submission.task_file("WNLI", "test")
+            lambda path: glue_suite._checked(
+                path, glue_suite.task_file("WNLI", "test")
             ),
         ),
     ),
@@ -606,7 +602,7 @@ READERS = {
     ),
     "features of a run": (
         _json_of("features.json", {"features": "all", "weights": "x"}),
-        _at("features.json", tagging_session.read_features),
+        _at("features.json", words.read_features),
     ),
     "features": (_make_features, _read_features),
     "quickstart": (_quickstart, _quickstart),

@@ -10,7 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.study import probing
-from bert_tf.tagging.sentences import Sentence
+from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.text.vocabulary import Vocabulary
 from tests.modeling.examples import randomize
 from tests.training import toy

@@ -1,6 +1,6 @@
 """Tagged words as the feature model reads them: a vector for each word.
 
-Windows are those that a tagger is fine-tuned on (`bert_tf.tagging.features`), and a
+Windows are those that a tagger is fine-tuned on (`bert_tf.tasks.tagging.words`), and a
 word's vector is that of its first piece, in the window that shows the word best.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.features.inputs import FeatureInput
-from bert_tf.tagging.features import Features
+from bert_tf.tasks.tagging.words import Features
 
 
 def inputs_of_windows(windows: Sequence[Features]) -> list[FeatureInput]:

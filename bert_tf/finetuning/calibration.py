@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bert_tf.metrics.correlation import pearson_and_spearman
+from bert_tf.metrics import pearson_and_spearman
 from bert_tf.pictures import drawing, png
-from bert_tf.tasks.targets import MULTI_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, Target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,15 +21,20 @@ from bert_tf.finetuning.model_options import (
     model_options,
     opened_adapter,
 )
-from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import classification
-from bert_tf.tasks.data_set import DataSet
-from bert_tf.tasks.examples import Example
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.classification import write_reports
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    DataSet,
+    Example,
+    Target,
+)
 from bert_tf.tasks.windows import average_windows
 from bert_tf.training import run_folder
 from bert_tf.training.finetuning import finetune

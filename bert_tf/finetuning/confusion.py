@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_tf.pictures import drawing, png
-from bert_tf.tasks.targets import MULTI_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, Target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import multiple_choice
-from bert_tf.tasks.choices import ChoiceSet
+from bert_tf.tasks.multiple_choice import ChoiceSet
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers

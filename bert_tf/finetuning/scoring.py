@@ -9,10 +9,10 @@ from typing import Protocol
 import keras
 import numpy as np
 
+from bert_tf import metrics
 from bert_tf.errors import DivergedError
-from bert_tf.metrics import glue as metrics
 from bert_tf.modeling.objectives import Objective
-from bert_tf.tasks.targets import Target
+from bert_tf.tasks.tables import Target
 
 LOSS = "loss"
 EXAMPLE_LOSS = "eval_loss"

@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features.tagged_words import inputs_of_windows, words_of_vectors
-from bert_tf.tagging.features import Features
+from bert_tf.tasks.tagging.words import Features
 
 
 class TaggedWordsTest(tf.test.TestCase):

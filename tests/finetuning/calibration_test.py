@@ -7,7 +7,7 @@ from matplotlib.image import imread
 from sklearn.calibration import calibration_curve
 
 from bert_tf.finetuning import calibration
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from tests.finetuning.drawn import drawn
 
 PAIR = Target(kind=SINGLE_LABEL, labels=("no", "yes"))

@@ -12,7 +12,7 @@ from bert_tf.finetuning.classifier_session import ClassifierSession
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set_flags import data_set_from_flags
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from tests.training import toy

@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.confusion import confusion_matrix, confusion_picture
-from bert_tf.tasks.targets import MULTI_LABEL, SINGLE_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, SINGLE_LABEL, Target
 from tests.finetuning.drawn import drawn
 
 

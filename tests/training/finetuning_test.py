@@ -13,7 +13,7 @@ from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import finetuning, loop, step
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.run_folder import RunData

@@ -10,7 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
-from bert_tf.tasks.targets import Target
+from bert_tf.tasks.tables import Target
 from bert_tf.training.config import Phase, TrainingConfig
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.loop import train

@@ -31,7 +31,7 @@ from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.spec import packed_schema
 from bert_tf.tasks import classification
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import evaluation, finetuning, run_folder
 from bert_tf.training.step import computing_in, evaluation_step, training_steps
 from bert_tf.training.task import Task
