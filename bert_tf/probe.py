@@ -33,7 +33,7 @@ from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.study.probing import ProbedWords, ProbeScore
+    from bert_tf.study import ProbedWords, ProbeScore
     from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -110,7 +110,7 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.conversion.loading import model_files
     from bert_tf.conversion.source import folder_of
     from bert_tf.features.layers import LayerSelection
-    from bert_tf.study.probing import baseline
+    from bert_tf.study import baseline
     from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.tasks.tagging.sentences import digest
     from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -224,7 +224,7 @@ def _probed(
 ) -> "ProbedWords":
     """The words of a split with all layers' vectors."""
     from bert_tf.features.tagged_words import inputs_of_windows, words_of_vectors
-    from bert_tf.study.probing import ProbedWords
+    from bert_tf.study import ProbedWords
     from bert_tf.tasks.tagging.words import Featurizer
 
     featurizer = Featurizer(tokenizer, max_seq_length=flag_values.max_seq_length)
@@ -255,7 +255,7 @@ def _scores(
 ) -> "list[ProbeScore]":
     """The score of each layer; those that an earlier run wrote down are taken."""
     from bert_tf import strict_json
-    from bert_tf.study.probing import ProbeScore, probe
+    from bert_tf.study import ProbeScore, probe
 
     @dataclasses.dataclass(frozen=True)
     class Results:
@@ -294,7 +294,7 @@ def _report(
     title: str,
 ) -> None:
     """Writes the table and the picture, and prints the table."""
-    from bert_tf.study.probing import probing_picture
+    from bert_tf.study import probing_picture
     from bert_tf.tasks.selection import figure, table
 
     def row(name: str, score: "ProbeScore") -> list[str]:

@@ -56,8 +56,8 @@ def run(flag_values: flags.FlagValues) -> None:
     cli.import_tensorflow()
     stability_flags.apply_recipe(flag_values)
     from bert_tf.finetuning.classifier_session import ClassifierSession
-    from bert_tf.finetuning.settings import is_selection
     from bert_tf.tasks.data_set_flags import data_set_from_flags
+    from bert_tf.tasks.finetuning import is_selection
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
     flag_rules.warn_of_stride(flag_values)
@@ -164,7 +164,7 @@ def _evaluate(
     eval_loss and the metrics are over the examples, loss is the mean over batches. What
     is of a second set, MNLI's mismatched one, says so: eval_mismatched_accuracy.
     """
-    from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS
+    from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS
     from bert_tf.training import run_folder
     from bert_tf.training.strategy import is_chief
 

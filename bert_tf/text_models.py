@@ -343,8 +343,8 @@ class TextClassifier(TextModel):
         from bert_tf.config import MULTI_LABEL, REGRESSION
         from bert_tf.records.batching import PADDING, ROWS, ExampleTable
         from bert_tf.tasks import classification
+        from bert_tf.tasks.classification import average_windows
         from bert_tf.tasks.tables import Example
-        from bert_tf.tasks.windows import average_windows
 
         examples = [
             Example(text, pair, None, f"text {number}")

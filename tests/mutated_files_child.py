@@ -34,7 +34,6 @@ from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, writ
 from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.features.inputs import read_lines
-from bert_tf.finetuning.settings import Settings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.quickstart import steps
 from bert_tf.records import record_sets, tokenized_corpus
@@ -47,6 +46,7 @@ from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.tasks import glue_suite
 from bert_tf.tasks.classification import read_predictions
+from bert_tf.tasks.finetuning import Settings
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
@@ -58,7 +58,7 @@ from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from bert_tf.text import documents
 from bert_tf.text import documents as text_readers
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import checkpoints, curves, run_folder
+from bert_tf.training import checkpoints, reporting, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.file_mutations import mutated
@@ -233,7 +233,7 @@ def _make_metrics(folder):
 
 
 def _read_metrics(folder):
-    curves.read_curves(folder)
+    reporting.read_curves(folder)
     reporter = Reporter(folder, 10, is_chief=False)
     reporter.evaluation(10)
 

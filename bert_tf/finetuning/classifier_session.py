@@ -16,17 +16,21 @@ from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles, write_adapter
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.finetuning.model_options import (
+from bert_tf.records.batching import SplitRecords, rows_digest
+from bert_tf.tasks import classification
+from bert_tf.tasks.classification import average_windows, write_reports
+from bert_tf.tasks.finetuning import (
+    EXAMPLE_LOSS,
+    LOSS,
+    Settings,
+    TaskSession,
+    finetune,
     is_parameter_efficient,
     model_options,
     opened_adapter,
+    scores,
+    settings_from_flags,
 )
-from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
-from bert_tf.finetuning.settings import Settings, settings_from_flags
-from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.batching import SplitRecords, rows_digest
-from bert_tf.tasks import classification
-from bert_tf.tasks.classification import write_reports
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
     REGRESSION,
@@ -35,9 +39,7 @@ from bert_tf.tasks.tables import (
     Example,
     Target,
 )
-from bert_tf.tasks.windows import average_windows
 from bert_tf.training import run_folder
-from bert_tf.training.finetuning import finetune
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
@@ -146,7 +148,7 @@ class ClassifierSession(TaskSession):
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
     ) -> dict[str, float]:
-        """A split's losses and metrics: see `bert_tf.finetuning.scoring.scores`."""
+        """A split's losses and metrics: see `bert_tf.tasks.finetuning.scores`."""
         if logits is None:
             logits = self.logits(model, split)
         return scores(

@@ -9,12 +9,10 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf.conversion import names
-from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
-from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import multiple_choice
+from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS, TaskSession, finetune, scores
 from bert_tf.tasks.multiple_choice import ChoiceSet
-from bert_tf.training.finetuning import finetune
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 
@@ -90,7 +88,7 @@ class MultipleChoiceSession(TaskSession):
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
     ) -> dict[str, float]:
-        """A split's losses and accuracy: see `bert_tf.finetuning.scoring.scores`."""
+        """A split's losses and accuracy: see `bert_tf.tasks.finetuning.scores`."""
         if logits is None:
             logits = self.logits(model, split)
         examples, target = self.sets[split]

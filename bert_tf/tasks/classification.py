@@ -7,7 +7,7 @@ import os
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -15,13 +15,12 @@ from absl import logging
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.finetuning import calibration
-from bert_tf.finetuning.confusion import confusion_picture
+from bert_tf.metrics import pearson_and_spearman
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
+from bert_tf.pictures import drawing, png
 from bert_tf.records.spec import RecordSchema, classifier_schema
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
-from bert_tf.tasks.windows import windows_of_pair
 from bert_tf.text.wordpiece import (
     Tokens,
     WordPieceTokenizer,
@@ -30,6 +29,367 @@ from bert_tf.text.wordpiece import (
 )
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import classifier_flops
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Which labels are taken for which: the confusion matrix as a picture.
+#
+# Shapes: M labelled examples, C outputs.
+
+
+# Larger matrices have small cells, without numbers.
+_MOST_NUMBERED = 40
+# Of more labels no name could be read, and the picture would be as large as the memory.
+_MOST_NAMED = 150
+_LONGEST_NAME = 40
+
+
+def confusion_matrix(
+    target: Target, predictions: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """How often each label was taken for each, or decided rightly and wrongly."""
+    if target.kind == MULTI_LABEL:
+        # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
+        outcomes = 2 * labels + predictions
+        return np.stack([(outcomes == i).sum(axis=0) for i in (3, 2, 1, 0)], axis=-1)
+    from sklearn import metrics
+
+    return metrics.confusion_matrix(
+        labels, predictions, labels=range(target.num_outputs)
+    )
+
+
+def confusion_picture(
+    target: Target, predictions: np.ndarray, labels: np.ndarray, title: str
+) -> bytes:
+    """`confusion_matrix` as a PNG: each cell's count and its share of the row.
+
+    Larger ones have colours alone, and very large ones the labels' numbers.
+    """
+    counts = confusion_matrix(target, predictions, labels)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    rows = [_short(label) for label in target.labels]
+    columns = rows
+    if target.kind == MULTI_LABEL:
+        columns = ["found", "missed", "false alarm", "rightly not"]
+    has_numbers = max(counts.shape) <= _MOST_NUMBERED
+    cell_width, cell_height = (0.9, 0.6) if has_numbers else (0.25, 0.2)
+    has_names = len(rows) <= _MOST_NAMED
+    if not has_names:
+        cell_height *= _MOST_NAMED / len(rows)
+        cell_width *= _MOST_NAMED / max(_MOST_NAMED, len(columns))
+    with drawing():
+        from matplotlib.figure import Figure
+
+        # Inches: the cells, the labels next to them, the title, the scale.
+        width = 3.5 + 0.08 * max(map(len, rows)) + cell_width * len(columns)
+        height = 1.6 + 0.05 * max(map(len, columns)) + cell_height * len(rows)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.add_subplot()
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        scale = figure.colorbar(image, ax=axes, format="{x:.0%}")
+        scale.set_label("share of the row")
+        if len(columns) <= _MOST_NAMED:
+            axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
+        if has_names:
+            axes.set_yticks(range(len(rows)), rows)
+        # A label is text: $ does not begin a formula.
+        for tick in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+            tick.set_parse_math(False)
+        axes.set_xlabel("decision" if target.kind == MULTI_LABEL else "prediction")
+        axes.set_ylabel("label")
+        axes.set_title(title, fontsize="medium", parse_math=False)
+        if has_numbers:
+            _number_cells(axes, counts, shares)
+        return png(figure)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST_NAME else label[: _LONGEST_NAME - 1] + "…"
+
+
+def _number_cells(axes: "Axes", counts: np.ndarray, shares: np.ndarray) -> None:
+    for (row, column), count in np.ndenumerate(counts):
+        share = shares[row, column]
+        axes.text(
+            column,
+            row,
+            f"{count}\n{share:.1%}",
+            ha="center",
+            va="center",
+            fontsize="small",
+            color="white" if share > 0.5 else "black",
+        )
+
+
+# Whether probabilities can be believed: reliability diagrams; numbers against truth.
+#
+# Guo et al. 2017, "On Calibration of Modern Neural Networks": predictions are sorted
+# into
+# bins by their confidence; of those at 80 % four in five should be right.
+#
+# Shapes: M labelled examples, C outputs, B bins.
+
+
+NUM_BINS = 15
+# Of so many predictions the accuracy's standard error is below 0.1; bars and points of
+# fewer are paler.
+_FULL_COUNT = 30
+# More curves than colours that the eye tells apart.
+_MOST_CURVES = 10
+
+
+class Reliability(NamedTuple):
+    """What came true of predictions, by bins of their confidence.
+
+    Attributes:
+        counts: [B] the predictions in each bin.
+        confidence: [B] their mean confidence; 0 in an empty bin.
+        accuracy: [B] the share of them that came true; 0 in an empty bin.
+    """
+
+    counts: np.ndarray
+    confidence: np.ndarray
+    accuracy: np.ndarray
+
+    @property
+    def expected_calibration_error(self) -> float:
+        """sum_b counts_b / M * |accuracy_b - confidence_b| (Guo et al. 2017, eq. 3)."""
+        gaps = np.abs(self.accuracy - self.confidence)
+        return float((self.counts * gaps).sum() / max(self.counts.sum(), 1))
+
+
+def reliability(
+    confidence: np.ndarray, came_true: np.ndarray, num_bins: int = NUM_BINS
+) -> Reliability:
+    """Sorts predictions into bins of equal width, ((b - 1) / B, b / B]."""
+    confidence = np.asarray(confidence, np.float64)
+    edges = np.arange(1, num_bins) / num_bins
+    bins = np.searchsorted(edges, confidence, side="left")
+
+    def sums(values: np.ndarray) -> np.ndarray:
+        return np.bincount(bins, weights=values, minlength=num_bins)
+
+    counts = np.bincount(bins, minlength=num_bins)
+    at_least_one = np.maximum(counts, 1)
+    return Reliability(
+        counts=counts,
+        confidence=sums(confidence) / at_least_one,
+        accuracy=sums(np.asarray(came_true, np.float64)) / at_least_one,
+    )
+
+
+def reliabilities(
+    target: Target, probabilities: np.ndarray, labels: np.ndarray
+) -> list[Reliability]:
+    """The reliability of the predicted class, or of each of several labels."""
+    if target.kind == MULTI_LABEL:
+        return [
+            reliability(probabilities[:, c], labels[:, c])
+            for c in range(target.num_outputs)
+        ]
+    predictions = probabilities.argmax(axis=-1)
+    return [reliability(probabilities.max(axis=-1), predictions == labels)]
+
+
+def brier_score(target: Target, probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean squared distance of probabilities from the truth (Brier 1950)."""
+    if target.kind == MULTI_LABEL:
+        return float(np.square(probabilities - labels).mean())
+    truth = np.eye(target.num_outputs)[labels]
+    return float(np.square(probabilities - truth).sum(axis=-1).mean())
+
+
+def calibration_picture(
+    target: Target, probabilities: np.ndarray, labels: np.ndarray, title: str
+) -> bytes:
+    """A reliability diagram with the histogram of the confidence below it, as a PNG.
+
+    Of several labels each has its curve, or all decisions have one where there are more
+    labels than colours; the calibration error is the mean over the labels.
+    """
+    parts = reliabilities(target, probabilities, labels)
+    error = np.mean([part.expected_calibration_error for part in parts])
+    score = brier_score(target, probabilities, labels)
+    several = target.kind == MULTI_LABEL
+    names = list(target.labels) if several else ["the predicted class"]
+    if len(parts) > _MOST_CURVES:
+        parts = [reliability(probabilities.ravel(), labels.ravel())]
+        names = ["all labels"]
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.6, 6.4), layout="constrained")
+        diagram, histogram = figure.subplots(
+            2, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
+        )
+        diagram.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
+        if several:
+            _draw_curves(diagram, parts, names)
+        else:
+            _draw_bars(diagram, parts[0])
+        diagram.set_ylim(0, 1)
+        diagram.set_ylabel("share that came true" if several else "accuracy")
+        diagram.set_title(
+            f"{title}\nexpected calibration error {error:.3f}, Brier score {score:.3f}",
+            fontsize="medium",
+            parse_math=False,
+        )
+        middles = (np.arange(NUM_BINS) + 0.5) / NUM_BINS
+        counts = np.sum([part.counts for part in parts], axis=0)
+        histogram.bar(middles, counts, width=0.9 / NUM_BINS, color="tab:gray")
+        histogram.set_xlim(0, 1)
+        if 0 < counts[counts > 0].min() < _FULL_COUNT:
+            histogram.set_title(
+                f"paler above: of fewer than {_FULL_COUNT} predictions", fontsize=8
+            )
+        histogram.set_ylabel("predictions")
+        histogram.set_xlabel("probability" if several else "confidence")
+        return png(figure)
+
+
+def regression_picture(
+    target: Target, predictions: np.ndarray, labels: np.ndarray, title: str
+) -> bytes:
+    """Predicted against true numbers, as a PNG, with the line of equality."""
+    columns = np.reshape(predictions, (-1, target.num_outputs))
+    truth = np.reshape(labels, columns.shape)
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.6, 5.8), layout="constrained")
+        axes = figure.add_subplot()
+        ends = [min(columns.min(), truth.min()), max(columns.max(), truth.max())]
+        axes.plot(ends, ends, color="gray", linestyle="--", linewidth=1)
+        said = []
+        for c in range(target.num_outputs):
+            name = target.labels[c] if target.labels else ""
+            axes.scatter(truth[:, c], columns[:, c], s=9, alpha=0.4, label=name)
+            pearson, _ = pearson_and_spearman(columns[:, c], truth[:, c])
+            said.append(f"{name} {pearson:.3f}".lstrip())
+        axes.set_xlabel("label")
+        axes.set_ylabel("prediction")
+        axes.set_title(
+            f"{title}\nPearson {', '.join(said)}", fontsize="medium", parse_math=False
+        )
+        if target.labels:
+            _name(axes)
+        return png(figure)
+
+
+def _draw_bars(axes: "Axes", part: Reliability) -> None:
+    """The predicted class: what came true as bars, and how far that is from claimed.
+
+    A bar is the paler the fewer predictions it is of.
+    """
+    filled = part.counts > 0
+    middles = ((np.arange(NUM_BINS) + 0.5) / NUM_BINS)[filled]
+    accuracy, confidence = part.accuracy[filled], part.confidence[filled]
+    width = 1 / NUM_BINS
+    bars = axes.bar(middles, accuracy, width, edgecolor="black", linewidth=0.5)
+    gaps = axes.bar(
+        middles,
+        confidence - accuracy,
+        width,
+        bottom=accuracy,
+        color="none",
+        edgecolor="tab:red",
+        hatch="//",
+        linewidth=0.5,
+        label="gap to the mean confidence",
+    )
+    opacities = _opacities(part.counts[filled])
+    for bar, gap, opacity in zip(bars, gaps, opacities, strict=True):
+        bar.set_alpha(opacity)
+        gap.set_alpha(opacity)
+    _name(axes)
+
+
+def _draw_curves(axes: "Axes", parts: list[Reliability], names: list[str]) -> None:
+    for part, name in zip(parts, names, strict=True):
+        filled = part.counts > 0
+        places = part.confidence[filled], part.accuracy[filled]
+        (line,) = axes.plot(*places, linewidth=1, label=name)
+        for x, y, opacity in zip(*places, _opacities(part.counts[filled]), strict=True):
+            axes.plot(x, y, "o", ms=4, color=line.get_color(), alpha=opacity)
+    _name(axes)
+
+
+def _opacities(counts: np.ndarray) -> np.ndarray:
+    """How dark what counts of predictions say is drawn: by its standard error."""
+    return np.clip(np.sqrt(counts / _FULL_COUNT), 0.15, 1.0)
+
+
+def _name(axes: "Axes") -> None:
+    legend = axes.legend(loc="upper left", fontsize="small")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set_alpha(1.0)
+
+
+# Texts longer than the model, read in windows that overlap.
+#
+# Window k of a text of n tokens, of which r fit, is its tokens [k s, k s + r), with
+# the
+# stride s; the windows end with the first one that reaches the text's end. So each
+# token
+# is in one of them at least. Of a pair the longer text is read in windows, at equal
+# lengths the second one, and the other stands whole in each, up to half of the room.
+#
+# Each window is a record with the example's label, and in training an example of
+# weight
+# 1, so that a text of k windows weighs k times as much as a short one. In evaluation
+# the
+# example's outputs are the mean of its windows' logits: of classes, the geometric
+# mean of
+# their probabilities; of numbers, their mean.
+#
+# Shapes: N examples, R records, C outputs.
+
+
+def windows_of_pair(
+    tokens_a: Tokens, tokens_b: Tokens, room: int, stride: int | None = None
+) -> tuple[list[tuple[Tokens, Tokens]], bool]:
+    """The windows of a text or a pair."""
+    if len(tokens_a) + len(tokens_b) <= room:
+        return [(tokens_a, tokens_b)], False
+    if len(tokens_a) > len(tokens_b):
+        whole = tokens_b[: room // 2]
+        pairs = [(window, whole) for window in _windows(tokens_a, room, whole, stride)]
+        return pairs, len(whole) < len(tokens_b)
+    whole = tokens_a[: room // 2]
+    pairs = [(whole, window) for window in _windows(tokens_b, room, whole, stride)]
+    return pairs, len(whole) < len(tokens_a)
+
+
+def _windows(
+    tokens: Tokens, room: int, beside: Tokens, stride: int | None
+) -> list[Tokens]:
+    """A text's windows beside a text that stands whole in each."""
+    size = room - len(beside)
+    stride = min(stride or max(1, size // 2), size)
+    last = max(0, len(tokens) - size)
+    return [tokens[start : start + size] for start in range(0, last + stride, stride)]
+
+
+def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """The outputs of examples from those of their windows: the mean of the logits."""
+    numbers = np.array(counts, np.int64)
+    if numbers.sum() != len(logits) or (numbers < 1).any():
+        raise ValueError(
+            f"`counts` must be positive and add up to {len(logits)}, the number of"
+            f" windows. Received: a sum of {numbers.sum()}"
+        )
+    starts = np.cumsum(numbers) - numbers
+    sums = np.add.reduceat(logits, starts, axis=0)
+    return sums / numbers[:, None].astype(logits.dtype)
+
+
+# Classification and regression of texts and pairs of texts.
+
 
 # Sentence and sentence-pair classification and regression as a task.
 #
@@ -362,15 +722,13 @@ def write_reports(
         target = dataclasses.replace(target, labels=tuple(named))
         if target.kind == REGRESSION:
             pictures = {
-                "regression.png": calibration.regression_picture(
-                    target, predictions, labels, title
-                )
+                "regression.png": regression_picture(target, predictions, labels, title)
             }
         else:
             probabilities = target.probabilities(logits)[rows]
             pictures = {
                 "confusion.png": confusion_picture(target, predictions, labels, title),
-                "calibration.png": calibration.calibration_picture(
+                "calibration.png": calibration_picture(
                     target, probabilities, labels, title
                 ),
             }

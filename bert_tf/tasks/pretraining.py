@@ -26,6 +26,7 @@ from bert_tf.records.pretraining_input import PretrainingRecords, files_by_lengt
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
+from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.config import (
     Phase,
     PhaseSpec,
@@ -34,7 +35,6 @@ from bert_tf.training.config import (
     parse_phases,
 )
 from bert_tf.training.evaluation import Evaluator
-from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import check_batch_size, is_chief

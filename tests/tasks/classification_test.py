@@ -1,19 +1,27 @@
 import csv
+import io
 import os
 import random
 import tempfile
 
+import matplotlib
 import numpy as np
 import tensorflow as tf
+from matplotlib.image import imread
+from sklearn.calibration import calibration_curve
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.modeling import objectives
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import (
+    average_windows,
+    confusion_matrix,
+    confusion_picture,
     labelled,
     mistakes,
     read_predictions,
+    windows_of_pair,
     write_predictions,
     write_reports,
 )
@@ -23,10 +31,276 @@ from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 from tests.finetuning.drawn import drawn
 from tests.training import toy
 
+
+class ConfusionTest(tf.test.TestCase):
+    def test_rows_are_true_classes(self):
+        target = Target(kind=SINGLE_LABEL, labels=("x", "y", "z"))
+        counts = confusion_matrix(
+            target, np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
+        )
+        # A class that nobody has or predicts has a row and a column too.
+        self.assertAllEqual(counts, [[1, 2, 0], [1, 1, 0], [0, 0, 0]])
+
+    def test_several_labels_by_themselves(self):
+        target = Target(kind=MULTI_LABEL, labels=("x", "y"))
+        predictions = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
+        labels = np.array([[1, 0], [0, 1], [0, 1], [1, 1]])
+        # x: found, false alarm, rightly not, missed. y: not, found twice, missed.
+        self.assertAllEqual(
+            confusion_matrix(target, predictions, labels), [[1, 1, 1, 1], [2, 1, 0, 1]]
+        )
+        one = Target(kind=MULTI_LABEL, labels=("x",))
+        self.assertAllEqual(
+            confusion_matrix(one, np.array([[1], [0]]), np.array([[1], [1]])),
+            [[1, 1, 0, 0]],
+        )
+
+    def test_the_picture_says_counts_shares_and_labels(self):
+        target = Target(kind=SINGLE_LABEL, labels=("$x$ or $", "y" * 60))
+        predictions = np.array([0, 1, 1, 1, 0, 0, 1, 1])
+        labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+
+        def draw():
+            return confusion_picture(target, predictions, labels, "dev: 8 examples")
+
+        texts, content = drawn(draw)
+        for text in ("1\n25.0%", "3\n75.0%", "2\n50.0%", "dev: 8 examples"):
+            self.assertIn(text, texts)
+        # The scale of the colours.
+        self.assertContainsSubset({"share of the row", "0%", "100%"}, texts)
+        self.assertContainsSubset({"$x$ or $", "y" * 39 + "…"}, texts)
+        self.assertEqual(draw(), content)
+
+    def test_a_large_matrix_has_no_numbers(self):
+        target = Target(kind=SINGLE_LABEL, labels=tuple(f"c{i}" for i in range(41)))
+        ids = np.arange(41)
+        texts, _ = drawn(lambda: confusion_picture(target, ids, ids, "dev"))
+        self.assertIn("c40", texts)
+        self.assertFalse([text for text in texts if "\n" in text])
+
+    def test_a_very_large_matrix_is_no_very_large_picture(self):
+        target = Target(kind=SINGLE_LABEL, labels=tuple(f"c{i}" for i in range(1000)))
+        ids = np.arange(1000)
+        texts, content = drawn(lambda: confusion_picture(target, ids, ids, "dev"))
+        self.assertNotIn("c0", texts)
+        # A PNG's width and height stand in its first chunk.
+        self.assertAllLess(np.frombuffer(content[16:24], ">u4"), 5000)
+
+
+PAIR = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
+# The predicted class at 0.91, right; 0.97, wrong; 0.6, right; 0.62, wrong.
+PROBABILITIES = np.array([[0.09, 0.91], [0.97, 0.03], [0.6, 0.4], [0.38, 0.62]])
+LABELS = np.array([1, 1, 0, 0])
+
+
+class ReliabilityTest(tf.test.TestCase):
+    def test_error_by_hand(self):
+        # Fifteen bins: (0.5333, 0.6], (0.6, 0.6667], (0.8667, 0.9333], (0.9333, 1].
+        (part,) = classification.reliabilities(PAIR, PROBABILITIES, LABELS)
+        counts = np.zeros(15)
+        counts[[8, 9, 13, 14]] = 1
+        self.assertAllEqual(part.counts, counts)
+        self.assertAllClose(part.confidence[[8, 9, 13, 14]], [0.6, 0.62, 0.91, 0.97])
+        self.assertAllEqual(part.accuracy[[8, 9, 13, 14]], [1, 0, 1, 0])
+        # (0.4 + 0.62 + 0.09 + 0.97) / 4
+        self.assertAllClose(part.expected_calibration_error, 0.52)
+
+    def test_a_bin_is_weighed_by_its_predictions(self):
+        # Two bins: three at 0.4 of which one came true, one at 0.8 that did.
+        part = classification.reliability(
+            [0.4, 0.4, 0.4, 0.8], [1, 0, 0, 1], num_bins=2
+        )
+        self.assertAllEqual(part.counts, [3, 1])
+        self.assertAllClose(part.accuracy, [1 / 3, 1])
+        # 3/4 |1/3 - 0.4| + 1/4 |1 - 0.8|
+        self.assertAllClose(part.expected_calibration_error, 0.05 + 0.05)
+
+    def test_the_edges_belong_to_the_lower_bin(self):
+        part = classification.reliability(
+            [0, 0.5, 0.50001, 1], [0, 1, 1, 1], num_bins=2
+        )
+        self.assertAllEqual(part.counts, [2, 2])
+
+    def test_as_scikit_learn_has_it(self):
+        rng = np.random.default_rng(0)
+        confidence = rng.random(500)
+        came_true = rng.random(500) < confidence**2
+        part = classification.reliability(confidence, came_true)
+        accuracy, mean = calibration_curve(came_true, confidence, n_bins=15)
+        self.assertAllClose(part.accuracy, accuracy)
+        self.assertAllClose(part.confidence, mean)
+
+    def test_several_labels_have_one_each(self):
+        target = Target(kind=MULTI_LABEL, labels=("a", "b"))
+        parts = classification.reliabilities(
+            target, np.array([[0.1, 0.8], [0.1, 0.8]]), np.array([[0, 1], [1, 1]])
+        )
+        # a: 0.1 said, half came true; b: 0.8 said, all did.
+        errors = [part.expected_calibration_error for part in parts]
+        self.assertAllClose(errors, [0.4, 0.2])
+
+    def test_brier_score_by_hand(self):
+        # 2 * (0.0081 + 0.9409 + 0.16 + 0.3844) / 4
+        self.assertAllClose(
+            classification.brier_score(PAIR, PROBABILITIES, LABELS), 0.7467
+        )
+        several = Target(kind=MULTI_LABEL, labels=("a", "b"))
+        score = classification.brier_score(
+            several, np.array([[0.5, 0.9]]), np.array([[1, 0]])
+        )
+        self.assertAllClose(score, (0.25 + 0.81) / 2)
+
+
+class PicturesTest(tf.test.TestCase):
+    def test_calibration_of_classes(self):
+        def draw():
+            return classification.calibration_picture(
+                PAIR, PROBABILITIES, LABELS, "dev: 4 examples"
+            )
+
+        texts, content = drawn(draw)
+        self.assertIn(
+            "dev: 4 examples\nexpected calibration error 0.520, Brier score 0.747",
+            texts,
+        )
+        self.assertEqual(draw(), content)
+        # What the user set for pictures of their own makes no difference.
+        with matplotlib.rc_context({"font.size": 20, "axes.grid": True}):
+            self.assertEqual(draw(), content)
+
+    def test_what_few_predictions_say_is_paler(self):
+        # 40 predictions at 0.95, all right, and one at 0.55.
+        probabilities = np.array([[0.05, 0.95]] * 40 + [[0.45, 0.55]])
+        labels = np.ones(41, np.int64)
+
+        def blue(content):
+            """How far from white the lower middle of the two bars is."""
+            pixels = imread(io.BytesIO(content))[..., :3]
+            row = pixels[int(0.6 * len(pixels))]
+            # From the axes' left end, at 0.11 of the width, to their right end.
+            left, right = 0.11 * len(row), 0.97 * len(row)
+            places = [left + (right - left) * x for x in (8.5 / 15, 14.5 / 15)]
+            return [1 - row[int(place)].min() for place in places]
+
+        texts, content = drawn(
+            lambda: classification.calibration_picture(
+                PAIR, probabilities, labels, "dev"
+            )
+        )
+        few, many = blue(content)
+        self.assertGreater(few, 0.1)
+        self.assertGreater(many, 3 * few)
+        self.assertIn("paler above: of fewer than 30 predictions", texts)
+
+    def test_calibration_of_labels(self):
+        def draw(num_labels):
+            target = Target(
+                kind=MULTI_LABEL, labels=tuple(f"c${i}" for i in range(num_labels))
+            )
+            shape = [3, num_labels]
+            labels = np.eye(*shape, dtype=np.int64)
+            return classification.calibration_picture(
+                target, np.full(shape, 0.25), labels, "dev"
+            )
+
+        texts, _ = drawn(lambda: draw(3))
+        # A third came true of what was said to be a quarter. Each row's squares are
+        # 9/16, 1/16 and 1/16.
+        self.assertIn("dev\nexpected calibration error 0.083, Brier score 0.229", texts)
+        self.assertContainsSubset({"c$0", "c$1", "c$2"}, texts)
+        texts, _ = drawn(lambda: draw(11))
+        self.assertIn("all labels", texts)
+        self.assertNotIn("c$0", texts)
+
+    def test_numbers(self):
+        def draw():
+            return classification.regression_picture(
+                Target(kind=REGRESSION), np.array([1.0, 2, 3]), np.array([0.0, 3, 3]),
+                "dev: 3 examples",
+            )  # fmt: skip
+
+        texts, content = drawn(draw)
+        # Deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6).
+        self.assertIn("dev: 3 examples\nPearson 0.866", texts)
+        self.assertEqual(draw(), content)
+        several = Target(kind=REGRESSION, labels=("valence", "arousal"))
+        numbers = np.array([[1.0, 5], [2, 4], [3, 3]])
+        truth = np.array([[0.0, 1], [3, 2], [3, 3]])
+        texts, _ = drawn(
+            lambda: classification.regression_picture(several, numbers, truth, "dev")
+        )
+        self.assertIn("dev\nPearson valence 0.866, arousal -1.000", texts)
+
+
+class WindowsTest(tf.test.TestCase):
+    def test_what_fits_is_one_window(self):
+        self.assertEqual(windows_of_pair([1, 2], [3], 3), ([([1, 2], [3])], False))
+        self.assertEqual(windows_of_pair([], [], 3), ([([], [])], False))
+
+    def test_a_text(self):
+        pairs, is_cut = windows_of_pair([1, 2, 3, 4, 5, 6, 7], [], 4)
+        self.assertEqual(
+            pairs, [([1, 2, 3, 4], []), ([3, 4, 5, 6], []), ([5, 6, 7], [])]
+        )
+        self.assertFalse(is_cut)
+        pairs, _ = windows_of_pair([1, 2, 3, 4, 5, 6, 7], [], 4, stride=3)
+        self.assertEqual(pairs, [([1, 2, 3, 4], []), ([4, 5, 6, 7], [])])
+
+    def test_a_stride_leaves_nothing_out(self):
+        pairs, _ = windows_of_pair([1, 2, 3, 4, 5], [], 2, stride=100)
+        self.assertEqual(pairs, [([1, 2], []), ([3, 4], []), ([5], [])])
+        pairs, _ = windows_of_pair([1, 2, 3], [], 1)
+        self.assertEqual(pairs, [([1], []), ([2], []), ([3], [])])
+
+    def test_the_longer_of_a_pair(self):
+        pairs, is_cut = windows_of_pair([1, 2, 3, 4], [8, 9], 4)
+        self.assertEqual(pairs, [([1, 2], [8, 9]), ([2, 3], [8, 9]), ([3, 4], [8, 9])])
+        self.assertFalse(is_cut)
+        pairs, _ = windows_of_pair([8, 9], [1, 2, 3], 4)
+        self.assertEqual(pairs, [([8, 9], [1, 2]), ([8, 9], [2, 3])])
+        # At equal lengths the second one.
+        pairs, _ = windows_of_pair([1, 2], [3, 4], 3)
+        self.assertEqual(pairs, [([1], [3, 4])])
+
+    def test_what_stands_whole_has_half_of_the_room(self):
+        pairs, is_cut = windows_of_pair([1, 2, 3, 4, 5], [6, 7, 8], 4)
+        self.assertEqual(
+            pairs,
+            [([1, 2], [6, 7]), ([2, 3], [6, 7]), ([3, 4], [6, 7]), ([4, 5], [6, 7])],
+        )
+        self.assertTrue(is_cut)
+
+    def test_each_token_is_in_a_window_and_all_fit(self):
+        rng = random.Random(0)
+        for _ in range(500):
+            tokens = list(range(rng.randint(0, 40)))
+            room, stride = rng.randint(1, 12), rng.choice([None, *range(1, 14)])
+            pairs, _ = windows_of_pair(tokens, [], room, stride)
+            windows = [window for window, _ in pairs]
+            self.assertEqual(sorted({x for window in windows for x in window}), tokens)
+            self.assertLessEqual(max(map(len, windows)), room)
+            # Only the last one reaches the end.
+            for window in windows[:-1]:
+                self.assertNotEqual(window[-1], tokens[-1])
+
+
+class AverageTest(tf.test.TestCase):
+    def test_mean_of_each_examples_windows(self):
+        logits = np.array([[1, 2], [3, 8], [7, 7], [0, 3], [0, 3], [3, 6]], np.float32)
+        averages = average_windows(logits, [2, 1, 3])
+        self.assertAllClose(averages, [[2, 5], [7, 7], [1, 4]])
+        self.assertEqual(averages.dtype, np.float32)
+
+    def test_counts_that_are_of_other_records(self):
+        for counts in ([2, 2], [6, 0], [6, 1], [7, -1]):
+            with self.assertRaisesRegex(ValueError, "add up to 6"):
+                average_windows(np.zeros([6, 2]), counts)
+
+
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e"]
 CLS, SEP, A, B, C, D, E = 2, 3, 5, 6, 7, 8, 9
 CLASSES = Target(kind=SINGLE_LABEL, labels=("y", "x"))
-LABELS = Target(kind=MULTI_LABEL, labels=("y", "x", "z"))
+LABELS_CLASSIFICATION = Target(kind=MULTI_LABEL, labels=("y", "x", "z"))
 NUMBER = Target(kind=REGRESSION)
 
 
@@ -67,7 +341,7 @@ class TaskTest(tf.test.TestCase):
     def test_model_and_objective_are_the_targets(self):
         for target, objective in (
             (CLASSES, objectives.CLASSIFICATION),
-            (LABELS, objectives.MULTI_LABEL),
+            (LABELS_CLASSIFICATION, objectives.MULTI_LABEL),
             (NUMBER, objectives.REGRESSION),
         ):
             task = classification.task(toy.CONFIG, target, "t", dropout=0.2)
@@ -125,7 +399,8 @@ class FeaturizerTest(tf.test.TestCase):
             self.record("a", label="2.5", target=NUMBER)["label_ids"], [2.5]
         )
         self.assertEqual(
-            self.record("a", label="z,y", target=LABELS)["label_ids"], [1.0, 0.0, 1.0]
+            self.record("a", label="z,y", target=LABELS_CLASSIFICATION)["label_ids"],
+            [1.0, 0.0, 1.0],
         )
         with self.assertRaisesRegex(InputError, "file.tsv:3.*one of y, x. Found: 'z'"):
             self.record("a", label="z")
@@ -133,7 +408,11 @@ class FeaturizerTest(tf.test.TestCase):
             classification.check_labels(examples("a", label="z"), CLASSES)
 
     def test_records_are_those_of_the_schema(self):
-        for target, label in ((CLASSES, "x"), (NUMBER, "1.5"), (LABELS, "x,z")):
+        for target, label in (
+            (CLASSES, "x"),
+            (NUMBER, "1.5"),
+            (LABELS_CLASSIFICATION, "x,z"),
+        ):
             schema = classification.schema(target, 8)
             for block in featurizer(target=target).blocks(examples("a", label=label)):
                 parsed = schema.parse(schema.serialize_block(block))
@@ -182,7 +461,7 @@ class FeaturizerTest(tf.test.TestCase):
             for make in (
                 featurizer(),
                 featurizer(length=9),
-                featurizer(target=LABELS),
+                featurizer(target=LABELS_CLASSIFICATION),
                 featurizer(windows=True),
                 featurizer(windows=True, doc_stride=2),
             )

@@ -7,8 +7,8 @@ import zipfile
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.finetuning.settings import Settings
 from bert_tf.tasks import glue_suite
+from bert_tf.tasks.finetuning import Settings
 from bert_tf.tasks.glue_suite import (
     TaskResult,
     picture,

@@ -8,8 +8,8 @@ import tensorflow as tf
 from bert_tf import cli, selection_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.finetuning.settings import Settings, grid
 from bert_tf.modeling.heads import BertClassifier
+from bert_tf.tasks.finetuning import Settings, grid
 from bert_tf.tasks.selection import (
     BestRun,
     Outcome,

@@ -16,7 +16,6 @@ from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.errors import InputError
-from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores
@@ -31,6 +30,7 @@ from bert_tf.records.batching import (
     rows_digest,
 )
 from bert_tf.records.spec import RecordSchema, squad_schema
+from bert_tf.tasks.finetuning import TaskSession, finetune, steps_of
 from bert_tf.tasks.squad import decoding, null_threshold, windows
 from bert_tf.tasks.squad.decoding import Decoded, Decoder, DecodingSettings, NBestEntry
 from bert_tf.tasks.squad.reading import CheckedQuestions, Paragraph, Question
@@ -46,7 +46,6 @@ from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
-from bert_tf.training.finetuning import finetune, steps_of
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task

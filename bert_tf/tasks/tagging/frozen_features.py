@@ -35,6 +35,7 @@ from bert_tf.modeling.objectives import TAGGING, Objective
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
+from bert_tf.tasks.finetuning import finetune
 from bert_tf.tasks.selection import figure, table
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import (
@@ -46,9 +47,8 @@ from bert_tf.tasks.tagging.words import (
     WordPredictions,
     read_features,
 )
+from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.finetuning import finetune
-from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Agreement, is_chief, num_workers

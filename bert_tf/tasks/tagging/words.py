@@ -19,7 +19,6 @@ from bert_tf.conversion import names
 from bert_tf.conversion import names as weight_names
 from bert_tf.conversion.source import Source
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import (
@@ -32,6 +31,7 @@ from bert_tf.records.batching import (
     prediction_lengths,
 )
 from bert_tf.records.spec import INT64, Feature, RecordSchema
+from bert_tf.tasks.finetuning import TaskSession, finetune
 from bert_tf.tasks.tagging import labels
 from bert_tf.tasks.tagging.labels import (
     IOB1,
@@ -49,7 +49,6 @@ from bert_tf.tasks.tagging.sentences import Sentence, digest
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
-from bert_tf.training.finetuning import finetune
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task

@@ -4,8 +4,8 @@ from unittest import mock
 
 import tensorflow as tf
 
+from bert_tf import small_data
 from bert_tf.config import BertConfig
-from bert_tf.quickstart import small_data
 
 
 class SmallDataTest(tf.test.TestCase):

@@ -7,16 +7,29 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import flags
 from absl.testing import parameterized
 
-from bert_tf import cli
+from bert_tf import cli, stability_flags
+from bert_tf import flags as shared_flags
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks import classification
-from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
-from bert_tf.training import finetuning, loop, step
-from bert_tf.training.finetuning import finetune
+from bert_tf.tasks import classification, finetuning
+from bert_tf.tasks.finetuning import (
+    Settings,
+    finetune,
+    grid,
+    is_parameter_efficient,
+    model_options,
+    opened_adapter,
+)
+from bert_tf.tasks.tables import Target
+from bert_tf.training import loop, step
 from bert_tf.training.run_folder import RunData
+from tests.modeling.examples import small_config
 from tests.training import toy
 from tests.training.toy_examples import (
     LENGTHS,
@@ -26,6 +39,88 @@ from tests.training.toy_examples import (
     prepare,
     several_lengths,
 )
+
+CONFIG = small_config(num_hidden_layers=1)
+NONE = {
+    "lora_rank": 0,
+    "adapter_size": 0,
+    "layer_mixture": False,
+    "train_pooler": False,
+}
+
+
+def options_of(*arguments, config=CONFIG):
+    flag_values = flags.FlagValues()
+    shared_flags.define_training(flag_values)
+    stability_flags.define_stability(flag_values)
+    stability_flags.define_parameter_efficient(flag_values)
+    flag_values(["script", *arguments])
+    return model_options(flag_values, opened_adapter(flag_values, config))
+
+
+class ModelOptionsTest(tf.test.TestCase):
+    def test_of_flags(self):
+        self.assertEqual(options_of(), NONE)
+        self.assertFalse(is_parameter_efficient(options_of("--layer_mixture")))
+        options = options_of("--lora_rank=8", "--train_pooler")
+        self.assertEqual(options, NONE | {"lora_rank": 8, "train_pooler": True})
+        self.assertTrue(is_parameter_efficient(options))
+        self.assertTrue(is_parameter_efficient(options_of("--adapter_size=8")))
+
+    def test_of_an_adapter(self):
+        folder = os.path.join(self.get_temp_dir(), "run")
+        model = BertClassifier(CONFIG, 2, adapter_size=3, layer_mixture=True)
+        write_adapter(folder, model, labels=("a", "b"), problem_type=SINGLE_LABEL)
+        given = [f"--init_adapter={folder}", "--init_checkpoint=base"]
+        expected = NONE | {"adapter_size": 3, "layer_mixture": True}
+        self.assertEqual(options_of(*given), expected)
+        self.assertEqual(options_of(*given, "--adapter_size=3"), expected)
+        with self.assertRaisesRegex(
+            InputError, "--adapter_size=4, but .* was trained with 3. Leave"
+        ):
+            options_of(*given, "--adapter_size=4")
+        with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
+            options_of(*given, config=small_config())
+
+
+class GridTest(tf.test.TestCase):
+    def test_all_combinations_in_order(self):
+        self.assertEqual(
+            grid([5e-5, 2e-5], [16, 32], [2, 3.5], 2, 7),
+            [
+                (5e-5, 16, 2, 7),
+                (2e-5, 16, 2, 7),
+                (5e-5, 16, 3.5, 7),
+                (2e-5, 16, 3.5, 7),
+                (5e-5, 32, 2, 7),
+                (2e-5, 32, 2, 7),
+                (5e-5, 32, 3.5, 7),
+                (2e-5, 32, 3.5, 7),
+                (5e-5, 16, 2, 8),
+                (2e-5, 16, 2, 8),
+                (5e-5, 16, 3.5, 8),
+                (2e-5, 16, 3.5, 8),
+                (5e-5, 32, 2, 8),
+                (2e-5, 32, 2, 8),
+                (5e-5, 32, 3.5, 8),
+                (2e-5, 32, 3.5, 8),
+            ],
+        )
+
+    def test_a_value_given_twice_counts_once(self):
+        self.assertLen(grid([5e-5, 5e-5], [32, 32], [3.0, 3], 1, 1), 1)
+
+
+class NameTest(tf.test.TestCase):
+    def test_tells_settings(self):
+        self.assertEqual(
+            Settings(5e-5, 16, 3.0, 12345).name, "lr5e-05_bs16_ep3_seed12345"
+        )
+        self.assertEqual(
+            Settings(0.00012345678, 8, 2.5, 0).name,
+            "lr0.00012345678_bs8_ep2.5_seed0",
+        )
+
 
 TASK = classification.task(toy.CONFIG, TARGET, "toy")
 
