@@ -25,7 +25,15 @@ import warnings
 import numpy as np
 from absl import logging
 
-from bert_tf import answer, cli, evaluate_squad, files, inspect_checkpoint, score
+from bert_tf import (
+    answer,
+    cli,
+    evaluate_squad,
+    files,
+    inspect_checkpoint,
+    quickstart,
+    score,
+)
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
@@ -35,7 +43,6 @@ from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.features.inputs import read_lines
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.quickstart import steps
 from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
@@ -378,7 +385,7 @@ def _sentences(name, **layout):
 
 
 def _quickstart(folder):
-    settings = steps.Settings(
+    settings = quickstart.Settings(
         output_dir=folder,
         random_seed=1,
         vocab_size=100,
@@ -386,7 +393,7 @@ def _quickstart(folder):
         num_finetune_examples=10,
         num_finetune_seeds=1,
     )
-    progress = steps.Progress(settings, 2)
+    progress = quickstart.Progress(settings, 2)
     progress.step("a", lambda: {"x": 1})
     return progress.seconds
 

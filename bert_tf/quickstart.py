@@ -1,28 +1,181 @@
-"""The steps of the quickstart, each done once and remembered.
+"""The whole recipe in a few minutes, on text that every Python has.
 
-OUTPUT_DIR/quickstart.json holds the settings and, for each step that is done, its
-seconds and results, so that a second start goes on from there.
+Learns a vocabulary from the prose in Python's own documentation, writes masked
+next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
+fine-tunes it on a labelled task beside the same network from scratch:
+
+    python -m bert_tf.quickstart --output_dir=quickstart_output
+
+Started again, it goes on where it was stopped, or says that all is done.
 """
 
+import ast
 import dataclasses
+import inspect
 import json
 import math
 import os
 import random
+import re
 import statistics
 import sys
+import sysconfig
 import time
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from absl import logging
+from absl import flags, logging
 
-from bert_tf import cli, files, run_classifier, run_pretraining, strict_json
+from bert_tf import cli, files, flag_rules, run_classifier, run_pretraining, strict_json
+from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask, show
-from bert_tf.quickstart import corpus, word_order
 from bert_tf.tfrecords import create_pretraining_data
+
+# English prose that every Python has: the language reference and the docstrings.
+#
+# CPython ships `pydoc_data.topics` (the language reference as text) and a standard
+# library full of docstrings: more than 1 MB of prose with document boundaries, a
+# topic or
+# a module being a document. Code, grammar and tables are left out.
+
+
+# Folders of the library that are no prose (tests), or that not every Python has.
+_LEFT_OUT = {"__pycache__", "idlelib", "lib2to3", "site-packages", "test", "turtledemo"}
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(*]*[A-Z])")
+_PROMPT_OR_GRAMMAR = re.compile(r">>>|\.\.\. |::=|^\s*[|+\\/]|={4}|-{4}|\*{4}|~{4}")
+_MARKUP = re.compile(r"[*`]+|:(?:\w+:)+")
+_SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*[,.;:!?]?")
+
+_MINIMUM_WORDS = 4
+
+
+class Document(NamedTuple):
+    """A document: its name, and its sentences in order."""
+
+    name: str
+    sentences: list[str]
+
+
+def read_documents(progress: Callable[[], None] = lambda: None) -> Iterator[Document]:
+    """The documents, in an order that depends on the Python version alone."""
+    from pydoc_data import topics
+
+    for name in sorted(topics.topics):
+        yield Document(f"topic {name}", sentences_of(topics.topics[name]))
+        progress()
+    library = sysconfig.get_path("stdlib")
+    for path in _python_files(library):
+        text = "\n\n".join(_docstrings(path))
+        yield Document(os.path.relpath(path, library), sentences_of(text))
+        progress()
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text's prose.
+
+    A paragraph counts as prose if it has no prompt, grammar or ruled line in it; a
+    sentence if it ends like one and most of it are words.
+    """
+    sentences = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        if _PROMPT_OR_GRAMMAR.search(paragraph):
+            continue
+        plain = _SPACE.sub(" ", _MARKUP.sub("", paragraph)).strip(" -")
+        sentences += [s for s in _SENTENCE_END.split(plain) if _is_prose(s)]
+    return sentences
+
+
+def _is_prose(sentence: str) -> bool:
+    parts = sentence.split(" ")
+    words = sum(1 for part in parts if _WORD.fullmatch(part))
+    return (
+        words >= _MINIMUM_WORDS
+        and words >= 0.6 * len(parts)
+        and sentence[0].isupper()
+        and sentence[-1] in ".!?:"
+    )
+
+
+def _python_files(folder: str) -> Iterator[str]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - _LEFT_OUT)
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield os.path.join(root, name)
+
+
+def _docstrings(path: str) -> Iterator[str]:
+    """The docstrings of a module, its classes and functions, in order."""
+    with open(path, "rb") as file, warnings.catch_warnings():
+        # Old modules have invalid escapes in their strings.
+        warnings.simplefilter("ignore")
+        tree = ast.parse(file.read())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented):
+            docstring = ast.get_docstring(node, clean=False)
+            if docstring:
+                yield inspect.cleandoc(docstring)
+
+
+# A labelled task made from plain text: is a sentence as written, or shuffled?
+#
+# Case and punctuation would give the answer away, so a sentence is reduced to its
+# words,
+# and it is there twice, as written and shuffled, so that no word does. A model that
+# knows
+# which words follow each other knows the answer; one that sees words without their
+# order
+# can only guess.
+
+
+SHUFFLED, AS_WRITTEN = "0", "1"
+
+_WORD_ORDER_WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
+
+# Shorter sentences can look right in any order; longer ones are easy.
+MINIMUM_WORDS, MAXIMUM_WORDS = 5, 20
+
+
+def usable_words(sentences: Iterable[str]) -> list[list[str]]:
+    """The words of each sentence of a fitting length; equal ones count once."""
+    found = {}
+    for sentence in sentences:
+        words = _WORD_ORDER_WORD.findall(sentence.lower())
+        if MINIMUM_WORDS <= len(words) <= MAXIMUM_WORDS and len(set(words)) > 2:
+            found[tuple(words)] = words
+    return list(found.values())
+
+
+def examples(
+    sentences: Iterable[list[str]], rng: random.Random
+) -> list[tuple[str, str]]:
+    """(label, text) of each sentence as written and shuffled, in random order."""
+    labelled = []
+    for words in sentences:
+        shuffled = words
+        while shuffled == words:
+            shuffled = rng.sample(words, len(words))
+        labelled += [(AS_WRITTEN, " ".join(words)), (SHUFFLED, " ".join(shuffled))]
+    rng.shuffle(labelled)
+    return labelled
+
+
+def table(rows: Iterable[tuple[str, str]]) -> str:
+    """The rows as TSV with a header: label, text_a."""
+    return "label\ttext_a\n" + "".join(f"{label}\t{text}\n" for label, text in rows)
+
+
+# The steps of the quickstart, each done once and remembered.
+#
+# OUTPUT_DIR/quickstart.json holds the settings and, for each step that is done, its
+# seconds and results, so that a second start goes on from there.
+
 
 # A BERT of two layers learns something in minutes on two cores. Short sequences give it
 # twice the steps, and fewer positions to tell apart: at 64 tokens it had not learnt to
@@ -146,7 +299,7 @@ def run_all(settings: Settings) -> None:
     accuracies = progress.step(
         "Fine-tune: is a sentence as written, or shuffled?", lambda: finetune(settings)
     )
-    print(table(accuracies, settings))
+    print(table_steps(accuracies, settings))
     if not progress.ran_any:
         print("All is done. Give another --output_dir to see it run.")
 
@@ -158,7 +311,7 @@ def collect_text(settings: Settings) -> dict[str, int]:
     with progress_bar(0, unit="document", label="read") as bar:
         documents = [
             document
-            for document in corpus.read_documents(lambda: bar.update(1))
+            for document in read_documents(lambda: bar.update(1))
             if len(document.sentences) > 1
         ]
     rng = random.Random(settings.random_seed)
@@ -174,7 +327,7 @@ def collect_text(settings: Settings) -> dict[str, int]:
             ),
         )
     known = {sentence for document in seen for sentence in document.sentences}
-    unseen = word_order.usable_words(
+    unseen = usable_words(
         sentence
         for document in held_out
         for sentence in document.sentences
@@ -190,7 +343,7 @@ def collect_text(settings: Settings) -> dict[str, int]:
     ):
         files.write_atomically(
             settings.path("word_order", name),
-            word_order.table(word_order.examples(words, rng)),
+            table(examples(words, rng)),
         )
     sentences = [s for document in documents for s in document.sentences]
     return {
@@ -340,7 +493,7 @@ def finetune(settings: Settings) -> dict[str, list[float]]:
     return accuracies
 
 
-def table(accuracies: dict[str, list[float]], settings: Settings) -> str:
+def table_steps(accuracies: dict[str, list[float]], settings: Settings) -> str:
     """Mean, spread and single values of the accuracies."""
     lines = [f"    {'start':<14}{'mean':>8}{'deviation':>11}   accuracy of each seed"]
     for start, values in accuracies.items():
@@ -377,3 +530,52 @@ def read_results(folder: str) -> dict[str, float]:
     """The numbers in a run's eval_results.txt."""
     lines = files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
     return {key: float(value) for key, _, value in (line.split() for line in lines)}
+
+
+# The whole recipe in a few minutes, on text that every Python has.
+#
+# Learns a vocabulary from the prose in Python's own documentation, writes masked
+# next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
+# fine-tunes it on a labelled task beside the same network from scratch:
+#
+#     python -m bert_tf.quickstart --output_dir=quickstart_output
+#
+# Started again, it goes on where it was stopped, or says that all is done.
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    shared_flags.define(flag_values, output_dir="quickstart_output", random_seed=12345)
+    for name, default, help_text in (
+        ("vocab_size", 4000, "Tokens of the vocabulary."),
+        ("num_train_steps", 2500, "Steps of pre-training."),
+        ("num_finetune_examples", 2400, "Labelled examples to fine-tune on."),
+        ("num_finetune_seeds", 3, "Fine-tuning runs from each start."),
+    ):
+        flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
+        flag_rules.require_at_least(flag_values, 1, name)
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Makes the steps that are not yet done."""
+    cli.import_tensorflow()
+
+    run_all(
+        Settings(
+            output_dir=flag_values.output_dir,
+            random_seed=flag_values.random_seed,
+            vocab_size=flag_values.vocab_size,
+            num_train_steps=flag_values.num_train_steps,
+            num_finetune_examples=flag_values.num_finetune_examples,
+            num_finetune_seeds=flag_values.num_finetune_seeds,
+        )
+    )
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()
