@@ -223,8 +223,11 @@ def _probed(
     sentences: "Sequence[Sentence]",
 ) -> "ProbedWords":
     """The words of a split with all layers' vectors."""
-    from bert_tf.features.tagged_words import inputs_of_windows, words_of_vectors
     from bert_tf.study import ProbedWords
+    from bert_tf.tasks.tagging.frozen_features import (
+        inputs_of_windows,
+        words_of_vectors,
+    )
     from bert_tf.tasks.tagging.words import Featurizer
 
     featurizer = Featurizer(tokenizer, max_seq_length=flag_values.max_seq_length)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import keras
     import numpy as np
 
-    from bert_tf.finetuning.classifier_session import ClassifierSession
+    from bert_tf.tasks.classification import ClassifierSession
     from bert_tf.tasks.tables import DataSet, Target
 
 
@@ -55,7 +55,7 @@ def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     stability_flags.apply_recipe(flag_values)
-    from bert_tf.finetuning.classifier_session import ClassifierSession
+    from bert_tf.tasks.classification import ClassifierSession
     from bert_tf.tasks.data_set_flags import data_set_from_flags
     from bert_tf.tasks.finetuning import is_selection
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags

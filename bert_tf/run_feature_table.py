@@ -22,7 +22,7 @@ from absl import flags, logging
 from bert_tf import cli, files, run_ner, strict_json
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.tasks.tagging.frozen_features import (
+from bert_tf.tasks.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,

@@ -24,8 +24,7 @@ from bert_tf import flags as shared_flags
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.finetuning.multiple_choice_session import MultipleChoiceSession
-    from bert_tf.tasks.multiple_choice import ChoiceSet
+    from bert_tf.tasks.multiple_choice import ChoiceSet, MultipleChoiceSession
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -48,7 +47,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
-    from bert_tf.finetuning.multiple_choice_session import MultipleChoiceSession
+    from bert_tf.tasks.multiple_choice import MultipleChoiceSession
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
@@ -121,8 +120,7 @@ def _evaluate(
 
     eval_loss and eval_accuracy are over the examples, loss is the mean over batches.
     """
-    from bert_tf.finetuning.multiple_choice_session import ACCURACY
-    from bert_tf.tasks.multiple_choice import write_choices
+    from bert_tf.tasks.multiple_choice import ACCURACY, write_choices
     from bert_tf.training import run_folder
 
     output_dir = flag_values.output_dir

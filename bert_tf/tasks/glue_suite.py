@@ -18,9 +18,9 @@ from absl import flags, logging
 
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
-from bert_tf.finetuning.classifier_session import ClassifierSession
 from bert_tf.metrics import MISMATCHED, glue_average
 from bert_tf.pictures import drawing, png
+from bert_tf.tasks.classification import ClassifierSession
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find
 from bert_tf.tasks.selection import (
     Selection,

@@ -11,14 +11,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
+import tensorflow as tf
+from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.config import SINGLE_LABEL, BertConfig
+from bert_tf.conversion import names
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.records.spec import RecordSchema, multiple_choice_schema
+from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS, TaskSession, finetune, scores
 from bert_tf.tasks.tables import (
     Target,
     UnusableRows,
@@ -29,6 +35,8 @@ from bert_tf.tasks.tables import (
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
+from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import multiple_choice_flops
 
@@ -124,13 +132,13 @@ class ColumnNames:
             wanted = f"endings ({LIST_OF_ENDINGS!r}, or '{ENDING}0' and so on)"
             raise _missing(path, wanted, "ending_columns", there)
         label = (self.label or LABEL) if has_labels else None
-        for flag, names in (
+        for flag, columns in (
             ("premise_column", (premise,)),
             ("start_column", (start,)),
             ("ending_columns", endings),
             ("label_column", (label,)),
         ):
-            for name in names:
+            for name in columns:
                 if name is not None and name not in there:
                     raise _missing(path, repr(name), flag, there)
         return Columns(premise, start, endings, label)
@@ -565,3 +573,126 @@ def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
     rows = target.probabilities(logits)
     lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
     files.write_atomically(path, "".join(lines))
+
+
+# The runs on multiple choice: examples in, scores of their endings out.
+
+
+ACCURACY = "accuracy"
+METRICS = (LOSS, EXAMPLE_LOSS, ACCURACY)
+
+# A split's records, under the original's names.
+_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+class MultipleChoiceSession(TaskSession):
+    """The runs on SWAG, or on any examples of multiple choice.
+
+    Attributes:
+        sets: the examples, by split.
+    """
+
+    head = names.MULTIPLE_CHOICE
+
+    def __init__(
+        self,
+        flag_values: flags.FlagValues,
+        strategy: tf.distribute.Strategy,
+        *,
+        sets: Mapping[str, ChoiceSet],
+        output_dir: str,
+    ) -> None:
+        super().__init__(flag_values, strategy, output_dir=output_dir)
+        self.sets = sets
+        self.task = task(self.config, recompute=flag_values.recompute)
+        self._records: dict[str, SplitRecords] = {}
+        self.refuse_other_metrics(METRICS)
+
+    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
+        """Trains in a folder, from where that stands."""
+        examples = self.sets["train"].examples
+        where = self._flags.tfds_name or self._flags.train_file
+        data = RunData(f"{len(examples)} examples of {where}", self._digest("train"))
+        self.prepare(folder, data)
+        return finetune(
+            self.task,
+            self.records("train"),
+            self._flags,
+            self.strategy,
+            folder=folder,
+            data=data,
+            num_train_epochs=self._flags.num_train_epochs,
+            max_lengths=self.max_lengths,
+            evaluate=self._evaluate if self._flags.eval_steps else None,
+            best_metric=self._flags.best_metric or ACCURACY,
+        )
+
+    def records(self, split: str) -> SplitRecords:
+        """A split's records, tokenized once, in --output_dir."""
+        if split not in self._records:
+            self._records[split] = self._tokenized(split)
+        return self._records[split]
+
+    def logits(self, model: keras.Model, split: str) -> np.ndarray:
+        """The endings' scores, [examples, endings] float32, in the examples' order."""
+        batch_size = (
+            self._flags.predict_batch_size
+            if split == "test"
+            else self._flags.eval_batch_size
+        )
+        return self.logits_of(
+            model,
+            self.records(split),
+            batch_size=batch_size,
+            num_outputs=self.sets[split].target.num_outputs,
+        )
+
+    def scores(
+        self, model: keras.Model, split: str, logits: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """A split's losses and accuracy: see `bert_tf.tasks.finetuning.scores`."""
+        if logits is None:
+            logits = self.logits(model, split)
+        examples, target = self.sets[split]
+        return scores(
+            examples,
+            target,
+            logits,
+            objective=self.task.objective,
+            metric_names=[ACCURACY],
+            batch_size=self._flags.eval_batch_size,
+        )
+
+    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
+        return self.scores(model, "dev")
+
+    def _digest(self, split: str) -> str:
+        # Not the line: the same rows in another file are the same.
+        return rows_digest(one[:-1] for one in self.sets[split].examples)
+
+    def _tokenized(self, split: str) -> SplitRecords:
+        examples, target = self.sets[split]
+        length = self._flags.max_seq_length
+        featurizer = Featurizer(self.tokenizer, max_seq_length=length, target=target)
+        records = SplitRecords.prepare(
+            os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
+            schema(target, length),
+            {
+                **featurizer.settings,
+                "examples": self._digest(split),
+            },
+            featurizer.blocks(examples),
+            lambda: {"num_truncated": featurizer.num_truncated},
+            is_alone=num_workers(self.strategy) == 1,
+        )
+        cut = records.notes["num_truncated"]
+        if cut:
+            logging.info(
+                "%d of %d %s examples have a choice that was longer than"
+                " --max_seq_length=%d and cut.",
+                cut,
+                len(examples),
+                split,
+                length,
+            )
+        return records

@@ -18,7 +18,7 @@ from absl import flags, logging
 
 from bert_tf import files, metrics, strict_json
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.finetuning.classifier_session import ClassifierSession
+from bert_tf.tasks.classification import ClassifierSession
 from bert_tf.tasks.finetuning import MAJORITY, Settings, settings_from_flags
 from bert_tf.tasks.tables import MULTI_LABEL, SINGLE_LABEL
 from bert_tf.training import checkpoints

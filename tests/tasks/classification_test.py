@@ -3,18 +3,23 @@ import io
 import os
 import random
 import tempfile
+from unittest import mock
 
+import keras
 import matplotlib
 import numpy as np
 import tensorflow as tf
 from matplotlib.image import imread
 from sklearn.calibration import calibration_curve
 
+from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.errors import InputError
+from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
+from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import (
+    ClassifierSession,
     average_windows,
     confusion_matrix,
     confusion_picture,
@@ -25,11 +30,14 @@ from bert_tf.tasks.classification import (
     write_predictions,
     write_reports,
 )
+from bert_tf.tasks.data_set_flags import data_set_from_flags
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
+from bert_tf.training import run_folder
 from tests.finetuning.drawn import drawn
 from tests.training import toy
+from tests.training.toy_examples import several_lengths
 
 
 class ConfusionTest(tf.test.TestCase):
@@ -710,6 +718,213 @@ class ReportsTest(tf.test.TestCase):
             target, ["no", "no"], [[0, 1], [1, 0]], plots=False, num_mistakes=0
         )
         self.assertEqual(names, ["dev_predictions.tsv"])
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{number}" for number in range(20)]
+CLS_CLASSIFIER_SESSION, SEP_CLASSIFIER_SESSION, FIRST = 2, 3, 5
+# Words of each development example; 12 are the most that fit.
+LENGTHS = (5, 1, 12, 3, 9, 2, 7, 12, 4, 1, 8)
+LABELS_CLASSIFIER_SESSION = [("no", "yes")[number % 3 == 0] for number in range(11)]
+
+
+def words(number, count):
+    """The numbers of an example's words."""
+    return [(7 * number + 3 * place) % len(WORDS) for place in range(count)]
+
+
+class SessionTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.config = toy.write_config(cls.root)
+        Vocabulary([*SPECIAL, *WORDS]).save(cls.path("v.txt"))
+        os.makedirs(cls.path("data"))
+        cls.write("dev.tsv", LENGTHS, LABELS_CLASSIFIER_SESSION)
+        cls.write("long.tsv", (3, 12, 6), ["no", "yes", "no"])
+        keras.utils.set_random_seed(4)
+        cls.model = BertClassifier(toy.CONFIG, 2)
+        for variable in cls.model.variables:
+            if variable.dtype == "float32":  # far from 0, so that logits differ
+                variable.assign(variable + keras.random.normal(variable.shape) * 0.3)
+        os.makedirs(cls.path("trained"))
+        toy.save_checkpoint(cls.path("trained"), cls.model)
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.root, *names)
+
+    @classmethod
+    def write(cls, name, lengths, labels):
+        with open(cls.path("data", name), "w") as file:
+            file.write("text_a\tlabel\n")
+            for number, (count, label) in enumerate(zip(lengths, labels, strict=True)):
+                text = " ".join(WORDS[word] for word in words(number, count))
+                file.write(f"{text}\t{label}\n")
+
+    def session(self, *arguments, splits=("dev",), records="records", **options):
+        options = {
+            "task_name": "tsv",
+            "data_dir": self.path("data"),
+            "labels": "no,yes",
+            "vocab_file": self.path("v.txt"),
+            "bert_config_file": self.config,
+            "init_checkpoint": self.path("trained"),
+            "output_dir": self.path("output"),
+            "max_seq_length": 14,
+            "eval_batch_size": 4,
+            **options,
+        }
+        flag_values = cli.parse(
+            run_classifier.define_flags,
+            [
+                "--do_eval",
+                *arguments,
+                *(f"--{name}={value}" for name, value in options.items()),
+            ],
+        )
+        return ClassifierSession(
+            flag_values,
+            tf.distribute.get_strategy(),
+            data_set=data_set_from_flags(flag_values),
+            splits=splits,
+            records_dir=self.path(records),
+            output_dir=flag_values.output_dir,
+        )
+
+    def logits_of(self, numbers):
+        """The model's outputs for one text by itself, without padding."""
+        ids = [
+            CLS_CLASSIFIER_SESSION,
+            *(FIRST + number for number in numbers),
+            SEP_CLASSIFIER_SESSION,
+        ]
+        outputs = self.model(
+            {
+                "input_ids": np.array([ids]),
+                "input_mask": np.ones([1, len(ids)], np.int64),
+                "segment_ids": np.zeros([1, len(ids)], np.int64),
+            },
+            training=False,
+        )
+        return outputs["logits"].numpy()[0]
+
+    @several_lengths()
+    def test_outputs_in_the_order_of_the_examples_whatever_the_padding(self):
+        expected = [self.logits_of(words(n, count)) for n, count in enumerate(LENGTHS)]
+        session = self.session(length_buckets=3)
+        model, step = session.restore(self.path("restored"))
+        self.assertEqual(step, 0)
+        by_length = session.logits(model, "dev")
+        self.assertAllClose(by_length, expected, rtol=1e-5, atol=1e-5)
+        padded = self.session(pad="max").logits(model, "dev")
+        self.assertAllClose(by_length, padded, rtol=1e-5, atol=1e-5)
+        # The comparison tells one example from another.
+        distances = np.abs(np.subtract.outer(by_length[:, 0], by_length[:, 0]))
+        self.assertGreater(distances[~np.eye(11, dtype=bool)].min(), 1e-4)
+
+    def test_windows_are_averaged(self):
+        session = self.session(
+            long_text="window", doc_stride=3, max_seq_length=8, dev_file="long.tsv"
+        )
+        logits = session.logits(self.model, "dev")
+        # Six words fit: the twelve of the second text are read in three windows.
+        self.assertEqual(session.records("dev").num_records, 5)
+        long = words(1, 12)
+        expected = [
+            self.logits_of(words(0, 3)),
+            np.mean([self.logits_of(long[at : at + 6]) for at in (0, 3, 6)], axis=0),
+            self.logits_of(words(2, 6)),
+        ]
+        self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-5)
+        # Found again, with the windows' counts, by another session.
+        with mock.patch.object(classification.Featurizer, "blocks", made_again):
+            session = self.session(
+                long_text="window", doc_stride=3, max_seq_length=8, dev_file="long.tsv"
+            )
+            self.assertAllClose(session.logits(self.model, "dev"), logits)
+
+    def test_scores(self):
+        logits = np.array([[0.0, float(number - 5) / 2] for number in range(11)])
+        session = self.session()
+        scores = session.scores(self.model, "dev", logits)
+        # yes, no, no, yes, ...: each one's own -log of its probability.
+        right = np.arange(11) % 3 == 0
+        losses = np.log1p(np.exp(np.where(right, -logits[:, 1], logits[:, 1])))
+        self.assertAlmostEqual(scores["eval_loss"], losses.mean(), places=5)
+        batches = [losses[:4].mean(), losses[4:8].mean(), losses[8:].mean()]
+        self.assertAlmostEqual(scores["loss"], np.mean(batches), places=5)
+        self.assertNotAlmostEqual(scores["loss"], scores["eval_loss"], places=3)
+        # Yes is predicted of 6 to 10: right for 6 and 9, as no is for 1, 2, 4 and 5.
+        self.assertAlmostEqual(scores["accuracy"], 6 / 11)
+        self.assertAlmostEqual(scores["majority"], 7 / 11)  # yes is each third of 11
+        self.assertEqual(set(scores), {"accuracy", "eval_loss", "loss", "majority"})
+        with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
+            session.scores(self.model, "dev", np.full([11, 2], np.nan))
+
+    def test_records_of_the_same_are_made_once(self):
+        made = self.session(records="once").records("dev").made_from
+        with mock.patch.object(classification.Featurizer, "blocks", made_again):
+            # Who evaluates otherwise has the same records.
+            session = self.session("--pad=max", records="once", eval_batch_size=7)
+            self.assertEqual(session.records("dev").made_from, made)
+            others = (
+                {"max_seq_length": 13},
+                {"long_text": "window"},
+                {"labels": "yes,no"},
+                {"dev_file": "long.tsv"},
+            )
+            for options in others:
+                session = self.session(records="once", **options)
+                with self.assertRaisesRegex(AssertionError, "made again"):
+                    session.records("dev")
+
+    def test_what_is_cut_is_said(self):
+        with self.assertLogs(level="INFO") as logs:
+            self.session(max_seq_length=10, records="cut").records("dev")
+        said = "3 of 11 dev examples were longer than --max_seq_length=10 and cut."
+        self.assertTrue(any(said in line for line in logs.output), logs.output)
+        # And said again where the records are there already.
+        with self.assertLogs(level="INFO") as logs:
+            self.session(max_seq_length=10, records="cut").records("dev")
+        self.assertTrue(any(said in line for line in logs.output), logs.output)
+
+    def test_another_head_is_refused(self):
+        number = BertClassifier(toy.CONFIG, 1)
+        for place, (model, labels, kind, described) in enumerate(
+            (
+                (self.model, ("a", "b"), SINGLE_LABEL, "one of a, b"),
+                (self.model, ("yes", "no"), SINGLE_LABEL, "one of yes, no"),
+                (self.model, ("no", "yes"), MULTI_LABEL, "any of no, yes"),
+                (self.model, ("no", "yes"), REGRESSION, "no, yes"),
+                (number, (), REGRESSION, "a number"),
+            )
+        ):
+            folder = self.path(f"other{place}")
+            os.makedirs(folder)
+            toy.save_checkpoint(folder, model)
+            run_folder.check_labels(folder, labels, kind)
+            with self.assertRaisesRegex(
+                InputError, f"that predicts {described}; this task's predicts one of no"
+            ):
+                self.session(init_checkpoint=folder)
+            self.session("--init_head=false", init_checkpoint=folder)
+
+    def test_labels_of_the_checkpoint_where_nothing_is_trained(self):
+        folder = self.path("labelled")
+        os.makedirs(folder)
+        toy.save_checkpoint(folder, self.model)
+        run_folder.check_labels(folder, ("yes", "no"), SINGLE_LABEL)
+        # There is no training file to read them from.
+        session = self.session(init_checkpoint=folder, labels="", records="labelled")
+        self.assertEqual(session.target.labels, ("yes", "no"))
+
+
+def made_again(self, examples):
+    """Stands for the making of records that are there."""
+    raise AssertionError("made again")
+    yield
 
 
 if __name__ == "__main__":

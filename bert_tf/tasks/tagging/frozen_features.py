@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,7 +28,6 @@ from bert_tf.features.formats import format_of
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.layers import LayerSelection
 from bert_tf.features.model import feature_model, weights_digest
-from bert_tf.features.tagged_words import inputs_of_windows
 from bert_tf.features.writing import write_features
 from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING, Objective
@@ -37,6 +36,12 @@ from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecor
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
 from bert_tf.tasks.finetuning import finetune
 from bert_tf.tasks.selection import figure, table
+from bert_tf.tasks.tagging.feature_choices import (
+    BILSTM_EPOCHS,
+    BILSTM_LEARNING_RATE,
+    FEATURE_CHOICES,
+    PAPER_DEV_F1,
+)
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import (
     FEATURES_NAME,
@@ -54,49 +59,39 @@ from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Agreement, is_chief, num_workers
 from bert_tf.training.task import Task
 
-# The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
+# Tagged words as the feature model reads them: a vector for each word.
+#
+# Windows are those that a tagger is fine-tuned on (`bert_tf.tasks.tagging.words`),
+# and a
+# word's vector is that of its first piece, in the window that shows the word best.
 
 
-class FeatureChoice(NamedTuple):
-    """What a word's features are.
+def inputs_of_windows(windows: Sequence[Features]) -> list[FeatureInput]:
+    """The windows as inputs, of which the words that are predicted have vectors.
 
-    Attributes:
-        layers: whose outputs, as `bert_tf.features.layers` names them.
-        is_concatenated: whether they stand one after another; else several layers are
-            mixed, with weights that are learned.
-        dev_f1: what the paper found, BERT-BASE on CoNLL-2003's development set.
+    Args:
+        windows: of all sentences.
     """
+    return [
+        FeatureInput(
+            window.ids,
+            [0] * len(window.ids),
+            # Of the first piece alone: where a word ends makes no difference.
+            spans=[(place, place + 1) for place in window.places.tolist()],
+        )
+        for window in windows
+    ]
 
-    layers: tuple[str, ...]
-    is_concatenated: bool
-    dev_f1: float
 
-    @property
-    def num_layers(self) -> int:
-        """How many layers a model must have at least."""
-        return max(-int(name) if name.startswith("-") else 1 for name in self.layers)
+def words_of_vectors(windows: Sequence[Features]) -> np.ndarray:
+    """Which word each vector is of: [T], counted over all sentences.
 
-
-_LAST_FOUR = ("-4", "-3", "-2", "-1")
-
-FEATURE_CHOICES = {
-    "embeddings": FeatureChoice(("embeddings",), False, 91.0),
-    "second_to_last": FeatureChoice(("-2",), False, 95.6),
-    "last": FeatureChoice(("-1",), False, 94.9),
-    "weighted_sum_last_four": FeatureChoice(_LAST_FOUR, False, 95.9),
-    "concat_last_four": FeatureChoice(_LAST_FOUR, True, 96.1),
-    "weighted_sum_all": FeatureChoice(("all",), False, 95.5),
-}
-FINE_TUNED = "fine_tuned"
-# All ways to use BERT for tagging, and what the paper found of each.
-PAPER_DEV_F1 = {
-    FINE_TUNED: 96.4,
-    **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
-}
-
-# How a BiLSTM on features is trained, where no flag says otherwise.
-BILSTM_LEARNING_RATE = 1e-3
-BILSTM_EPOCHS = 10.0
+    Args:
+        windows: of all sentences.
+    """
+    if not windows:
+        return np.zeros([0], np.int64)
+    return np.concatenate([window.words for window in windows])
 
 
 # Ways to use BERT for tagging, side by side: the paper's Table 7, and ours.

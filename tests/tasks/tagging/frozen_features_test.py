@@ -24,6 +24,8 @@ from bert_tf.tasks.tagging.frozen_features import (
     VectorRecords,
     feature_picture,
     feature_table,
+    inputs_of_windows,
+    words_of_vectors,
     words_of_windows,
 )
 from bert_tf.tasks.tagging.words import Features
@@ -34,6 +36,26 @@ from tests.modeling import numpy_bert
 from tests.modeling.examples import randomize
 from tests.run_ner_test import TOKENS, columns, sentences
 from tests.training import toy
+
+
+class TaggedWordsTest(tf.test.TestCase):
+    def test_each_word_has_the_vector_of_its_first_piece(self):
+        windows = [
+            Features([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+            # Word 2 is predicted from here, word 1 from the window before.
+            Features([2, 9, 11, 3], np.array([2]), np.array([2])),
+        ]
+        first, second = inputs_of_windows(windows)
+        self.assertEqual(first.ids, [2, 7, 8, 9, 3])
+        self.assertEqual(first.segment_ids, [0] * 5)
+        self.assertEqual([start for start, _ in first.spans], [1, 3])
+        self.assertEqual(first.num_vectors, 2)
+        self.assertEqual([start for start, _ in second.spans], [2])
+        self.assertAllEqual(words_of_vectors(windows), [0, 1, 2])
+
+    def test_nothing(self):
+        self.assertEqual(inputs_of_windows([]), [])
+        self.assertAllEqual(words_of_vectors([]), np.zeros([0]))
 
 
 class FeatureTableTest(tf.test.TestCase):
