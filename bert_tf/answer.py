@@ -17,7 +17,7 @@ from absl import flags
 from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.documents import sentence_splitter
 

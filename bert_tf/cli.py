@@ -1,8 +1,8 @@
 """From a command line to a function: parsing, `--help`, and errors in one line.
 
-A script has two functions, `define_flags(flag_values)` and `run(flag_values)`, and a
-`main` that hands them to `main` here. Nothing is defined at import, so that several
-scripts live in one process (tests, the quickstart) and `--help` needs no TensorFlow.
+A script has a class of options (`bert_tf.options`) and a function `run(options)`, and
+hands both to `main` here. Flags are defined when `main` runs, so that several scripts
+live in one process (tests, the quickstart) and `--help` needs no TensorFlow.
 
 Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stopped by
 signal N (143 for SIGTERM) with everything saved.
@@ -14,21 +14,21 @@ import importlib.util
 import inspect
 import io
 import logging as python_logging
-import math
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+import textwrap
+from collections.abc import Callable, Container, Sequence
+from typing import NoReturn, TypeVar
 
 from absl import app, flags, logging
 
-from bert_tf import help_page, keras_backend, other_names, path_flags
+import bert_tf
+from bert_tf import keras_backend, options
 from bert_tf.errors import InputError, cause_of, without_nodes
 
-DefineFlags = Callable[[flags.FlagValues], None]
-Run = Callable[[flags.FlagValues], None]
+T = TypeVar("T", bound=options.Options)
 
 EXIT_USAGE_ERROR = 1
 EXIT_INPUT_ERROR = 2
@@ -36,18 +36,24 @@ _LONGEST_LINE = 2000
 
 
 def main(
-    define_flags: DefineFlags,
-    run: Run,
+    kind: type[T],
+    run: Callable[[T], None],
     arguments: str | None = None,
     *,
-    argument_kind: path_flags.Path = path_flags.Path.OUTPUT,
+    argument_kind: options.Path = options.Path.OUTPUT,
 ) -> None:
-    """Parses `sys.argv`, runs the script and exits."""
-    before = set(flags.FLAGS)
-    define_flags(flags.FLAGS)
-    names = [name for name in flags.FLAGS if name not in before]
+    """Parses `sys.argv`, runs the script and exits.
+
+    Args:
+        kind: the script's options.
+        run: what it does.
+        arguments: what it takes beside flags; None for nothing.
+        argument_kind: what those must be, if they are paths.
+    """
+    options.define(flags.FLAGS, kind)
+    names = list(options.declarations(kind))
     if "version" not in names:  # evaluate_squad's is that of SQuAD
-        flags.DEFINE_flag(help_page.VersionFlag())
+        flags.DEFINE_flag(_VersionFlag())
     module = inspect.getmodule(run)
     path = os.path.splitext(inspect.getfile(run))[0].removesuffix("/__main__")
     script = os.path.basename(path)
@@ -57,14 +63,16 @@ def main(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Of text that the terminal's encoding cannot spell; stderr does so anyway.
         sys.stdout.reconfigure(errors="backslashreplace")
+    read: list[T] = []
 
     def guarded(argv: Sequence[str]) -> None:
-        positional = list(argv[1:])
+        del argv
+        (found,) = read
         try:
-            path_flags.check(flags.FLAGS)
-            for path in positional:
-                path_flags.check_path(path, "", argument_kind)
-            run(with_positional(flags.FLAGS, positional))
+            options.check_paths(found)
+            for path in found.positional:
+                options.check_path(path, "", argument_kind)
+            run(found)
             if sys.stdout:
                 sys.stdout.flush()
         except BrokenPipeError:
@@ -74,7 +82,7 @@ def main(
             sys.exit(EXIT_INPUT_ERROR)
         except KeyboardInterrupt:
             print(
-                f"{script}: interrupted. Start the same command again to go on.",
+                f"{script}: interrupted. Start the same command again to resume.",
                 file=sys.stderr,
             )
             sys.exit(128 + signal.SIGINT)
@@ -83,24 +91,23 @@ def main(
         # Flags are flags behind a stray word, too.
         flags.FLAGS.set_gnu_getopt()
         # In the place of absl's, which app.run has defined.
-        flags.DEFINE_flag(help_page.HelpFlag(names))
+        flags.DEFINE_flag(_HelpFlag(kind))
         try:
             left = flags.FLAGS(argv)
-            for name in names:
-                value = flags.FLAGS[name].value
-                if isinstance(value, float) and math.isnan(value):
-                    raise flags.Error(f"flag --{name}=nan: must be a number")
             if left[1:] and arguments is None:
                 raise flags.Error(
                     f"Unexpected argument {left[1]!r}: flags are written --name=value"
                     " (a boolean too: --do_train=False), without spaces"
                 )
+            read.append(options.read(flags.FLAGS, kind, left[1:]))
             return left
         except flags.UnrecognizedFlagError as error:
-            ours = other_names.meaning(error.flagname, flags.FLAGS)
+            ours = _meaning(error.flagname, names)
             if not ours:
                 _refuse_usage(error)
             _refuse_usage(f"Unknown command line flag {error.flagname!r}. Here: {ours}")
+        except InputError as error:
+            _refuse_usage(one_line(error))
         except (flags.Error, ValueError) as error:
             _refuse_usage(error)
 
@@ -110,6 +117,20 @@ def main(
         # The reader, such as `head`, has all that it wants. Nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
+
+
+def parse(kind: type[T], arguments: Sequence[str]) -> T:
+    """The options of some arguments, without touching absl's global flags.
+
+    Raises:
+        InputError: a value is not what it must be, or some do not go together.
+        absl.flags.Error: a flag is unknown, or missing.
+    """
+    flag_values = flags.FlagValues()
+    flag_values.set_gnu_getopt()
+    options.define(flag_values, kind)
+    positional = flag_values(["bert_tf", *arguments])[1:]
+    return options.read(flag_values, kind, positional)
 
 
 def _refuse_usage(message: object) -> NoReturn:
@@ -204,31 +225,15 @@ def require_packages(needed_for: str, *names: str, pip_options: str = "") -> Non
         raise InputError(f"{needed_for} needs {' and '.join(missing)}: {install}")
 
 
-def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValues:
-    """Parses arguments without touching absl's global flags."""
-    flag_values = flags.FlagValues()
-    flag_values.set_gnu_getopt()
-    define_flags(flag_values)
-    positional = flag_values(["bert_tf", *arguments])[1:]
-    return with_positional(flag_values, positional)
-
-
-def with_positional(
-    flag_values: flags.FlagValues, positional: list[str]
-) -> flags.FlagValues:
-    """Lets `flag_values.positional` hold what follows the flags."""
-    object.__setattr__(flag_values, "positional", positional)
-    return flag_values
-
-
-def _with_flags(message: str) -> str:
+def _with_flags(message: str, names: Container[str] | None = None) -> str:
     """A message with flags in the place of the arguments of those names.
 
     Messages are for callers in Python as well: they say `max_seq_length=640`.
     """
+    known = set(flags.FLAGS) if names is None else names
 
     def flag(match: re.Match[str]) -> str:
-        return f"--{match[1]}" if match[2] in flags.FLAGS else match[0]
+        return f"--{match[1]}" if match[2] in known else match[0]
 
     return re.sub("`(([a-z_]+)(?:=[^`]*)?)`", flag, message)
 
@@ -262,3 +267,170 @@ def one_line(error: Exception) -> str:
         # A file's line may be a megabyte; what to do about it comes last.
         line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
     return line
+
+
+# What --help and --version print.
+
+_WIDTH = 80
+_SAYS_ITS_DEFAULT = ("Default:", "default is", "unless given", "by default")
+
+
+class _VersionFlag(flags.BooleanFlag):
+    """--version: prints it, and exits."""
+
+    def __init__(self) -> None:
+        super().__init__("version", False, "show the version", allow_hide_cpp=True)
+
+    def parse(self, arg: str | bool) -> None:
+        """Exits if the flag is set."""
+        if self._parse(arg):
+            print(f"bert_tf {bert_tf.__version__}")
+            sys.exit(0)
+
+
+class _HelpFlag(app.HelpFlag):
+    """--help: prints the page of the main module's flags, and exits."""
+
+    def __init__(self, kind: type[options.Options]) -> None:
+        super().__init__()
+        self.allow_override = True
+        self._kind = kind
+
+    def parse(self, arg: str | bool) -> None:
+        """Exits if the flag is set."""
+        if self._parse(arg):
+            # What is given before --help is no default.
+            flags.FLAGS.unparse_flags()
+            flags.FLAGS.mark_as_parsed()
+            doc = sys.modules["__main__"].__doc__ or ""
+            print(page(doc, flags.FLAGS, self._kind), flush=True)
+            sys.exit(0)
+
+
+def page(
+    docstring: str, flag_values: flags.FlagValues, kind: type[options.Options]
+) -> str:
+    """What --help prints: what must be given, then the flags in their groups."""
+    names = list(options.declarations(kind))
+    required = [name for name in names if options.is_required(kind, name)]
+    rules = [_with_flags(rule, names) for rule in options.problems_of_defaults(kind)]
+    parts = [docstring.strip()]
+    if required or rules:
+        entries = [_entry(flag_values[name]) for name in required]
+        entries += [textwrap.indent(rule, "  ") for rule in dict.fromkeys(rules)]
+        parts.append("\n".join(["Must be given:", *entries]))
+    for title in options.TITLES:
+        entries = [
+            _entry(flag_values[name])
+            for name in names
+            if name not in required and options.title_of(kind, name) == title
+        ]
+        if entries:
+            parts.append("\n".join([f"{title}:", *entries]))
+    parts.append("--helpfull shows the flags of absl, too.")
+    return "\n\n".join(parts)
+
+
+def _entry(flag: flags.Flag) -> str:
+    usage = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
+    values = getattr(flag.parser, "enum_values", None) or ()
+    # absl has the values before the text.
+    text = re.sub(r"^<[^<>]*>: ", "", flag.help)
+    if values:
+        text = f"{' | '.join(values)}. {text}"
+    text = " ".join(f"{text} {_default(flag)}".split())
+    return f"  {usage}\n" + textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent="      ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+    )
+
+
+def _default(flag: flags.Flag) -> str:
+    help_text = " ".join(flag.help.split())
+    if flag.default is None or any(words in help_text for words in _SAYS_ITS_DEFAULT):
+        return ""
+    value = flag.default
+    if flag.boolean:
+        value = str(value).lower()
+    elif isinstance(value, list):
+        value = ",".join(map(str, value))
+    return f"(default: {value})" if value != "" else ""
+
+
+# What flags of other packages are called here, for a command line that has them.
+
+# A name with dashes between its words is looked up with underscores. Where commands
+# call it differently, each name is there, and the one that the command has is meant.
+_OURS = {
+    "adam_beta1": "Adam's is 0.9, as in the paper",
+    "adam_beta2": "Adam's is 0.999, as in the paper",
+    "batch_size": "--train_batch_size",
+    "bf16": "--precision=bfloat16",
+    "bsz": "--train_batch_size",
+    "cased": "--do_lower_case=False",
+    "config_name": "--bert_config_file",
+    "dataset_config_name": "--tfds_name",
+    "dataset_name": "--tfds_name",
+    "dtype": "--precision",
+    "dev_file": "--predict_file",
+    "enable_xla": "--jit_compile",
+    "end_lr": "--end_learning_rate",
+    "epochs": "--num_train_epochs or --num_train_steps",
+    "eval_data_path": "--dev_file or --data_dir",
+    "evaluation_file": "--dev_file or --predict_file",
+    "fp16": "--precision=float16",
+    "gradient_checkpointing": "--recompute",
+    "input_files": "--input_file",
+    "label_column_name": "--label_column",
+    "logging_steps": "--log_steps",
+    "lr": "--learning_rate",
+    "lr_scheduler_type": "--learning_rate_schedule",
+    "max_length": "--max_seq_length",
+    "max_steps": "--num_train_steps or --num_train_epochs",
+    "metric_for_best_model": "--best_metric",
+    "mlm_probability": "--masked_lm_prob",
+    "model_dir": "--output_dir",
+    "model_name_or_path": "--init_checkpoint or --checkpoint",
+    "num_epochs": "--num_train_epochs or --num_train_steps",
+    "num_train_epochs": "--num_train_steps",
+    "num_train_steps": "--num_train_epochs",
+    "num_warmup_steps": "--warmup_proportion",
+    "optim": "--optimizer",
+    "optimizer_type": "--optimizer",
+    "output_path": "--output_dir or --output_file",
+    "pad_to_max_length": "--pad=max",
+    "per_device_eval_batch_size": "--eval_batch_size, that of all devices together",
+    "per_device_train_batch_size": "--train_batch_size, that of all devices together",
+    "per_gpu_train_batch_size": "--train_batch_size, that of all devices together",
+    "preprocessing_num_workers": "--num_workers",
+    "resume_from_checkpoint": "the same command given again resumes",
+    "save_steps": "--save_checkpoints_steps",
+    "save_total_limit": "--keep_checkpoint_max",
+    "seed": "--random_seed",
+    "steps_per_loop": "--iterations_per_loop",
+    "text_column_name": "--word_column or --text_a_column",
+    "tokenizer_name": "--vocab_file",
+    "torch_compile": "--jit_compile",
+    "tpu": "--tpu_name",
+    "train_data_path": "--train_file or --data_dir",
+    "use_next_sentence_label": "--next_sentence",
+    "validation_file": "--dev_file or --predict_file or --eval_input_file",
+    "warmup_ratio": "--warmup_proportion or --num_warmup_steps",
+    "warmup_steps": "--num_warmup_steps or --warmup_proportion",
+    "weight_decay": "it is always 0.01, as in the paper",
+}
+
+
+def _meaning(name: str, names: Sequence[str]) -> str:
+    """What an unknown flag is called by this command; "" if that is unknown."""
+    name = name.replace("-", "_")
+    if name in names:
+        return f"--{name}"
+    for ours in _OURS.get(name, "").split(" or "):
+        flag = re.match("--([a-z_]+)", ours)
+        if ours and (flag is None or flag[1] in names):
+            return ours
+    return ""

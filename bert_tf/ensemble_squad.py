@@ -17,7 +17,7 @@ from absl import flags, logging
 from bert_tf import cli, files, flag_rules, path_flags
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import GoldFile, read_golds, report_unmatched
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 from bert_tf.tasks.squad.scoring import evaluate_v1, evaluate_v2
 
 if TYPE_CHECKING:

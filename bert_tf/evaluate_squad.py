@@ -17,7 +17,7 @@ from absl import flags, logging
 
 from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 from bert_tf.tasks.squad.reading import JsonStream
 from bert_tf.tasks.squad.scoring import (
     Gold,

@@ -8,7 +8,7 @@ from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.features import choices
 from bert_tf.flag_groups import DATA, DEVICES, RESULTS, TASK, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 
 @belongs_to(DATA)

@@ -11,7 +11,7 @@ from absl import flags
 from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.flag_groups import DATA, LENGTHS, RESULTS, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 _IN_WORDS = {2: "two", 3: "three"}
 

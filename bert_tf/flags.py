@@ -12,7 +12,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf import flag_groups, flag_rules, path_flags
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 
 def _string(help_text: str, default: str | None = None) -> tuple[Callable, Any, str]:

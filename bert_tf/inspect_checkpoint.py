@@ -11,7 +11,7 @@ from absl import flags
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source

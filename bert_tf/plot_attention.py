@@ -15,7 +15,7 @@ from absl import flags, logging
 from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 from bert_tf.score import SEPARATOR
 
 

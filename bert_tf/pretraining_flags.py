@@ -9,7 +9,7 @@ from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.config import SIZE_NAMES
 from bert_tf.flag_groups import DATA, MODEL, TASK, TRAINING, WHAT_TO_DO, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 
 @belongs_to(MODEL)

@@ -30,7 +30,7 @@ from bert_tf import (
 )
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 if TYPE_CHECKING:
     from bert_tf.study import ProbedWords, ProbeScore

@@ -16,18 +16,12 @@ on the development set is kept, in OUTPUT_DIR/best.
 import os
 from typing import TYPE_CHECKING
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import (
-    cli,
-    files,
-    finetuning_flags,
-    flag_rules,
-    selection_flags,
-    stability_flags,
-)
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
+from bert_tf.tasks.data_set_options import ClassifierOptions
+from bert_tf.tasks.run_options import warn_of_stride, with_recipe
 
 if TYPE_CHECKING:
     import keras
@@ -37,127 +31,113 @@ if TYPE_CHECKING:
     from bert_tf.tasks.tables import DataSet, Target
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    finetuning_flags.define_run(flag_values, without=("num_train_epochs",))
-    shared_flags.define(flag_values, "max_seq_length")
-    finetuning_flags.define_data_set(flag_values)
-    finetuning_flags.define_batches(flag_values)
-    selection_flags.define_selection(flag_values)
-    stability_flags.define_stability(flag_values)
-    stability_flags.define_parameter_efficient(flag_values)
-    finetuning_flags.define_looking(flag_values)
-    flag_rules.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
-    flag_rules.require_at_least(flag_values, 4, "max_seq_length")
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: ClassifierOptions) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
-    stability_flags.apply_recipe(flag_values)
+    options = with_recipe(options)
     from bert_tf.tasks.classification import ClassifierSession
-    from bert_tf.tasks.data_set_flags import data_set_from_flags
+    from bert_tf.tasks.data_set_options import data_set_of
     from bert_tf.tasks.finetuning import is_selection
-    from bert_tf.training.strategy import check_batch_size, strategy_from_flags
+    from bert_tf.training.strategy import check_batch_size, strategy_of
 
-    flag_rules.warn_of_stride(flag_values)
-    strategy = strategy_from_flags(flag_values)
+    warn_of_stride(options.doc_stride, options.max_seq_length)
+    strategy = strategy_of(options)
     # What would otherwise come out after training.
-    if flag_values.do_eval or flag_values.eval_steps:
-        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
-    if flag_values.do_predict:
+    if options.do_eval or options.eval_steps:
+        check_batch_size(strategy, options.eval_batch_size, flag="eval_batch_size")
+    if options.do_predict:
         check_batch_size(
-            strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+            strategy, options.predict_batch_size, flag="predict_batch_size"
         )
-    data_set = data_set_from_flags(flag_values)
-    selects = flag_values.do_train and is_selection(flag_values)
+    data_set = data_set_of(options)
+    selects = options.do_train and is_selection(options)
     for name in ("stop_early", "keep_all_runs"):
-        if flag_values[name].value and flag_values.do_train and not selects:
+        if getattr(options, name) and options.do_train and not selects:
             raise InputError(
                 f"--{name} is for several runs, and this is one: give --learning_rates,"
                 " --train_batch_sizes or --num_restarts too, or leave it out."
             )
-    _refuse_no_such_use(flag_values, data_set, selects=selects)
-    looks_at_dev = flag_values.do_eval or flag_values.eval_steps or selects
+    _refuse_no_such_use(options, data_set, selects=selects)
+    looks_at_dev = options.do_eval or options.eval_steps or selects
     # Every input is read and checked before anything is written or trained.
     session = ClassifierSession(
-        flag_values,
+        options,
         strategy,
         data_set=data_set,
         splits=[
-            *(["train"] if flag_values.do_train else []),
+            *(["train"] if options.do_train else []),
             *(data_set.dev_splits if looks_at_dev else []),
-            *(data_set.test_splits if flag_values.do_predict else []),
+            *(data_set.test_splits if options.do_predict else []),
         ],
-        records_dir=flag_values.output_dir,
-        output_dir=_folder_of_model(flag_values),
+        records_dir=options.output_dir,
+        output_dir=_folder_of_model(options),
     )
-    model, step = _train_or_restore(session, flag_values, selects=selects)
-    if flag_values.do_eval:
-        _evaluate(session, model, step, flag_values)
-    if flag_values.do_predict:
-        _predict(session, model, flag_values)
+    model, step = _train_or_restore(session, options, selects=selects)
+    if options.do_eval:
+        _evaluate(session, model, step, options)
+    if options.do_predict:
+        _predict(session, model, options)
 
 
 def _refuse_no_such_use(
-    flag_values: flags.FlagValues, data_set: "DataSet", *, selects: bool
+    options: ClassifierOptions, data_set: "DataSet", *, selects: bool
 ) -> None:
     """Raises InputError for what a data set, or a folder, is not for."""
     from bert_tf.tasks.selection import RECORDS_NAME
 
-    if flag_values.do_eval and not data_set.dev_splits:
+    if options.do_eval and not data_set.dev_splits:
         raise InputError(
             f"--do_eval: {data_set.name} has no development set. Leave it out."
         )
-    records = os.path.join(flag_values.output_dir, RECORDS_NAME)
-    if flag_values.do_train and not selects and files.exists(records):
+    records = os.path.join(options.output_dir, RECORDS_NAME)
+    if options.do_train and not selects and files.exists(records):
         raise InputError(
-            f"--output_dir={flag_values.output_dir} holds several runs, of which the"
+            f"--output_dir={options.output_dir} holds several runs, of which the"
             " best one is kept. Give another folder for a single run."
         )
 
 
 def _train_or_restore(
-    session: "ClassifierSession", flag_values: flags.FlagValues, *, selects: bool
+    session: "ClassifierSession", options: ClassifierOptions, *, selects: bool
 ) -> tuple["keras.Model", int]:
     """The model to evaluate and to predict with, and the step that it is of."""
     from bert_tf.tasks.selection import search
     from bert_tf.training import checkpoints
     from bert_tf.training.run_folder import held_for_training
 
-    output_dir = flag_values.output_dir
-    if not flag_values.do_train:
-        return session.restore(_folder_of_model(flag_values))
+    output_dir = options.output_dir
+    if not options.do_train:
+        return session.restore(_folder_of_model(options))
     with held_for_training(output_dir, session.strategy):
         if not selects:
             return session.fine_tune(output_dir)
-        search(session, flag_values, output_dir)
+        search(session, options, output_dir)
         model, step = session.restore(checkpoints.folder_of(output_dir))
         session.save_adapter(model, output_dir)
         return model, step
 
 
-def _folder_of_model(flag_values: flags.FlagValues) -> str:
+def _folder_of_model(options: ClassifierOptions) -> str:
     """Where a run's checkpoints are: where runs were selected, those of the best."""
     from bert_tf.tasks.selection import RECORDS_NAME
     from bert_tf.training.checkpoint_files import STATE_NAME
     from bert_tf.training.checkpoints import folder_of
 
-    output_dir = flag_values.output_dir
+    output_dir = options.output_dir
     best = folder_of(output_dir)
     is_selection = (
         files.exists(os.path.join(output_dir, RECORDS_NAME))
         and files.exists(os.path.join(best, STATE_NAME))
         and not files.exists(os.path.join(output_dir, STATE_NAME))
     )
-    return best if is_selection and not flag_values.do_train else output_dir
+    return best if is_selection and not options.do_train else output_dir
 
 
 def _evaluate(
     session: "ClassifierSession",
     model: "keras.Model",
     step: int,
-    flag_values: flags.FlagValues,
+    options: ClassifierOptions,
 ) -> None:
     """Scores the development sets under the original's names: eval_results.txt.
 
@@ -181,7 +161,7 @@ def _evaluate(
                 names[prefix + name] = f"eval_{prefix}{name}"
         session.write_reports(split, logits)
     run_folder.report_evaluation(
-        flag_values.output_dir,
+        options.output_dir,
         step,
         results,
         names=names,
@@ -191,7 +171,7 @@ def _evaluate(
 
 
 def _predict(
-    session: "ClassifierSession", model: "keras.Model", flag_values: flags.FlagValues
+    session: "ClassifierSession", model: "keras.Model", options: ClassifierOptions
 ) -> None:
     """Predicts the test sets: test_results.tsv, and the files of GLUE's server."""
     from bert_tf.tasks.glue_suite import write_task_file
@@ -205,12 +185,12 @@ def _predict(
         if is_chief(session.strategy):
             second = split.removeprefix("test")
             _write_test_results(
-                os.path.join(flag_values.output_dir, f"test_results{second}.tsv"),
+                os.path.join(options.output_dir, f"test_results{second}.tsv"),
                 logits,
                 session.target,
             )
             write_task_file(
-                os.path.join(flag_values.output_dir, "submission"),
+                os.path.join(options.output_dir, "submission"),
                 session.data_set.name,
                 split,
                 session.target.words(logits),
@@ -227,7 +207,7 @@ def _write_test_results(path: str, logits: "np.ndarray", target: "Target") -> No
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(ClassifierOptions, run)
 
 
 if __name__ == "__main__":

@@ -11,24 +11,27 @@ to feature_table.md and, drawn, feature_table.png. Each way has a folder of its 
 the same command again goes on.
 """
 
-import copy
+import dataclasses
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import cli, files, run_ner, strict_json
-from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.tasks.tagging.feature_choices import (
+from bert_tf.options import option, with_default
+from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,
     FINE_TUNED,
     PAPER_DEV_F1,
+    TaggingOptions,
 )
+from bert_tf.training.config import Evaluates, Trains
 
 _WAYS = tuple(PAPER_DEV_F1)
 _METRICS = ("f1", "accuracy")
@@ -43,97 +46,92 @@ _DATA = (
     "init_checkpoint",
 )
 
+# What only some of the ways have a use for.
+_OF_FEATURES = ("feature_dir", "bilstm_size", "bilstm_dropout")
+_OF_FINE_TUNING = ("frozen_layers", "layerwise_learning_rate_decay", "recompute")
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags: run_ner's, and its own."""
-    run_ner.define_flags(flag_values, in_all_ways=True, do_train=True, do_eval=True)
-    flags.DEFINE_list(
-        "ways",
-        list(_WAYS),
-        "What to compare.",
-        flag_values=flag_values,
-    )
-    flags.register_validator(
-        "ways",
-        lambda ways: ways and set(ways) <= set(_WAYS),
-        message=f"must be of {', '.join(_WAYS)}",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_float(
-        "bilstm_learning_rate",
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureTableOptions(TaggingOptions):
+    """run_ner's options, and which ways are compared."""
+
+    do_train: bool = with_default(Trains, "do_train", True)
+    do_eval: bool = with_default(Evaluates, "do_eval", True)
+    ways: tuple[str, ...] = option(_WAYS, "What to compare.", choices=_WAYS)
+    bilstm_learning_rate: float = option(
         BILSTM_LEARNING_RATE,
         "Of the BiLSTM; --learning_rate is of fine-tuning.",
-        lower_bound=0.0,
-        flag_values=flag_values,
+        least=0.0,
     )
-    flags.DEFINE_float(
-        "bilstm_epochs",
+    bilstm_epochs: float = option(
         BILSTM_EPOCHS,
         "Of the BiLSTM; --num_train_epochs is of fine-tuning.",
-        lower_bound=0.0,
-        flag_values=flag_values,
-    )
-    flags.register_validator(
-        "distribution",
-        lambda distribution: distribution != "multi_worker",
-        message="the ways run one after the other on one machine; on several, give each"
-        " to run_ner --features",
-        flag_values=flag_values,
-    )
-    flags.register_validator(
-        "features",
-        lambda way: way is None,
-        message="--ways says which are compared: leave this one out",
-        flag_values=flag_values,
-    )
-    flags.register_validator(
-        "do_eval",
-        lambda is_given: is_given,
-        message="the table is of the development set: leave this one out",
-        flag_values=flag_values,
+        least=0.0,
     )
 
+    def problems(self) -> Iterator[str]:
+        """What the table is not made of."""
+        yield from super().problems()
+        if not self.ways:
+            yield f"`ways` must be of {', '.join(_WAYS)}."
+        if self.distribution == "multi_worker":
+            yield (
+                "`distribution=multi_worker`: the ways run one after the other on one"
+                " machine; on several, give each to run_ner --features."
+            )
+        if self.features is not None:
+            yield "`features`: `ways` says which are compared; leave this one out."
+        if not self.do_eval:
+            yield "`do_eval`: the table is of the development set; leave this one out."
 
-def flags_of(flag_values: flags.FlagValues, way: str) -> flags.FlagValues:
-    """run_ner's flags for one of the ways."""
-    own = copy.deepcopy(flag_values)
-    changes: dict[str, Any] = {"output_dir": os.path.join(flag_values.output_dir, way)}
-    if way != FINE_TUNED:
-        changes |= {
-            "features": way,
-            # Of fine-tuning alone.
-            "frozen_layers": own["frozen_layers"].default,
-            "feature_dir": flag_values.feature_dir
-            or os.path.join(flag_values.output_dir, "features"),
-            "learning_rate": flag_values.bilstm_learning_rate,
-            "num_train_epochs": flag_values.bilstm_epochs,
-        }
-    for name, value in changes.items():
-        own[name].value = value
-        own[name].present = 1
-    return own
+    def useless_features(self) -> Iterator[str]:
+        """Nothing: some ways have features, and some have not."""
+        yield from ()
+
+    def of_way(self, way: str) -> TaggingOptions:
+        """run_ner's options for one of the ways."""
+        changes: dict[str, Any] = {"output_dir": os.path.join(self.output_dir, way)}
+        useless = _OF_FEATURES
+        if way != FINE_TUNED:
+            useless = _OF_FINE_TUNING
+            own_folder = os.path.join(self.output_dir, "features")
+            changes |= {
+                "features": way,
+                "feature_dir": self.feature_dir or own_folder,
+                "learning_rate": self.bilstm_learning_rate,
+                "num_train_epochs": self.bilstm_epochs,
+            }
+        fields = TaggingOptions.__dataclass_fields__
+        changes |= {name: fields[name].default for name in useless}
+        if self.given_names is not None:
+            given = self.given_names.union(changes).difference(useless)
+            changes["given_names"] = given
+        return TaggingOptions(
+            **{name: getattr(self, name) for name in fields if name != "title"}
+            | changes
+        )
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: FeatureTableOptions) -> None:
     """Goes through the ways, and shows what came out."""
     cli.import_tensorflow()
     from bert_tf.tasks.tagging.frozen_features import feature_picture, feature_table
 
-    _refuse_other_ways(flag_values)
+    _refuse_other_ways(options)
     scores: dict[str, float] = {}
-    for way in dict.fromkeys(flag_values.ways):
-        own = flags_of(flag_values, way)
+    for way in dict.fromkeys(options.ways):
+        own = options.of_way(way)
         logging.info("***** %s *****", way)
         run_ner.run(own)
         metric, scores[way] = _result(own.output_dir)
         # After each: what there is of it can be read while the next one trains.
-        shown = _with_earlier(scores, metric, flag_values)
+        shown = _with_earlier(scores, metric, options)
         text = feature_table(shown, metric)
         for name, content in (
             ("feature_table.md", text),
             ("feature_table.png", feature_picture(shown, metric)),
         ):
-            files.write_atomically(os.path.join(flag_values.output_dir, name), content)
+            files.write_atomically(os.path.join(options.output_dir, name), content)
     print(text, end="")
     sys.stdout.flush()
 
@@ -147,13 +145,13 @@ def _result(folder: str) -> tuple[str, float]:
 
 
 def _with_earlier(
-    scores: dict[str, float], metric: str, flag_values: flags.FlagValues
+    scores: dict[str, float], metric: str, options: FeatureTableOptions
 ) -> dict[str, float]:
     """The scores, and those of ways that an earlier command compared on the same data.
 
     They are recorded for later ones.
     """
-    path = os.path.join(flag_values.output_dir, TABLE_NAME)
+    path = os.path.join(options.output_dir, TABLE_NAME)
     table: dict[str, dict[str, Any]] = {}
     if files.exists(path):
         try:
@@ -161,7 +159,7 @@ def _with_earlier(
             table = strict_json.checked(dict[str, dict], found, path, "table")
         except InputError as error:
             logging.warning("%s Earlier scores are left out.", error)
-    shared = {"metric": metric, **{name: flag_values[name].value for name in _DATA}}
+    shared = {"metric": metric, **{name: options.as_flags()[name] for name in _DATA}}
     table |= {way: {"score": score, **shared} for way, score in scores.items()}
     files.write_atomically(path, json.dumps(table, indent=1) + "\n")
     return {
@@ -171,29 +169,29 @@ def _with_earlier(
     }
 
 
-def _refuse_other_ways(flag_values: flags.FlagValues) -> None:
+def _refuse_other_ways(options: FeatureTableOptions) -> None:
     """Raises InputError now for what the last of the ways would find out."""
     from bert_tf.conversion.loading import model_files
 
-    ways = [way for way in flag_values.ways if way != FINE_TUNED]
+    ways = [way for way in options.ways if way != FINE_TUNED]
     if not ways:
         return
-    if not flag_values.init_checkpoint:
+    if not options.init_checkpoint:
         raise InputError(
             f"--ways={','.join(ways)} need --init_checkpoint: the model whose features"
             " are taken."
         )
     config = model_files(
-        flag_values.init_checkpoint,
-        bert_config_file=flag_values.bert_config_file,
-        vocab_file=flag_values.vocab_file,
-        do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
-        output_dir=flag_values.output_dir,
+        options.init_checkpoint,
+        bert_config_file=options.bert_config_file,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.given("do_lower_case"),
+        output_dir=options.output_dir,
     ).config
     num_layers = config.num_hidden_layers
     too_deep = [w for w in ways if FEATURE_CHOICES[w].num_layers > num_layers]
     if too_deep:
-        left = [way for way in flag_values.ways if way not in too_deep]
+        left = [way for way in options.ways if way not in too_deep]
         raise InputError(
             f"--ways: {', '.join(too_deep)} need more layers than the {num_layers} of"
             f" this model: --ways={','.join(left)} leaves them out."
@@ -202,7 +200,7 @@ def _refuse_other_ways(flag_values: flags.FlagValues) -> None:
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(FeatureTableOptions, run)
 
 
 if __name__ == "__main__":

@@ -12,59 +12,40 @@ again, it goes on with what is missing.
 
 import os
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import cli, finetuning_flags, flag_rules, selection_flags, stability_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli
+from bert_tf.tasks.data_set_options import GlueOptions
+from bert_tf.tasks.run_options import with_recipe
 
 SUBMISSION_NAME = "glue_submission.zip"
 LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    finetuning_flags.define_run(
-        flag_values,
-        without=("do_train", "do_eval", "num_train_epochs"),
-        do_predict=True,
-    )
-    shared_flags.define(flag_values, "max_seq_length")
-    selection_flags.define_selection(flag_values, learning_rates=LEARNING_RATES)
-    finetuning_flags.define_batches(flag_values)
-    finetuning_flags.define_looking(flag_values)
-    finetuning_flags.define_submission(flag_values)
-    stability_flags.define_stability(flag_values)
-    stability_flags.define_parameter_efficient(flag_values)
-    selection_flags.define_glue(flag_values)
-    flag_rules.require_at_least(flag_values, 4, "max_seq_length")
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: GlueOptions) -> None:
     """Runs the tasks, then writes the table and the submission."""
     cli.import_tensorflow()
-    stability_flags.apply_recipe(flag_values)
+    options = with_recipe(options)
     from bert_tf.tasks import glue_suite
     from bert_tf.tasks.glue_suite import report, write_report, write_submission
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import (
         check_batch_size,
         is_chief,
-        strategy_from_flags,
+        strategy_of,
     )
 
-    tasks = glue_suite.chosen_tasks(flag_values)
-    strategy = strategy_from_flags(flag_values)
-    check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
-    check_batch_size(
-        strategy, flag_values.predict_batch_size, flag="predict_batch_size"
-    )
+    tasks = glue_suite.chosen_tasks(options)
+    strategy = strategy_of(options)
+    check_batch_size(strategy, options.eval_batch_size, flag="eval_batch_size")
+    check_batch_size(strategy, options.predict_batch_size, flag="predict_batch_size")
     for data_set in tasks:
-        glue_suite.check_examples(data_set, flag_values)
+        glue_suite.check_examples(data_set, options)
     logging.info("GLUE: %s", ", ".join(data_set.name for data_set in tasks))
-    output_dir = flag_values.output_dir
+    output_dir = options.output_dir
     with held_for_training(output_dir, strategy):
         for data_set in tasks:
-            glue_suite.run_task(data_set, flag_values, strategy)
+            glue_suite.run_task(data_set, options, strategy)
             if is_chief(strategy):
                 results = glue_suite.results_in(output_dir)
                 if results:
@@ -74,17 +55,17 @@ def run(flag_values: flags.FlagValues) -> None:
     if results:
         for line in report(results).splitlines():
             logging.info("%s", line)
-    if flag_values.do_predict:
+    if options.do_predict:
         write_submission(
             os.path.join(output_dir, glue_suite.SUBMISSION_NAME),
             os.path.join(output_dir, SUBMISSION_NAME),
-            fill_missing=flag_values.fill_missing_tasks,
+            fill_missing=options.fill_missing_tasks,
         )
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(GlueOptions, run)
 
 
 if __name__ == "__main__":

@@ -14,18 +14,13 @@ reads them.
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import (
-    cli,
-    files,
-    finetuning_flags,
-    flag_rules,
-    tagging_feature_flags,
-    tagging_flags,
-)
+from bert_tf import cli, files
+from bert_tf.tasks.run_options import warn_of_stride
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 if TYPE_CHECKING:
     import keras
@@ -36,69 +31,52 @@ if TYPE_CHECKING:
 SPLITS = ("train", "dev", "test")
 
 
-def define_flags(
-    flag_values: flags.FlagValues, *, in_all_ways: bool = False, **defaults: Any
-) -> None:
-    """Defines the script's flags."""
-    finetuning_flags.define_run(flag_values, **defaults)
-    tagging_flags.define_sentences(flag_values)
-    tagging_flags.define_labels(flag_values)
-    tagging_flags.define_windows(flag_values)
-    tagging_feature_flags.define_features(flag_values)
-    if not in_all_ways:
-        tagging_feature_flags.refuse_useless(flag_values)
-    finetuning_flags.define_padding(flag_values)
-    flag_rules.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: TaggingOptions) -> None:
     """Reads the sentences, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     from bert_tf.tasks.tagging.frozen_features import FeatureTaggingSession
     from bert_tf.tasks.tagging.words import TaggingSession
     from bert_tf.training import run_folder
     from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import check_batch_size, strategy_from_flags
+    from bert_tf.training.strategy import check_batch_size, strategy_of
 
-    flag_rules.warn_of_stride(flag_values)
-    strategy = strategy_from_flags(flag_values)
-    looks_at_dev = flag_values.do_eval or (
-        flag_values.do_train and flag_values.eval_steps
-    )
-    is_wanted = (flag_values.do_train, looks_at_dev, flag_values.do_predict)
+    warn_of_stride(options.doc_stride, options.max_seq_length)
+    strategy = strategy_of(options)
+    looks_at_dev = options.do_eval or (options.do_train and options.eval_steps)
+    is_wanted = (options.do_train, looks_at_dev, options.do_predict)
     # What would otherwise come out after training.
     if looks_at_dev:
-        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
-    if flag_values.do_predict:
+        check_batch_size(strategy, options.eval_batch_size, flag="eval_batch_size")
+    if options.do_predict:
         check_batch_size(
-            strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+            strategy, options.predict_batch_size, flag="predict_batch_size"
         )
     # Every input is read and checked before anything is written or trained.
-    session_class = FeatureTaggingSession if flag_values.features else TaggingSession
+    session_class = FeatureTaggingSession if options.features else TaggingSession
     session = session_class(
-        flag_values,
+        options,
         strategy,
         splits={
-            split: _read(flag_values, split)
+            split: _read(options, split)
             for split, wanted in zip(SPLITS, is_wanted, strict=True)
             if wanted
         },
-        output_dir=flag_values.output_dir,
+        output_dir=options.output_dir,
     )
-    if flag_values.do_train:
-        with held_for_training(flag_values.output_dir, strategy):
-            model, step = session.fine_tune(flag_values.output_dir)
+    if options.do_train:
+        with held_for_training(options.output_dir, strategy):
+            model, step = session.fine_tune(options.output_dir)
     else:
-        model, step = session.restore(flag_values.output_dir)
+        model, step = session.restore(options.output_dir)
     results: dict[str, float] = {}
-    if flag_values.do_eval:
-        results |= _predict(session, model, flag_values, "dev")
-    if flag_values.do_predict:
-        scores = _predict(session, model, flag_values, "test")
+    if options.do_eval:
+        results |= _predict(session, model, options, "dev")
+    if options.do_predict:
+        scores = _predict(session, model, options, "test")
         results |= {f"test_{name}": score for name, score in scores.items()}
     if results:
         run_folder.report_evaluation(
-            flag_values.output_dir,
+            options.output_dir,
             step,
             results,
             keeps_others=True,
@@ -107,19 +85,19 @@ def run(flag_values: flags.FlagValues) -> None:
         )
 
 
-def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
+def _read(options: TaggingOptions, split: str) -> "list[Sentence]":
     """The sentences of a split."""
-    has_labels = flag_values.test_has_labels if split == "test" else True
-    names = tuple(flag_values.labels) if flag_values.labels else None
-    if flag_values.tfds_name:
+    has_labels = options.test_has_labels if split == "test" else True
+    names = options.labels or None
+    if options.tfds_name:
         from bert_tf.tasks.tagging_tfds import read_split
 
         return read_split(
-            flag_values.tfds_name,
-            flag_values.tfds_splits[SPLITS.index(split)],
-            data_dir=flag_values.tfds_data_dir,
-            word_feature=flag_values.word_column,
-            label_feature=flag_values.label_column,
+            options.tfds_name,
+            options.tfds_splits[SPLITS.index(split)],
+            data_dir=options.tfds_data_dir,
+            word_feature=options.word_column,
+            label_feature=options.label_column,
             label_names=names,
             has_labels=has_labels is not False,
         )
@@ -127,8 +105,8 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
 
     flag = f"{split}_file"
     sentences = read_sentences(
-        files.expand_globs(getattr(flag_values, flag), flag),
-        tagging_flags.layout(flag_values, names),
+        files.expand_globs(getattr(options, flag), flag),
+        options.layout(names),
         has_labels=has_labels,
     )
     logging.info(
@@ -143,7 +121,7 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
 def _predict(
     session: "TaggingSession",
     model: "keras.Model",
-    flag_values: flags.FlagValues,
+    options: TaggingOptions,
     split: str,
 ) -> dict[str, float]:
     """Predicts a split, and writes it down; the scores where its labels are known."""
@@ -155,7 +133,7 @@ def _predict(
     found = session.predict(model, split)
 
     def path(name: str) -> str:
-        return os.path.join(flag_values.output_dir, f"{split}_{name}.txt")
+        return os.path.join(options.output_dir, f"{split}_{name}.txt")
 
     if session.is_chief:
         write_predictions(
@@ -173,7 +151,7 @@ def _predict(
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(TaggingOptions, run)
 
 
 if __name__ == "__main__":

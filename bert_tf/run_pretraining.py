@@ -13,45 +13,31 @@ paper's two phases are one command with
     --input_file=records/128/*,records/512/* --phases=128:900000:256,512:100000:256
 """
 
-from absl import flags
-
-from bert_tf import cli, pretraining_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli
+from bert_tf.tasks.pretraining_options import PretrainingOptions
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    shared_flags.define(flag_values, required=("output_dir",))
-    shared_flags.define_training(flag_values)
-    pretraining_flags.define_model(flag_values)
-    pretraining_flags.define_records(flag_values)
-    pretraining_flags.define_steps(flag_values)
-    pretraining_flags.define_evaluation(flag_values)
-    pretraining_flags.define_ablations(flag_values)
-    pretraining_flags.define_masking(flag_values)
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: PretrainingOptions) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
     from bert_tf.tasks.pretraining import PretrainingSession
     from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import strategy_from_flags
+    from bert_tf.training.strategy import strategy_of
 
-    strategy = strategy_from_flags(flag_values)
-    session = PretrainingSession(flag_values, strategy)
-    if flag_values.do_train:
-        with held_for_training(flag_values.output_dir, strategy):
+    strategy = strategy_of(options)
+    session = PretrainingSession(options, strategy)
+    if options.do_train:
+        with held_for_training(options.output_dir, strategy):
             model, step = session.train()
     else:
         model, step = session.restore()
-    if flag_values.do_eval:
+    if options.do_eval:
         session.evaluate(model, step)
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(PretrainingOptions, run)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ Writes eval_results.txt and dev_predictions.csv, and of --test_file test_results
 import os
 from typing import TYPE_CHECKING
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import cli, finetuning_flags, flag_rules, swag_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli
+from bert_tf.tasks.run_options import ChoiceOptions
 
 if TYPE_CHECKING:
     import keras
@@ -27,85 +27,75 @@ if TYPE_CHECKING:
     from bert_tf.tasks.multiple_choice import ChoiceSet, MultipleChoiceSession
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    finetuning_flags.define_run(
-        flag_values,
-        train_batch_size=16,
-        eval_batch_size=16,
-        predict_batch_size=16,
-        learning_rate=2e-5,
-    )
-    shared_flags.define(flag_values, "max_seq_length")
-    swag_flags.define_files(flag_values)
-    swag_flags.define_columns(flag_values)
-    finetuning_flags.define_padding(flag_values)
-    flag_rules.require_one_of(flag_values, "do_train", "do_eval", "do_predict")
-    flag_rules.require_at_least(flag_values, 5, "max_seq_length")
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: ChoiceOptions) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     from bert_tf.tasks.multiple_choice import MultipleChoiceSession
     from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import check_batch_size, strategy_from_flags
+    from bert_tf.training.strategy import check_batch_size, strategy_of
 
-    strategy = strategy_from_flags(flag_values)
+    strategy = strategy_of(options)
     # What would otherwise come out after training.
-    if flag_values.do_eval or (flag_values.do_train and flag_values.eval_steps):
-        check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
-    if flag_values.do_predict:
+    if options.do_eval or (options.do_train and options.eval_steps):
+        check_batch_size(strategy, options.eval_batch_size, flag="eval_batch_size")
+    if options.do_predict:
         check_batch_size(
-            strategy, flag_values.predict_batch_size, flag="predict_batch_size"
+            strategy, options.predict_batch_size, flag="predict_batch_size"
         )
     # Every input is read and checked before anything is written or trained.
     session = MultipleChoiceSession(
-        flag_values,
+        options,
         strategy,
-        sets=_read(flag_values),
-        output_dir=flag_values.output_dir,
+        sets=_read(options),
+        output_dir=options.output_dir,
     )
-    if flag_values.do_train:
-        with held_for_training(flag_values.output_dir, strategy):
-            model, step = session.fine_tune(flag_values.output_dir)
+    if options.do_train:
+        with held_for_training(options.output_dir, strategy):
+            model, step = session.fine_tune(options.output_dir)
     else:
-        model, step = session.restore(flag_values.output_dir)
-    if flag_values.do_eval:
-        _evaluate(session, model, step, flag_values)
-    if flag_values.do_predict:
-        _predict(session, model, flag_values)
+        model, step = session.restore(options.output_dir)
+    if options.do_eval:
+        _evaluate(session, model, step, options)
+    if options.do_predict:
+        _predict(session, model, options)
 
 
-def _read(flag_values: flags.FlagValues) -> dict[str, "ChoiceSet"]:
+def _read(options: ChoiceOptions) -> dict[str, "ChoiceSet"]:
     """The examples, by split."""
-    names = swag_flags.column_names(flag_values)
-    looks_at_dev = flag_values.do_eval or (
-        flag_values.do_train and flag_values.eval_steps
+    from bert_tf.tasks.multiple_choice import ColumnNames
+
+    names = ColumnNames(
+        premise=options.premise_column,
+        start=options.start_column,
+        endings=options.ending_columns or None,
+        label=options.label_column,
+        labels=options.labels or None,
     )
+    looks_at_dev = options.do_eval or (options.do_train and options.eval_steps)
     wanted = {
-        "train": (flag_values.do_train, flag_values.train_file),
-        "dev": (looks_at_dev, flag_values.dev_file),
-        "test": (flag_values.do_predict, flag_values.test_file),
+        "train": (options.do_train, options.train_file),
+        "dev": (looks_at_dev, options.dev_file),
+        "test": (options.do_predict, options.test_file),
     }
     sets = {}
     for number, (split, (is_wanted, path)) in enumerate(wanted.items()):
         if not is_wanted:
             continue
         has_labels = split != "test"
-        if flag_values.tfds_name:
+        if options.tfds_name:
             from bert_tf.tasks.swag_tfds import read_tfds_choices
 
             sets[split] = read_tfds_choices(
-                flag_values.tfds_name,
-                flag_values.tfds_splits[number],
+                options.tfds_name,
+                options.tfds_splits[number],
                 names,
-                data_dir=flag_values.tfds_data_dir,
+                data_dir=options.tfds_data_dir,
                 has_labels=has_labels,
             )
         else:
             from bert_tf.tasks.multiple_choice import read_choices
 
+            assert path is not None
             sets[split] = read_choices(path, names, has_labels=has_labels)
     return sets
 
@@ -114,7 +104,7 @@ def _evaluate(
     session: "MultipleChoiceSession",
     model: "keras.Model",
     step: int,
-    flag_values: flags.FlagValues,
+    options: ChoiceOptions,
 ) -> None:
     """Scores the development set: eval_results.txt, and each of its predictions.
 
@@ -123,7 +113,7 @@ def _evaluate(
     from bert_tf.tasks.multiple_choice import ACCURACY, write_choices
     from bert_tf.training import run_folder
 
-    output_dir = flag_values.output_dir
+    output_dir = options.output_dir
     examples, target = session.sets["dev"]
     logging.info("***** Running evaluation *****")
     logging.info("  Num examples = %d", len(examples))
@@ -144,12 +134,12 @@ def _evaluate(
 def _predict(
     session: "MultipleChoiceSession",
     model: "keras.Model",
-    flag_values: flags.FlagValues,
+    options: ChoiceOptions,
 ) -> None:
     """Predicts the test set: test_results.tsv, swag_predictions.csv."""
     from bert_tf.tasks.multiple_choice import write_choices, write_probabilities
 
-    output_dir = flag_values.output_dir
+    output_dir = options.output_dir
     examples, target = session.sets["test"]
     logging.info("***** Running prediction *****")
     logging.info("  Num examples = %d", len(examples))
@@ -165,7 +155,7 @@ def _predict(
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(ChoiceOptions, run)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from absl import flags
 from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 if TYPE_CHECKING:
     from bert_tf.study import SentenceScore, SentenceScorer

@@ -10,7 +10,7 @@ from absl import flags
 
 from bert_tf import flag_rules, path_flags
 from bert_tf.flag_groups import DATA, SEVERAL_RUNS, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 
 class _NumbersParser(flags.ArgumentParser):

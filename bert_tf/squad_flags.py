@@ -10,7 +10,7 @@ from absl import flags
 from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.flag_groups import DATA, LENGTHS, TASK, TRAINING, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 
 @belongs_to(DATA)

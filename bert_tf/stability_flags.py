@@ -12,7 +12,7 @@ from absl import flags, logging
 from bert_tf import flags as shared_flags
 from bert_tf import path_flags
 from bert_tf.flag_groups import TRAINING, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 # Flag -> its default, where a recipe differs from this program's (the original's).
 RECIPES: Mapping[str, Mapping[str, Any]] = {

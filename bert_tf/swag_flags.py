@@ -6,7 +6,7 @@ from absl import flags
 
 from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf.flag_groups import DATA, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 if TYPE_CHECKING:
     from bert_tf.tasks.multiple_choice import ColumnNames

@@ -4,8 +4,8 @@ from absl import flags
 
 from bert_tf import flag_rules, path_flags
 from bert_tf.flag_groups import TRAINING, belongs_to
-from bert_tf.path_flags import Path
-from bert_tf.tasks.tagging.feature_choices import (
+from bert_tf.options import Path
+from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,

@@ -8,7 +8,7 @@ from absl import flags, logging
 from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
 from bert_tf.flag_groups import DATA, belongs_to
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 
 if TYPE_CHECKING:
     from bert_tf.text.documents import Chunk

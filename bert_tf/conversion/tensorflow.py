@@ -19,7 +19,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
-from bert_tf.path_flags import no_checkpoint
+from bert_tf.options import no_checkpoint
 
 # What TensorFlow's reader raises; an IndexError of a file that is cut off.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
@@ -26,6 +26,7 @@ from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.records.spec import RecordSchema, classifier_schema
+from bert_tf.tasks.data_set_options import ClassifierOptions
 from bert_tf.tasks.finetuning import (
     EXAMPLE_LOSS,
     LOSS,
@@ -36,7 +37,7 @@ from bert_tf.tasks.finetuning import (
     model_options,
     opened_adapter,
     scores,
-    settings_from_flags,
+    settings_of,
 )
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
@@ -777,7 +778,7 @@ def write_reports(
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-class ClassifierSession(TaskSession):
+class ClassifierSession(TaskSession[ClassifierOptions]):
     """The runs on sentences and sentence pairs.
 
     Attributes:
@@ -790,7 +791,7 @@ class ClassifierSession(TaskSession):
 
     def __init__(
         self,
-        flag_values: flags.FlagValues,
+        options: ClassifierOptions,
         strategy: tf.distribute.Strategy,
         *,
         data_set: DataSet,
@@ -798,27 +799,27 @@ class ClassifierSession(TaskSession):
         records_dir: str,
         output_dir: str,
     ) -> None:
-        super().__init__(flag_values, strategy, output_dir=output_dir)
+        super().__init__(options, strategy, output_dir=output_dir)
         self.data_set = data_set
         self._records_dir = records_dir
-        adapter = opened_adapter(flag_values, self.config)
+        adapter = opened_adapter(options, self.config)
         trained = adapter or self.source
         self.target = self._target(output_dir, trained)
         self.refuse_other_metrics([LOSS, EXAMPLE_LOSS, *self._metrics])
-        if trained is not None and flag_values.init_head:
+        if trained is not None and options.init_head:
             self._refuse_other_head(trained)
         self.examples: dict[str, list[Example]] = {
-            split: data_set.read(flag_values.data_dir, split) for split in splits
+            split: data_set.read(options.data_dir, split) for split in splits
         }
         for examples in self.examples.values():
             check_labels(examples, self.target)
-        self._options = model_options(flag_values, adapter)
+        self._model_options = model_options(options, adapter)
         self.task = task(
             self.config,
             self.target,
             data_set.name,
-            recompute=flag_values.recompute,
-            **self._options,
+            recompute=options.recompute,
+            **self._model_options,
         )
         self._records: dict[str, SplitRecords] = {}
 
@@ -828,18 +829,18 @@ class ClassifierSession(TaskSession):
         """A run: trains in a folder, from where that stands."""
         data = self._run_data()
         self.prepare(folder, data)
-        values = settings or settings_from_flags(self._flags)[0]
+        values = settings or settings_of(self._options)[0]
         model, step = finetune(
             self.task,
             self.records("train"),
-            self._flags,
+            self._options,
             self.strategy,
             folder=folder,
             data=data,
             max_lengths=self.max_lengths,
             until=until,
-            evaluate=self._evaluate if self._flags.eval_steps else None,
-            best_metric=self._flags.best_metric or self.data_set.metrics[0],
+            evaluate=self._evaluate if self._options.eval_steps else None,
+            best_metric=self._options.best_metric or self.data_set.metrics[0],
             **values._asdict(),
         )
         self.save_adapter(model, folder)
@@ -847,7 +848,7 @@ class ClassifierSession(TaskSession):
 
     def save_adapter(self, model: keras.Model, folder: str) -> None:
         """Writes what LoRA or adapters have learnt; nothing if all is trained."""
-        if is_parameter_efficient(self._options) and self.is_chief:
+        if is_parameter_efficient(self._model_options) and self.is_chief:
             write_adapter(
                 folder,
                 model,
@@ -864,9 +865,9 @@ class ClassifierSession(TaskSession):
     def logits(self, model: keras.Model, split: str) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
         batch_size = (
-            self._flags.predict_batch_size
+            self._options.predict_batch_size
             if split in self.data_set.test_splits
-            else self._flags.eval_batch_size
+            else self._options.eval_batch_size
         )
         records = self.records(split)
         logits = self.logits_of(
@@ -887,22 +888,22 @@ class ClassifierSession(TaskSession):
             logits,
             objective=self.task.objective,
             metric_names=self._metrics,
-            batch_size=self._flags.eval_batch_size,
+            batch_size=self._options.eval_batch_size,
         )
 
     def write_reports(self, split: str, logits: np.ndarray) -> None:
         """Writes a split's predictions, plots and mistakes to --output_dir."""
         if self.is_chief:
             write_reports(
-                self._flags.output_dir,
+                self._options.output_dir,
                 split,
                 self.examples[split],
                 self.target,
                 logits,
                 task_name=self.task.name,
                 class_names=self.data_set.class_names,
-                plots=self._flags.plots,
-                num_mistakes=self._flags.num_mistakes,
+                plots=self._options.plots,
+                num_mistakes=self._options.num_mistakes,
             )
 
     @property
@@ -932,9 +933,9 @@ class ClassifierSession(TaskSession):
     def _run_data(self) -> RunData:
         """The training set, as a run's folder records it."""
         if self.data_set.is_from_tfds:
-            where = self._flags.tfds_name
+            where = self._options.tfds_name
         else:
-            where = self.data_set.path(self._flags.data_dir, "train")
+            where = self.data_set.path(self._options.data_dir, "train")
         return RunData(
             f"{len(self.examples['train'])} examples of {where}", self._digest("train")
         )
@@ -951,12 +952,12 @@ class ClassifierSession(TaskSession):
         that the checkpoint was trained with, so that prediction needs no training file.
         """
         data_set = self.data_set
-        if data_set.labels is None and not self._flags.do_train:
+        if data_set.labels is None and not self._options.do_train:
             recorded = run_folder.recorded_labels(output_dir)
             labels = recorded or (trained.labels if trained else None)
             if labels:
                 return data_set.target(tuple(labels))
-        return data_set.read_target(self._flags.data_dir)
+        return data_set.read_target(self._options.data_dir)
 
     def _refuse_other_head(self, trained: Source | AdapterFiles) -> None:
         """Raises InputError if a trained head predicts something else."""
@@ -979,13 +980,13 @@ class ClassifierSession(TaskSession):
 
     def _tokenized(self, split: str) -> SplitRecords:
         examples = self.examples[split]
-        length = self._flags.max_seq_length
+        length = self._options.max_seq_length
         featurizer = Featurizer(
             self.tokenizer,
             max_seq_length=length,
             target=self.target,
-            windows=self._flags.long_text == "window",
-            doc_stride=self._flags.doc_stride,
+            windows=self._options.long_text == "window",
+            doc_stride=self._options.doc_stride,
         )
         records = SplitRecords.prepare(
             os.path.join(

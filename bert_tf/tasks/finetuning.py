@@ -5,14 +5,13 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import flags as shared_flags
 from bert_tf import metrics
 from bert_tf.config import BertConfig
 from bert_tf.conversion.adapter_files import (
@@ -35,6 +34,8 @@ from bert_tf.records.batching import (
     training_lengths,
 )
 from bert_tf.records.pipeline import InputShard
+from bert_tf.tasks.data_set_options import SentenceOptions
+from bert_tf.tasks.run_options import AdapterOptions, FineTuningOptions
 from bert_tf.tasks.tables import Target
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
@@ -42,36 +43,34 @@ from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
-from bert_tf.training.run_folder import RunData, Start, resolved
+from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.task import Task
 
 # What the flags make of a classifier: LoRA, adapters, a mixture of layers.
 
 
-def opened_adapter(
-    flag_values: flags.FlagValues, config: BertConfig
-) -> AdapterFiles | None:
-    """What --init_adapter names; None where it is not given."""
-    if not flag_values.init_adapter:
+def opened_adapter(options: AdapterOptions, config: BertConfig) -> AdapterFiles | None:
+    """What `init_adapter` names; None where it is not given."""
+    if not options.init_adapter:
         return None
-    adapter = open_adapter(flag_values.init_adapter)
+    adapter = open_adapter(options.init_adapter)
     refuse_other_base(adapter, config)
     return adapter
 
 
 def model_options(
-    flag_values: flags.FlagValues, adapter: AdapterFiles | None = None
+    options: AdapterOptions, adapter: AdapterFiles | None = None
 ) -> dict[str, Any]:
     """BertClassifier's arguments, as `bert_tf.tasks.classification.task` takes them."""
     if adapter is None:
-        return {name: flag_values[name].value for name in MODEL_OPTIONS}
+        return {name: getattr(options, name) for name in MODEL_OPTIONS}
     for name in MODEL_OPTIONS:
-        given = shared_flags.given(flag_values, name)
+        given = options.given(name)
         if given is not None and given != adapter.model[name]:
             raise InputError(
-                f"--{name}={given}, but --init_adapter={flag_values.init_adapter} was"
-                f" trained with {adapter.model[name]}. Leave --{name} out."
+                f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"
+                f" trained with {adapter.model[name]}. Leave `{name}` out."
             )
     return dict(adapter.model)
 
@@ -132,32 +131,30 @@ def grid(
     ]
 
 
-def settings_from_flags(flag_values: flags.FlagValues) -> list[Settings]:
-    """The runs that the flags of `selection_flags.define_selection` ask for."""
+def settings_of(options: SentenceOptions) -> list[Settings]:
+    """The runs that the options ask for."""
 
     def values(plural: str, singular: str) -> Sequence[Any]:
-        several = flag_values[plural]
-        one = flag_values[singular]
-        is_asked_for = one.present or one.value != one.default
-        if several.value is None or (is_asked_for and not several.present):
-            return [one.value]
-        return several.value
+        several = getattr(options, plural)
+        is_asked_for = options.is_given(singular) and not options.is_given(plural)
+        if several is None or is_asked_for:
+            return [getattr(options, singular)]
+        return several
 
-    epochs = flag_values.num_train_epochs
     return grid(
         values("learning_rates", "learning_rate"),
         values("train_batch_sizes", "train_batch_size"),
-        epochs if isinstance(epochs, Sequence) else [epochs],
-        flag_values.num_restarts,
-        flag_values.random_seed,
+        options.num_train_epochs,
+        options.num_restarts,
+        options.random_seed,
     )
 
 
-def is_selection(flag_values: flags.FlagValues) -> bool:
-    """Whether the flags ask for a selection, be it among one run."""
+def is_selection(options: SentenceOptions) -> bool:
+    """Whether the options ask for a selection, be it among one run."""
     plurals = ("learning_rates", "train_batch_sizes")
-    asks = any(flag_values[name].present for name in plurals)
-    return asks or len(settings_from_flags(flag_values)) > 1
+    asks = any(options.is_given(name) for name in plurals)
+    return asks or len(settings_of(options)) > 1
 
 
 def _short(number: float) -> str:
@@ -237,7 +234,7 @@ def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> 
 def finetune(
     task: Task,
     records: SplitRecords,
-    flag_values: flags.FlagValues,
+    options: FineTuningOptions,
     strategy: tf.distribute.Strategy,
     *,
     folder: str,
@@ -259,7 +256,7 @@ def finetune(
     With batches of like length an epoch has ceil(examples / batch) batches and each
     example once. Warmup: int(steps * proportion).
     """
-    settings = {"train_batch_size": flag_values.train_batch_size, **settings}
+    settings = {"train_batch_size": options.train_batch_size, **settings}
     batch_size = settings["train_batch_size"]
     num_batches = (num_examples or records.num_records) / batch_size
     if max_lengths is not None:
@@ -271,12 +268,12 @@ def finetune(
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
-    config = TrainingConfig.from_flags(
-        flag_values,
+    config = TrainingConfig.of(
+        options,
         **settings,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,
-        num_warmup_steps=int(num_schedule_steps * flag_values.warmup_proportion),
+        num_warmup_steps=int(num_schedule_steps * options.warmup_proportion),
     )
     logging.info("***** Running training *****")
     logging.info("  Num examples = %d", records.num_records)
@@ -300,13 +297,13 @@ def finetune(
         config,
         folder=folder,
         phases=[phase],
-        init_checkpoint=init_checkpoint or flag_values.init_checkpoint,
+        init_checkpoint=init_checkpoint or options.init_checkpoint,
         strategy=strategy,
         start=Start(
             task=task.name,
             data=data,
             settings=config.decisive | fixed,
-            flags=resolved(flag_values) | settings | fixed,
+            flags=options.as_flags() | settings | fixed,
         ),
     )
 
@@ -406,7 +403,10 @@ def _by_length(
 Arrays = Mapping[str, np.ndarray]
 
 
-class TaskSession:
+AnyOptions = TypeVar("AnyOptions", bound=FineTuningOptions)
+
+
+class TaskSession(Generic[AnyOptions]):
     """The runs on one task.
 
     Attributes:
@@ -428,23 +428,23 @@ class TaskSession:
 
     def __init__(
         self,
-        flag_values: flags.FlagValues,
+        options: AnyOptions,
         strategy: tf.distribute.Strategy,
         *,
         output_dir: str,
     ) -> None:
         self.strategy = strategy
-        self._flags = flag_values
+        self._options = options
         found = model_files(
-            flag_values.init_checkpoint,
-            bert_config_file=flag_values.bert_config_file,
-            vocab_file=flag_values.vocab_file,
-            do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
+            options.init_checkpoint,
+            bert_config_file=options.bert_config_file,
+            vocab_file=options.vocab_file,
+            do_lower_case=options.given("do_lower_case"),
             output_dir=output_dir,
         )
         self.config: BertConfig = found.config
         self.source: Source | None = found.source
-        self.config.check_sequence_length(flag_values.max_seq_length)
+        self.config.check_sequence_length(options.max_seq_length)
         self.tokenizer = WordPieceTokenizer(
             found.vocabulary, do_lower_case=found.do_lower_case
         )
@@ -458,7 +458,7 @@ class TaskSession:
     @property
     def max_lengths(self) -> int | None:
         """How many lengths batches may have; None for max_seq_length alone."""
-        return None if self._flags.pad == "max" else self._flags.length_buckets
+        return self._options.max_lengths
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, with all that its checkpoints need beside them."""
@@ -467,7 +467,7 @@ class TaskSession:
             self.config,
             self.tokenizer.vocabulary,
             self.tokenizer.do_lower_case,
-            self._flags,
+            self._options,
             head=self.head,
             task=self.trains_task,
             data=data,
@@ -476,14 +476,13 @@ class TaskSession:
     def restore(self, folder: str) -> tuple[keras.Model, int]:
         """The model of a folder's last checkpoint, or else of --init_checkpoint."""
         self.prepare(folder)
-        adapter = "init_adapter"
         return restore_or_initialize(
             self.task,
             folder,
-            self._flags.init_checkpoint,
-            self._flags.precision,
+            self._options.init_checkpoint,
+            self._options.precision,
             self.strategy,
-            init_adapter=self._flags[adapter].value if adapter in self._flags else None,
+            init_adapter=getattr(self._options, "init_adapter", None),
         )
 
     def outputs(
@@ -494,7 +493,10 @@ class TaskSession:
             self._predictor = (
                 model,
                 Predictor(
-                    self.task, model, self.strategy, jit_compile=self._flags.jit_compile
+                    self.task,
+                    model,
+                    self.strategy,
+                    jit_compile=self._options.jit_compile,
                 ),
             )
         return self._predictor[1].run(batches, total_batches=num_batches)
@@ -520,7 +522,7 @@ class TaskSession:
 
     def refuse_other_metrics(self, there: Sequence[str]) -> None:
         """Raises InputError now for what would come out at the first evaluation."""
-        name = self._flags.best_metric
+        name = self._options.best_metric
         if name and name not in there:
             raise InputError(
                 f"--best_metric={name} is none of the evaluation's metrics:"

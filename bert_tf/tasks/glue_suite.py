@@ -1,6 +1,5 @@
 """All of GLUE: its tasks one by one, the table of scores, the submission."""
 
-import copy
 import dataclasses
 import io
 import json
@@ -14,13 +13,14 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.metrics import MISMATCHED, glue_average
 from bert_tf.pictures import drawing, png
 from bert_tf.tasks.classification import ClassifierSession
+from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find
 from bert_tf.tasks.selection import (
     Selection,
@@ -577,14 +577,14 @@ SUBMISSION_NAME = "submission"
 SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 
 
-def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
+def chosen_tasks(options: GlueOptions) -> list[DataSet]:
     """The tasks that --tasks names, in the order in which they are to be run.
 
     Says which ones of `all` are left out because their files are not there.
     """
-    if not files.is_folder(flag_values.glue_dir):
-        raise InputError(f"--glue_dir: no such folder: {flag_values.glue_dir}")
-    names = list(flag_values.tasks)
+    if not files.is_folder(options.glue_dir):
+        raise InputError(f"--glue_dir: no such folder: {options.glue_dir}")
+    names = list(options.tasks)
     wants_all = [name.lower() for name in names] == [ALL]
     asked = list(GLUE_TASKS.values()) if wants_all else [find(name) for name in names]
     chosen: dict[str, DataSet] = {}
@@ -595,10 +595,10 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
                 f"--tasks: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
                 " Use bert_tf.run_classifier."
             )
-        missing = _missing_file(data_set, flag_values)
+        missing = _missing_file(data_set, options)
         if missing is None:
             chosen[data_set.name] = data_set
-        elif wants_all and not files.exists(_data_dir(data_set, flag_values)):
+        elif wants_all and not files.exists(_data_dir(data_set, options)):
             left_out.append(data_set)
         else:
             raise InputError(
@@ -606,7 +606,7 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
                 " gluebenchmark.com/tasks; --tasks names the tasks to run, and without"
                 " --do_predict no test files are needed."
             )
-    has_mnli = "MNLI" in chosen or files.exists(_best_of(flag_values, "MNLI"))
+    has_mnli = "MNLI" in chosen or files.exists(_best_of(options, "MNLI"))
     if not has_mnli and "AX" in chosen:
         if not wants_all:
             raise InputError("--tasks: AX is predicted by MNLI's model: add MNLI.")
@@ -614,7 +614,7 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
         del chosen["AX"]
     if not chosen:
         raise InputError(
-            f"--glue_dir={flag_values.glue_dir} has none of GLUE's folders:"
+            f"--glue_dir={options.glue_dir} has none of GLUE's folders:"
             f" {', '.join(one.folder for one in asked)}."
         )
     for data_set in left_out:
@@ -622,18 +622,18 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
             "%s is left out: no folder %s. GLUE's files are at"
             " gluebenchmark.com/tasks.",
             data_set.name,
-            _data_dir(data_set, flag_values),
+            _data_dir(data_set, options),
         )
-    if flag_values.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
+    if options.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
         raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
     # MNLI's model is what others begin with, or what predicts them.
     return sorted(chosen.values(), key=lambda data_set: data_set.name != "MNLI")
 
 
-def check_examples(data_set: DataSet, flag_values: flags.FlagValues) -> None:
+def check_examples(data_set: DataSet, options: GlueOptions) -> None:
     """Reads all that a task needs, so that errors appear before any training."""
-    folder = _data_dir(data_set, flag_values)
-    for split in _splits(data_set, flag_values):
+    folder = _data_dir(data_set, options)
+    for split in _splits(data_set, options):
         count = len(data_set.read(folder, split))
         wanted = task_file(data_set.name, split)
         if wanted is not None and count != wanted.num_examples:
@@ -645,7 +645,7 @@ def check_examples(data_set: DataSet, flag_values: flags.FlagValues) -> None:
 
 
 def run_task(
-    data_set: DataSet, flag_values: flags.FlagValues, strategy: tf.distribute.Strategy
+    data_set: DataSet, options: GlueOptions, strategy: tf.distribute.Strategy
 ) -> None:
     """A task: its selection, the best run's scores and predictions.
 
@@ -653,25 +653,25 @@ def run_task(
     predicted alone.
     """
     logging.info("***** %s *****", data_set.name)
-    values = _flags_of(data_set, flag_values)
+    values = _options_of(data_set, options)
     folder = values.output_dir
     session = ClassifierSession(
         values,
         strategy,
         data_set=data_set,
-        splits=_splits(data_set, flag_values),
+        splits=_splits(data_set, options),
         records_dir=folder,
         output_dir=folder,
     )
     if data_set.name == "AX":
-        if flag_values.do_predict:
-            model, _ = session.restore(_best_of(flag_values, "MNLI"))
-            _predict(session, model, flag_values.output_dir)
+        if options.do_predict:
+            model, _ = session.restore(_best_of(options, "MNLI"))
+            _predict(session, model, options.output_dir)
         return
     # run_classifier may be given the same folder.
     with held_for_training(folder, strategy):
         selection = search(session, values, folder)
-    predicted = data_set.test_splits if flag_values.do_predict else ()
+    predicted = data_set.test_splits if options.do_predict else ()
     inputs = {
         split: session.records(split).made_from
         for split in (*data_set.dev_splits, *predicted)
@@ -687,11 +687,11 @@ def run_task(
             data_set.name, selection, there.scores, there.predicted, there.inputs
         )
     else:
-        model, _ = session.restore(_best_of(flag_values, data_set.name))
+        model, _ = session.restore(_best_of(options, data_set.name))
         session.save_adapter(model, folder)
         scores = _score(session, model)
         if predicted:
-            _predict(session, model, flag_values.output_dir)
+            _predict(session, model, options.output_dir)
         result = result_of(data_set.name, selection, scores, predicted, inputs)
     if is_chief(strategy):
         write_result(result, folder)
@@ -729,39 +729,37 @@ def _predict(session: ClassifierSession, model: keras.Model, output_dir: str) ->
             )
 
 
-def _flags_of(data_set: DataSet, flag_values: flags.FlagValues) -> flags.FlagValues:
-    """The flags as this task has them."""
-    values = copy.deepcopy(flag_values)
-    flags.DEFINE_string("data_dir", None, "The task's folder.", flag_values=values)
-    flags.DEFINE_bool("do_train", True, "As always here.", flag_values=values)
-    values["data_dir"].value = _data_dir(data_set, flag_values)
-    values["output_dir"].value = os.path.join(flag_values.output_dir, data_set.name)
-    if flag_values.two_stage and data_set.name in SECOND_STAGE:
-        values["init_checkpoint"].value = _best_of(flag_values, "MNLI")
-        values["init_head"].value = False
-    return values
+def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
+    """The options of one task's runs."""
+    changes: dict[str, Any] = {
+        "data_dir": _data_dir(data_set, options),
+        "output_dir": os.path.join(options.output_dir, data_set.name),
+    }
+    if options.two_stage and data_set.name in SECOND_STAGE:
+        changes |= {"init_checkpoint": _best_of(options, "MNLI"), "init_head": False}
+    return options.of_task(data_set, **changes)
 
 
-def _splits(data_set: DataSet, flag_values: flags.FlagValues) -> Sequence[str]:
+def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:
     """The splits that are read."""
     training = ("train", *data_set.dev_splits) if data_set.dev_splits else ()
-    return (*training, *(data_set.test_splits if flag_values.do_predict else ()))
+    return (*training, *(data_set.test_splits if options.do_predict else ()))
 
 
-def _missing_file(data_set: DataSet, flag_values: flags.FlagValues) -> str | None:
+def _missing_file(data_set: DataSet, options: GlueOptions) -> str | None:
     """A file that the task needs and that is not there."""
-    folder = _data_dir(data_set, flag_values)
-    for split in _splits(data_set, flag_values):
+    folder = _data_dir(data_set, options)
+    for split in _splits(data_set, options):
         path = os.path.join(folder, data_set.files[split])
         if not files.exists(path):
             return path
     return None
 
 
-def _data_dir(data_set: DataSet, flag_values: flags.FlagValues) -> str:
-    return os.path.join(flag_values.glue_dir, data_set.folder)
+def _data_dir(data_set: DataSet, options: GlueOptions) -> str:
+    return os.path.join(options.glue_dir, data_set.folder)
 
 
-def _best_of(flag_values: flags.FlagValues, task: str) -> str:
+def _best_of(options: GlueOptions, task: str) -> str:
     """Where a task's best run is kept."""
-    return checkpoints.folder_of(os.path.join(flag_values.output_dir, task))
+    return checkpoints.folder_of(os.path.join(options.output_dir, task))

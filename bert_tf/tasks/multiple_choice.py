@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files
 from bert_tf.config import SINGLE_LABEL, BertConfig
@@ -25,6 +25,7 @@ from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.records.spec import RecordSchema, multiple_choice_schema
 from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS, TaskSession, finetune, scores
+from bert_tf.tasks.run_options import ChoiceOptions
 from bert_tf.tasks.tables import (
     Target,
     UnusableRows,
@@ -585,7 +586,7 @@ METRICS = (LOSS, EXAMPLE_LOSS, ACCURACY)
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-class MultipleChoiceSession(TaskSession):
+class MultipleChoiceSession(TaskSession[ChoiceOptions]):
     """The runs on SWAG, or on any examples of multiple choice.
 
     Attributes:
@@ -596,35 +597,35 @@ class MultipleChoiceSession(TaskSession):
 
     def __init__(
         self,
-        flag_values: flags.FlagValues,
+        options: ChoiceOptions,
         strategy: tf.distribute.Strategy,
         *,
         sets: Mapping[str, ChoiceSet],
         output_dir: str,
     ) -> None:
-        super().__init__(flag_values, strategy, output_dir=output_dir)
+        super().__init__(options, strategy, output_dir=output_dir)
         self.sets = sets
-        self.task = task(self.config, recompute=flag_values.recompute)
+        self.task = task(self.config, recompute=options.recompute)
         self._records: dict[str, SplitRecords] = {}
         self.refuse_other_metrics(METRICS)
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
         """Trains in a folder, from where that stands."""
         examples = self.sets["train"].examples
-        where = self._flags.tfds_name or self._flags.train_file
+        where = self._options.tfds_name or self._options.train_file
         data = RunData(f"{len(examples)} examples of {where}", self._digest("train"))
         self.prepare(folder, data)
         return finetune(
             self.task,
             self.records("train"),
-            self._flags,
+            self._options,
             self.strategy,
             folder=folder,
             data=data,
-            num_train_epochs=self._flags.num_train_epochs,
+            num_train_epochs=self._options.num_train_epochs,
             max_lengths=self.max_lengths,
-            evaluate=self._evaluate if self._flags.eval_steps else None,
-            best_metric=self._flags.best_metric or ACCURACY,
+            evaluate=self._evaluate if self._options.eval_steps else None,
+            best_metric=self._options.best_metric or ACCURACY,
         )
 
     def records(self, split: str) -> SplitRecords:
@@ -636,9 +637,9 @@ class MultipleChoiceSession(TaskSession):
     def logits(self, model: keras.Model, split: str) -> np.ndarray:
         """The endings' scores, [examples, endings] float32, in the examples' order."""
         batch_size = (
-            self._flags.predict_batch_size
+            self._options.predict_batch_size
             if split == "test"
-            else self._flags.eval_batch_size
+            else self._options.eval_batch_size
         )
         return self.logits_of(
             model,
@@ -660,7 +661,7 @@ class MultipleChoiceSession(TaskSession):
             logits,
             objective=self.task.objective,
             metric_names=[ACCURACY],
-            batch_size=self._flags.eval_batch_size,
+            batch_size=self._options.eval_batch_size,
         )
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
@@ -672,10 +673,10 @@ class MultipleChoiceSession(TaskSession):
 
     def _tokenized(self, split: str) -> SplitRecords:
         examples, target = self.sets[split]
-        length = self._flags.max_seq_length
+        length = self._options.max_seq_length
         featurizer = Featurizer(self.tokenizer, max_seq_length=length, target=target)
         records = SplitRecords.prepare(
-            os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
+            os.path.join(self._options.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
             schema(target, length),
             {
                 **featurizer.settings,

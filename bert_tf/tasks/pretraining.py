@@ -10,10 +10,9 @@ from typing import Any, Protocol
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files
-from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import checked_casing, refuse_other_function
@@ -24,6 +23,7 @@ from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
 from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
+from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import restore_or_initialize
@@ -364,48 +364,48 @@ class PretrainingSession:
     """
 
     def __init__(
-        self, flag_values: flags.FlagValues, strategy: tf.distribute.Strategy
+        self, options: PretrainingOptions, strategy: tf.distribute.Strategy
     ) -> None:
-        self._flags = flag_values
+        self._options = options
         self._strategy = strategy
-        specs = parse_phases(flag_values.phases) if flag_values.phases else None
+        specs = parse_phases(options.phases) if options.phases else None
         # What would otherwise come out after hours of training.
         self._refuse_uneven_batches(specs)
-        checkpoint = flag_values.init_checkpoint
+        checkpoint = options.init_checkpoint
         source = open_source(checkpoint) if checkpoint else None
-        self.config = model_config(flag_values, source)
+        self.config = model_config(options, source)
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
         self._masking = MaskingOptions(
             **{
-                field.name: shared_flags.given(flag_values, field.name)
+                field.name: options.given(field.name)
                 for field in dataclasses.fields(MaskingOptions)
             }
         )
         self.data = PretrainingData.open(
             self._open_records,
             specs,
-            input_file=flag_values.input_file,
-            eval_input_file=flag_values.eval_input_file,
-            num_train_steps=flag_values.num_train_steps,
-            train_batch_size=flag_values.train_batch_size,
+            input_file=options.input_file,
+            eval_input_file=options.eval_input_file,
+            num_train_steps=options.num_train_steps,
+            train_batch_size=options.train_batch_size,
         )
         self._vocabulary, self._do_lower_case = self._fit_to_records(source)
         self.task = pretraining_task(
             self.config,
-            next_sentence=self.data.records.has_pairs and flag_values.next_sentence,
+            next_sentence=self.data.records.has_pairs and options.next_sentence,
             packed=self.data.is_packed,
-            recompute=flag_values.recompute,
+            recompute=options.recompute,
         )
         self._refuse_other_metrics()
 
     def train(self) -> tuple[keras.Model, int]:
         """Trains from where --output_dir stands."""
         self._prepare()
-        training = TrainingConfig.from_flags(
-            self._flags,
+        training = TrainingConfig.of(
+            self._options,
             num_train_steps=self.data.num_train_steps,
-            num_warmup_steps=self._flags.num_warmup_steps,
+            num_warmup_steps=self._options.num_warmup_steps,
         )
         logging.info("***** Running training *****")
         for spec, _ in self.data.phases:
@@ -418,24 +418,24 @@ class PretrainingSession:
         return train(
             self.task,
             training,
-            folder=self._flags.output_dir,
+            folder=self._options.output_dir,
             phases=self.data.training_phases(
                 self.task,
                 training,
                 self._strategy,
                 vocab_size=self.config.vocab_size,
-                eval_batch_size=self._flags.eval_batch_size,
-                max_eval_steps=self._flags.max_eval_steps,
+                eval_batch_size=self._options.eval_batch_size,
+                max_eval_steps=self._options.max_eval_steps,
             ),
-            init_checkpoint=self._flags.init_checkpoint,
+            init_checkpoint=self._options.init_checkpoint,
             strategy=self._strategy,
             start=run_folder.Start(
                 task=self.task.name,
-                data=self.data.described(self._flags.input_file),
+                data=self.data.described(self._options.input_file),
                 settings=training.decisive
-                | {"phases": self._flags.phases}
+                | {"phases": self._options.phases}
                 | dataclasses.asdict(self._masking),
-                flags=run_folder.resolved(self._flags),
+                flags=self._options.as_flags(),
             ),
         )
 
@@ -444,28 +444,28 @@ class PretrainingSession:
         self._prepare()
         return restore_or_initialize(
             self.task,
-            self._flags.output_dir,
-            self._flags.init_checkpoint,
-            self._flags.precision,
+            self._options.output_dir,
+            self._options.init_checkpoint,
+            self._options.precision,
             self._strategy,
         )
 
     def evaluate(self, model: keras.Model, step: int) -> None:
         """Writes losses and accuracies to eval_results.txt."""
         logging.info("***** Running evaluation *****")
-        logging.info("  Batch size = %d", self._flags.eval_batch_size)
+        logging.info("  Batch size = %d", self._options.eval_batch_size)
         evaluation = evaluation_of(
             self.task,
             self.data.held_out[-1],
             self._strategy,
             vocab_size=self.config.vocab_size,
-            batch_size=self._flags.eval_batch_size,
-            num_batches=self._flags.max_eval_steps,
+            batch_size=self._options.eval_batch_size,
+            num_batches=self._options.max_eval_steps,
             packed=self.data.is_packed,
-            jit_compile=self._flags.jit_compile,
+            jit_compile=self._options.jit_compile,
         )
         run_folder.report_evaluation(
-            self._flags.output_dir,
+            self._options.output_dir,
             step,
             evaluation(model),
             is_chief=is_chief(self._strategy),
@@ -474,7 +474,7 @@ class PretrainingSession:
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
         """Raises InputError if some batch cannot be dealt out to the devices."""
-        values = self._flags
+        values = self._options
         if values.do_train:
             batches = {"train_batch_size": [values.train_batch_size]}
             if specs:
@@ -495,15 +495,12 @@ class PretrainingSession:
     def _open_records(
         self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
     ) -> PretrainingRecords:
-        values = self._flags
+        values = self._options
         return PretrainingRecords(
             paths,
             flag=flag,
-            max_seq_length=max_seq_length
-            or shared_flags.given(values, "max_seq_length"),
-            max_predictions_per_seq=shared_flags.given(
-                values, "max_predictions_per_seq"
-            ),
+            max_seq_length=max_seq_length or values.given("max_seq_length"),
+            max_predictions_per_seq=values.given("max_predictions_per_seq"),
             vocab_file=values.vocab_file,
             masking=self._masking,
             left_to_right=self.config.left_to_right,
@@ -513,9 +510,9 @@ class PretrainingSession:
     def _fit_to_records(self, source: Source | None) -> tuple[Vocabulary | None, bool]:
         """Checks the model by the records; a named size's vocabulary is theirs."""
         vocabulary, do_lower_case = self.data.records.vocabulary(
-            shared_flags.given(self._flags, "do_lower_case")
+            self._options.given("do_lower_case")
         )
-        if self._flags.bert_size and vocabulary is not None:
+        if self._options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
         every = self.data.every_records
         for records in every:
@@ -533,20 +530,20 @@ class PretrainingSession:
         """Raises InputError now for what would come out at the first evaluation."""
         objective = self.task.objective
         metrics = ("loss", *objective.losses, *objective.metrics)
-        if self._flags.eval_steps and self._flags.best_metric not in metrics:
+        if self._options.eval_steps and self._options.best_metric not in metrics:
             raise InputError(
-                f"--best_metric={self._flags.best_metric} is none of the evaluation's"
+                f"--best_metric={self._options.best_metric} is none of the evaluation's"
                 f" metrics: {', '.join(metrics)}."
             )
 
     def _prepare(self) -> None:
         """Makes --output_dir, with all that its checkpoints need beside them."""
         run_folder.prepare(
-            self._flags.output_dir,
+            self._options.output_dir,
             self.config,
             self._vocabulary,
             self._do_lower_case,
-            self._flags,
+            self._options,
             head=names.MASKED_LM,
             task=self.task.name,
         )
@@ -557,15 +554,15 @@ class PretrainingSession:
             )
 
 
-def model_config(flag_values: flags.FlagValues, source: Source | None) -> BertConfig:
+def model_config(options: PretrainingOptions, source: Source | None) -> BertConfig:
     """The architecture that the flags name, or else the checkpoint to start from."""
-    if flag_values.bert_size:
-        config = BertConfig.from_size(flag_values.bert_size)
-    elif flag_values.bert_config_file:
-        config = BertConfig.from_json_file(flag_values.bert_config_file)
+    if options.bert_size:
+        config = BertConfig.from_size(options.bert_size)
+    elif options.bert_config_file:
+        config = BertConfig.from_json_file(options.bert_config_file)
     else:
         assert source is not None  # One of the three flags is given.
         config = source.require_config()
-    if flag_values.left_to_right:
+    if options.left_to_right:
         config = dataclasses.replace(config, left_to_right=True)
     return config

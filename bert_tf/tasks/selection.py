@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, Protocol
 
 import keras
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files, metrics, strict_json
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.tasks.classification import ClassifierSession
-from bert_tf.tasks.finetuning import MAJORITY, Settings, settings_from_flags
+from bert_tf.tasks.data_set_options import ClassifierOptions
+from bert_tf.tasks.finetuning import MAJORITY, Settings, settings_of
 from bert_tf.tasks.tables import MULTI_LABEL, SINGLE_LABEL
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoint_files import STATE_NAME, candidates, remove_checkpoint
@@ -831,19 +832,19 @@ _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
 
 
 def search(
-    session: ClassifierSession, flag_values: flags.FlagValues, output_dir: str
+    session: ClassifierSession, options: ClassifierOptions, output_dir: str
 ) -> Selection:
     """Makes the runs that the flags ask for, and keeps the best one.
 
     Its weights are in OUTPUT_DIR/best, as `ClassifierSession.restore` takes them.
     """
-    settings = settings_from_flags(flag_values)
-    _refuse_what_would_fail_later(session, flag_values, settings, output_dir)
-    metric = best_metric(session, flag_values)
+    settings = settings_of(options)
+    _refuse_what_would_fail_later(session, options, settings, output_dir)
+    metric = best_metric(session, options)
     chief = is_chief(session.strategy)
     stop_early = None
-    if flag_values.stop_early:
-        stop_early = StopEarly(flag_values.stop_early_at, flag_values.stop_early_keep)
+    if options.stop_early:
+        stop_early = StopEarly(options.stop_early_at, options.stop_early_keep)
 
     def run(settings: Settings, folder: str, until: float) -> Outcome:
         model, step = session.fine_tune(folder, settings, until=until)
@@ -866,10 +867,8 @@ def search(
         settings,
         folder=output_dir,
         metric=metric,
-        keeper=BestRun(
-            output_dir, keep_all_runs=flag_values.keep_all_runs, is_chief=chief
-        ),
-        made_with=made_with(session, flag_values),
+        keeper=BestRun(output_dir, keep_all_runs=options.keep_all_runs, is_chief=chief),
+        made_with=made_with(session, options),
         stop_early=stop_early,
         baseline=baseline(session, metric),
         is_chief=chief,
@@ -883,7 +882,7 @@ def search(
 
 def _refuse_what_would_fail_later(
     session: ClassifierSession,
-    flag_values: flags.FlagValues,
+    options: ClassifierOptions,
     settings: Sequence[Settings],
     output_dir: str,
 ) -> None:
@@ -893,33 +892,28 @@ def _refuse_what_would_fail_later(
             f"--output_dir={output_dir} holds a single run, whose best/ would make way"
             " for the best of several. Give another folder."
         )
-    several = flag_values.train_batch_sizes
+    several = options.train_batch_sizes
     flag = "train_batch_sizes" if several else "train_batch_size"
     for batch_size in {one.train_batch_size for one in settings}:
         check_batch_size(
             session.strategy,
             batch_size,
-            flag_values.gradient_accumulation_steps,
+            options.gradient_accumulation_steps,
             flag=flag,
         )
 
 
-def best_metric(session: ClassifierSession, flag_values: flags.FlagValues) -> str:
+def best_metric(session: ClassifierSession, options: ClassifierOptions) -> str:
     """The score to choose by: --best_metric, or else the task's first one."""
-    return flag_values.best_metric or session.data_set.metrics[0]
+    return options.best_metric or session.data_set.metrics[0]
 
 
-def made_with(
-    session: ClassifierSession, flag_values: flags.FlagValues
-) -> dict[str, Any]:
+def made_with(session: ClassifierSession, options: ClassifierOptions) -> dict[str, Any]:
     """Name -> value of all that decides how a run comes out, its settings aside."""
     found: dict[str, Any] = {"the task": session.data_set.name}
-    for name in sorted(flag_values):
-        # Other packages define flags too, absl itself and whatever is imported.
-        module = flag_values.find_module_defining_flag(name) or ""
-        if name in _NO_DIFFERENCE or not module.startswith("bert_tf."):
+    for name, value in sorted(options.as_flags().items()):
+        if name in _NO_DIFFERENCE:
             continue
-        value: Any = flag_values[name].value
         if name in _PATHS and value and files.exists(value):
             value = _identity(value)
         found[name] = value

@@ -1,15 +1,24 @@
-"""How to train: the engine's settings, and the phases of a run."""
+"""How to run and to train: the options that commands share, and the phases of a run."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import keras
-import tensorflow as tf
-from absl import flags
-
+from bert_tf import options
 from bert_tf.errors import InputError
-from bert_tf.records.pipeline import InputShard
+from bert_tf.options import REQUIRED, Options, Path, option
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+    from bert_tf.records.pipeline import InputShard
+
+# Position in the records, a worker's rows -> endless batches from there on.
+TrainingData = Callable[[int, "InputShard"], "tf.data.Dataset"]
+
+# Model -> metrics on held-out records.
+Evaluate = Callable[["keras.Model"], Mapping[str, float]]
 
 # What decides where, how fast and how closely watched a run is made, or how it begins.
 _WITHOUT_EFFECT = (
@@ -18,6 +27,7 @@ _WITHOUT_EFFECT = (
     "init_adapter",
     "gradient_accumulation_steps",
     "jit_compile",
+    "recompute",
     "save_checkpoints_steps",
     "keep_checkpoint_max",
     "log_steps",
@@ -27,84 +37,291 @@ _WITHOUT_EFFECT = (
     "iterations_per_loop",
 )
 
-# Position in the records, a worker's rows -> endless batches from there on.
-TrainingData = Callable[[int, InputShard], tf.data.Dataset]
 
-# Model -> metrics on held-out records.
-Evaluate = Callable[[keras.Model], Mapping[str, float]]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions(Options, title=options.MODEL):
+    """Which model, and its vocabulary."""
+
+    bert_config_file: str | None = option(
+        None, "bert_config.json: the architecture of the model.", path=Path.FILE
+    )
+    vocab_file: str | None = option(
+        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
+    )
+    do_lower_case: bool = option(
+        True,
+        "Lower-case the text and strip accents: true for uncased vocabularies, false"
+        " for cased ones. Default: as the checkpoint says, if there is one, else true.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How to train.
+class CheckpointOptions(Options, title=options.MODEL):
+    """What to start from."""
+
+    init_checkpoint: str | None = option(
+        None,
+        "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
+        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
+        " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint"
+        " in --output_dir goes before it.",
+        path=Path.CHECKPOINT,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadOptions(Options, title=options.TRAINING):
+    """Whether the head comes along."""
+
+    init_head: bool = option(
+        True,
+        "Take the head of --init_checkpoint too; false: its encoder alone, such as"
+        " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LengthOptions(Options, title=options.LENGTHS):
+    """How long sequences are."""
+
+    max_seq_length: int = option(
+        128,
+        "The most WordPieces of a sequence, [CLS] and [SEP] included. Longer ones are"
+        " cut, unless they are read in windows.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutputOptions(Options, title=options.WHAT_TO_DO):
+    """Where a run is."""
+
+    output_dir: str = option(
+        REQUIRED,
+        "Folder of checkpoints, logs and results. Started again with the same folder, a"
+        " run continues from its last checkpoint.",
+        path=Path.OUTPUT,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trains(Options, title=options.WHAT_TO_DO):
+    """Whether to train."""
+
+    do_train: bool = option(False, "Train.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluates(Options, title=options.WHAT_TO_DO):
+    """Whether to evaluate."""
+
+    do_eval: bool = option(False, "Evaluate on the development data.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationBatches(Options, title=options.TRAINING):
+    """How to evaluate."""
+
+    eval_batch_size: int = option(8, "Sequences per evaluation step.", least=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Options, title=options.DEVICES):
+    """Where to run."""
+
+    distribution: str = option(
+        "default",
+        "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
+        " several processes that TF_CONFIG names (multi_worker), a TPU.",
+        choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
+    )
+    use_tpu: bool = option(False, "Run on a TPU: --distribution=tpu.")
+    tpu_name: str | None = option(
+        None, "Name of the Cloud TPU, its grpc:// address, or `local`."
+    )
+    tpu_zone: str | None = option(
+        None, "GCE zone of the TPU; found in the metadata if not given."
+    )
+    gcp_project: str | None = option(
+        None, "Project of the TPU; found in the metadata if not given."
+    )
+    master: str | None = option(
+        None, "TensorFlow master URL: the TPU's address, if no --tpu_name."
+    )
+    num_tpu_cores: int = option(
+        8,
+        "Number of TPU cores; the TPU itself says how many it has, and a contradiction"
+        " is an error.",
+        least=1,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ComputingOptions(Options, title=options.TRAINING):
+    """In which numbers to compute, and how it is compiled."""
+
+    precision: str = option(
+        "float32",
+        "Numbers that the model computes in; weights, optimizer and losses are"
+        " float32 always. float16 scales the loss.",
+        choices=("float32", "bfloat16", "float16"),
+    )
+    jit_compile: bool = option(
+        False,
+        "Let XLA compile forward and backward pass as a whole. On a CPU that is"
+        " slower than what is compiled in any case; a TPU always does it.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions(ComputingOptions, title=options.TRAINING):
+    """How to train: the options of every command that does."""
+
+    train_batch_size: int = option(
+        32, "Sequences per training step, over all devices.", least=1
+    )
+    learning_rate: float = option(
+        5e-5, "Peak learning rate of AdamWeightDecay.", least=0.0
+    )
+    save_checkpoints_steps: int = option(
+        1000, "Steps between two checkpoints.", least=1
+    )
+    iterations_per_loop: int = option(
+        1000, "The most training steps in one call of the device.", least=1
+    )
+    keep_checkpoint_max: int = option(
+        5, "Number of recent checkpoints to keep; 0 keeps all.", least=0
+    )
+    log_steps: int = option(
+        100,
+        "Steps between two lines of metrics (log, TensorBoard, metrics.jsonl).",
+        least=1,
+    )
+    optimizer: str = option(
+        "adamw",
+        "AdamWeightDecay, the original's, or LAMB (You et al. 2020) for batches"
+        " of many thousands.",
+        choices=("adamw", "lamb"),
+    )
+    bias_correction: bool = option(
+        False,
+        "Adam with bias correction, which the original leaves out (Zhang et al."
+        " 2021, Mosbach et al. 2021: steadier on small tasks).",
+    )
+    learning_rate_schedule: str = option(
+        "linear",
+        "The learning rate after the warmup.",
+        choices=("linear", "cosine", "polynomial", "inverse_sqrt", "constant"),
+    )
+    end_learning_rate: float = option(
+        0.0, "The learning rate that the schedule ends with.", least=0.0
+    )
+    learning_rate_power: float = option(
+        1.0, "Power of --learning_rate_schedule=polynomial.", above=0.0
+    )
+    decay_from: str = option(
+        "start",
+        "Where the decay of the learning rate counts from: step 0, as the"
+        " original's, which falls a little at the warmup's end, or that end.",
+        choices=("start", "warmup"),
+    )
+    layerwise_learning_rate_decay: float = option(
+        1.0,
+        "Factor of the learning rate from a layer to the one below it (ULMFiT,"
+        " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
+        above=0.0,
+        most=1.0,
+    )
+    frozen_layers: str = option(
+        "",
+        "What is not trained, with commas between: embeddings, layers by number"
+        " (0-5), encoder, pooler.",
+    )
+    gradient_accumulation_steps: int = option(
+        1,
+        "Micro-batches that each device's part of a batch is dealt out over, one after"
+        " the other: less memory, the same step. --train_batch_size is always the"
+        " total.",
+        least=1,
+    )
+    recompute: bool = option(
+        False,
+        "Keep no activations of a layer for the backward pass, but compute them"
+        " again (gradient checkpointing): less memory, a third more work.",
+    )
+    profile_steps: str | None = option(
+        None, "FIRST,LAST: profile these steps for TensorBoard's Profile page."
+    )
+    random_seed: int = option(
+        12345, "Seed of initial weights, dropout and the order of the data.", least=0
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What the schedule has no use for."""
+        yield from super().problems()
+        schedule = self.learning_rate_schedule
+        useless = []
+        if schedule != "polynomial" and self.learning_rate_power != 1.0:
+            useless.append("learning_rate_power")
+        if schedule in ("inverse_sqrt", "constant"):
+            useless += ["end_learning_rate"] if self.end_learning_rate else []
+            useless += ["decay_from"] if self.decay_from != "start" else []
+        if useless:
+            yield (
+                f"`learning_rate_schedule={schedule}` has no use for `{useless[0]}`:"
+                " leave it out, or give another schedule."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationOptions(Options, title=options.TRAINING):
+    """Evaluation while a run trains."""
+
+    eval_steps: int = option(
+        0,
+        "Steps between two evaluations on held-out records, of which the best"
+        " checkpoint is kept in OUTPUT_DIR/best; 0 for none.",
+        least=0,
+    )
+    best_metric: str | None = option(
+        None,
+        "The metric of --eval_steps whose best checkpoint is kept. Default: the loss in"
+        " pre-training, the task's own metric in fine-tuning.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig(TrainingOptions):
+    """How to train: what the engine needs to know.
 
     Attributes:
         num_train_steps: the step to train to, counted from the run's first start.
         num_warmup_steps: steps of rising learning rate.
-        learning_rate: the peak.
-        train_batch_size: sequences a step, over all devices.
         num_schedule_steps: steps of the learning-rate schedule; None for
             `num_train_steps`.
-        learning_rate_schedule: its shape: see `bert_tf.optimization.schedules`.
-        end_learning_rate: the rate that it ends with.
-        learning_rate_power: of the shape "polynomial".
-        decay_from: "start": the decay counts from step 0, as the original's; "warmup":
-            from the warmup's end.
-        optimizer: "adamw" or "lamb".
-        bias_correction: Adam's, which the original leaves out; LAMB has it always.
-        layerwise_learning_rate_decay: factor of the learning rate from layer to layer
-            downwards.
-        frozen_layers: what is not trained: see `bert_tf.optimization.layerwise`.
-        reinitialize_layers: how many top layers begin anew, with the pooler: see
+        reinitialize_layers: how many top layers start over, with the pooler: see
             `bert_tf.optimization.layerwise`.
         init_head: whether a checkpoint to start from gives its head too.
-        init_adapter: LoRA's or adapters' weights to start from, beside a checkpoint:
-            see `bert_tf.conversion.adapter_files`.
-        gradient_accumulation_steps: micro-batches of each device's part of a batch.
-        precision: "float32", "bfloat16" or "float16".
-        jit_compile: whether XLA compiles forward and backward as a whole.
-        save_checkpoints_steps: steps between two checkpoints.
-        keep_checkpoint_max: checkpoints to keep; 0 for all.
-        log_steps: steps between two lines of metrics.
+        init_adapter: LoRA's or adapters' weights to start from, on top of a
+            checkpoint: see `bert_tf.conversion.adapter_files`.
         eval_steps: steps between two evaluations; 0 for none.
         best_metric: the evaluation's metric whose best checkpoint is kept.
-        profile_steps: "FIRST,LAST" steps to profile; None for none.
-        iterations_per_loop: the most steps in one call of the device.
-        random_seed: of initial weights, dropout and the order of the data.
     """
 
     num_train_steps: int
     num_warmup_steps: int
-    learning_rate: float
-    train_batch_size: int
     num_schedule_steps: int | None = None
-    learning_rate_schedule: str = "linear"
-    end_learning_rate: float = 0.0
-    learning_rate_power: float = 1.0
-    decay_from: str = "start"
-    optimizer: str = "adamw"
-    bias_correction: bool = False
-    layerwise_learning_rate_decay: float = 1.0
-    frozen_layers: str = ""
     reinitialize_layers: int = 0
     init_head: bool = True
     init_adapter: str | None = None
-    gradient_accumulation_steps: int = 1
-    precision: str = "float32"
-    jit_compile: bool = False
-    save_checkpoints_steps: int = 1000
-    keep_checkpoint_max: int = 5
-    log_steps: int = 100
     eval_steps: int = 0
     best_metric: str = "loss"
-    profile_steps: str | None = None
-    iterations_per_loop: int = 1000
-    random_seed: int = 12345
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
+        """A schedule that ends before the training does."""
+        yield from super().problems()
         if (self.num_schedule_steps or self.num_train_steps) < self.num_train_steps:
-            raise InputError(
-                f"--num_schedule_steps={self.num_schedule_steps} must not be below the"
+            yield (
+                f"`num_schedule_steps={self.num_schedule_steps}` must not be below the"
                 f" {self.num_train_steps} steps of training, or the last ones would"
                 " learn nothing."
             )
@@ -112,29 +329,25 @@ class TrainingConfig:
     @property
     def decisive(self) -> dict[str, Any]:
         """The settings that decide how a run comes out, by name."""
-        values = dataclasses.asdict(self)
+        names = [field.name for field in dataclasses.fields(self)]
+        values = {
+            name: getattr(self, name)
+            for name in names
+            if name not in (*_WITHOUT_EFFECT, "given_names", "positional")
+        }
         steps = values.pop("num_train_steps")
         values["num_schedule_steps"] = self.num_schedule_steps or steps
-        return {name: values[name] for name in values if name not in _WITHOUT_EFFECT}
+        return values
 
     @classmethod
-    def from_flags(
-        cls,
-        flag_values: flags.FlagValues,
-        **others: Any,
-    ) -> "TrainingConfig":
-        """The config from a script's flags of the same names, and from arguments.
-
-        Args:
-            flag_values: the script's flags.
-            **others: fields that are no flags, or go before them.
-        """
-        given: dict[str, Any] = {
-            field.name: flag_values[field.name].value
+    def of(cls, given: Options, **others: Any) -> "TrainingConfig":
+        """The config of a command's options, with other values for some fields."""
+        there = {
+            field.name: getattr(given, field.name)
             for field in dataclasses.fields(cls)
-            if field.name in flag_values
+            if hasattr(given, field.name)
         }
-        return cls(**(given | others))
+        return cls(**(there | others))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +362,7 @@ class Phase:
         stream_of: the number of records read -> the stream that the next batch comes
             from.
         data_id: tells sets of records apart, so that a run knows whether the records
-            that it has read are of this set; 0 where nobody knows.
+            that it has read are of this set; 0 if unknown.
         evaluate: what to do every `eval_steps`; None for nothing.
         evaluation_id: tells what it evaluates on apart: the best checkpoint is the best
             of evaluations on the same data; 0 where it is the same in all phases.

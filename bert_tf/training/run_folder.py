@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
@@ -41,6 +41,7 @@ from bert_tf.conversion.tokenizer_files import (
     write_labels,
 )
 from bert_tf.errors import InputError
+from bert_tf.options import Options
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.checkpoint_files import (
     CheckpointReader,
@@ -115,7 +116,7 @@ def prepare(
     config: BertConfig,
     vocabulary: Vocabulary | None,
     do_lower_case: bool,
-    flag_values: flags.FlagValues,
+    options: Options,
     *,
     head: str,
     task: str | None = None,
@@ -167,12 +168,7 @@ def prepare(
             json.dumps({"do_lower_case": do_lower_case}) + "\n",
         )
     if not has_run:
-        _write_flags(folder, resolved(flag_values))
-
-
-def resolved(flag_values: flags.FlagValues) -> dict[str, Any]:
-    """The flags as flags.json has them."""
-    return {name: flag_values[name].value for name in flag_values}
+        _write_flags(folder, options.as_flags())
 
 
 def record_start(folder: str, step: int, start: Start) -> None:

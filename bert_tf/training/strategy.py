@@ -19,10 +19,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
+from bert_tf.training.config import DeviceOptions
 
 # How long a process waits for the other workers to answer.
 SECONDS_TO_ANSWER = 600
@@ -64,24 +65,23 @@ def create_strategy(
     return strategy
 
 
-def strategy_from_flags(flag_values: flags.FlagValues) -> tf.distribute.Strategy:
+def strategy_of(options: DeviceOptions) -> tf.distribute.Strategy:
     """The strategy that a script's device flags ask for; see `create_strategy`."""
-    distribution = flag_values.distribution
-    if flag_values.use_tpu:
+    distribution = options.distribution
+    if options.use_tpu:
         if distribution not in ("default", "tpu"):
             raise InputError(
                 f"--use_tpu and --distribution={distribution} contradict each other:"
                 " give one of them."
             )
         distribution = "tpu"
-    cores = flag_values["num_tpu_cores"]
     return create_strategy(
         distribution,
-        tpu_name=flag_values.tpu_name,
-        tpu_zone=flag_values.tpu_zone,
-        gcp_project=flag_values.gcp_project,
-        master=flag_values.master,
-        num_tpu_cores=cores.value if cores.present else None,
+        tpu_name=options.tpu_name,
+        tpu_zone=options.tpu_zone,
+        gcp_project=options.gcp_project,
+        master=options.master,
+        num_tpu_cores=options.given("num_tpu_cores"),
     )
 
 

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.text import blocks
 from bert_tf.text.tfds import prepared_builder, read_split
 
@@ -862,44 +863,38 @@ class TfdsSquad(QuestionReader):
 # The questions that flags name, read once and checked.
 
 
-def questions_from_flags(
-    flag_values: flags.FlagValues, *, for_training: bool
-) -> CheckedQuestions:
+def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
     """The questions to train on, or to answer."""
-    version_2 = flag_values.version_2_with_negative
+    version_2 = options.version_2_with_negative
     reader: QuestionReader
-    if flag_values.tfds_name:
-        splits = flag_values.tfds_splits
-        if len(splits) != 2:
-            raise InputError(
-                f"--tfds_splits={','.join(splits)}: give two, one to train on and one"
-                " to answer."
-            )
+    if options.tfds_name:
+        splits = options.tfds_splits
         reader = TfdsSquad(
-            flag_values.tfds_name,
+            options.tfds_name,
             splits[0] if for_training else splits[1],
-            data_dir=flag_values.tfds_data_dir,
+            data_dir=options.tfds_data_dir,
             version_2_with_negative=version_2,
             for_training=for_training,
         )
     else:
-        path = flag_values.train_file if for_training else flag_values.predict_file
+        path = options.train_file if for_training else options.predict_file
+        assert path is not None
         reader = SquadFile(
             path, version_2_with_negative=version_2, for_training=for_training
         )
     return CheckedQuestions(reader)
 
 
-def first_questions_from_flags(
-    flag_values: flags.FlagValues,
+def first_questions_of(
+    options: SquadOptions,
 ) -> CheckedQuestions | None:
     """The questions to train on before all others, where the flags name some."""
-    if not flag_values.first_train_file:
+    if not options.first_train_file:
         return None
     return CheckedQuestions(
         SquadFile(
-            flag_values.first_train_file,
-            version_2_with_negative=flag_values.version_2_with_negative,
+            options.first_train_file,
+            version_2_with_negative=options.version_2_with_negative,
             for_training=True,
         )
     )

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.errors import InputError
@@ -35,6 +34,7 @@ from bert_tf.tasks.squad import decoding, null_threshold, windows
 from bert_tf.tasks.squad.decoding import Decoded, Decoder, DecodingSettings, NBestEntry
 from bert_tf.tasks.squad.reading import CheckedQuestions, Paragraph, Question
 from bert_tf.tasks.squad.scoring import Answers, PredictionFiles, best_metric
+from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
     CutQuestions,
     Featurizer,
@@ -381,34 +381,34 @@ RECORDS_NAME = "train.tf_record"
 FIRST_STAGE = "first_stage"
 
 
-class SquadSession(TaskSession):
+class SquadSession(TaskSession[SquadOptions]):
     """The runs on SQuAD, or on any questions in its format."""
 
     head = names.SPAN
 
     def __init__(
         self,
-        flag_values: flags.FlagValues,
+        options: SquadOptions,
         strategy: tf.distribute.Strategy,
         *,
         output_dir: str,
     ) -> None:
-        super().__init__(flag_values, strategy, output_dir=output_dir)
-        self._version_2 = flag_values.version_2_with_negative
-        self.task = task(self.config, recompute=flag_values.recompute)
+        super().__init__(options, strategy, output_dir=output_dir)
+        self._version_2 = options.version_2_with_negative
+        self.task = task(self.config, recompute=options.recompute)
         self._decoder = Decoder(
             self.tokenizer,
             DecodingSettings(
-                n_best_size=flag_values.n_best_size,
-                max_answer_length=flag_values.max_answer_length,
+                n_best_size=options.n_best_size,
+                max_answer_length=options.max_answer_length,
                 version_2_with_negative=self._version_2,
                 do_lower_case=self.tokenizer.do_lower_case,
-                answer_text=flag_values.answer_text,
-                verbose_logging=flag_values.verbose_logging,
+                answer_text=options.answer_text,
+                verbose_logging=options.verbose_logging,
             ),
         )
         # Now rather than after training.
-        self._best_metric = best_metric(self._version_2, flag_values.best_metric)
+        self._best_metric = best_metric(self._version_2, options.best_metric)
         self._featurizer(for_training=False)
 
     def fine_tune(
@@ -431,7 +431,7 @@ class SquadSession(TaskSession):
         return finetune(
             self.task,
             records,
-            self._flags,
+            self._options,
             self.strategy,
             folder=folder,
             data=data,
@@ -441,7 +441,7 @@ class SquadSession(TaskSession):
             epochs_flag=epochs_flag,
             init_checkpoint=init_checkpoint,
             evaluate=functools.partial(self.scores, questions=scored)
-            if scored is not None and self._flags.eval_steps
+            if scored is not None and self._options.eval_steps
             else None,
             best_metric=self._best_metric,
         )
@@ -457,25 +457,25 @@ class SquadSession(TaskSession):
         if self.max_lengths is None:
             # Now rather than after the first stage.
             steps_of(
-                training.num_questions / self._flags.train_batch_size,
-                self._flags.num_train_epochs,
+                training.num_questions / self._options.train_batch_size,
+                self._options.num_train_epochs,
                 is_whole=False,
                 flag="num_train_epochs",
             )
         # Where the second stage has begun, nothing starts from the first one's end.
-        if first is not None and not candidates(self._flags.output_dir):
-            init_checkpoint = os.path.join(self._flags.output_dir, FIRST_STAGE)
-            logging.info("***** First stage: %s *****", self._flags.first_train_file)
+        if first is not None and not candidates(self._options.output_dir):
+            init_checkpoint = os.path.join(self._options.output_dir, FIRST_STAGE)
+            logging.info("***** First stage: %s *****", self._options.first_train_file)
             self.fine_tune(
                 init_checkpoint,
                 first,
-                num_train_epochs=self._flags.first_num_train_epochs,
+                num_train_epochs=self._options.first_num_train_epochs,
                 epochs_flag="first_num_train_epochs",
             )
         return self.fine_tune(
-            self._flags.output_dir,
+            self._options.output_dir,
             training,
-            num_train_epochs=self._flags.num_train_epochs,
+            num_train_epochs=self._options.num_train_epochs,
             init_checkpoint=init_checkpoint,
             scored=scored,
         )
@@ -487,8 +487,8 @@ class SquadSession(TaskSession):
         for result in question_logits(
             self._featurizer(for_training=False)(source),
             functools.partial(self.outputs, model),
-            batch_size=self._flags.predict_batch_size,
-            max_seq_length=self._flags.max_seq_length,
+            batch_size=self._options.predict_batch_size,
+            max_seq_length=self._options.max_seq_length,
             max_lengths=self.max_lengths,
             num_questions=source.num_questions,
         ):
@@ -501,13 +501,13 @@ class SquadSession(TaskSession):
         answers = Answers(version_2_with_negative=self._version_2)
         for features, decoded in self.answers(model, questions):
             answers.add(features.question, decoded)
-        return answers.scores(self._flags.null_score_diff_threshold)
+        return answers.scores(self._options.null_score_diff_threshold)
 
     def predict(
         self, model: keras.Model, step: int, questions: CheckedQuestions
     ) -> None:
         """Answers questions, and scores the answers where they are known."""
-        folder = self._flags.output_dir
+        folder = self._options.output_dir
         logging.info("***** Running predictions *****")
         logging.info("  Num questions = %d", questions.num_questions)
         answers = Answers(version_2_with_negative=self._version_2)
@@ -547,43 +547,45 @@ class SquadSession(TaskSession):
 
     def _threshold(self, answers: Answers, step: int) -> float:
         """The null score difference above which there is no answer."""
-        folder = self._flags.output_dir
+        folder = self._options.output_dir
         folders, checkpoint = [folder], prefix_of(folder, step)
         if not step and self.source is not None:
             # As it came, it keeps what was found where it came from.
             folders.append(self.source.folder)
             checkpoint = self.source.checkpoint
-        if self._flags.find_null_threshold and self.is_chief:
+        if self._options.find_null_threshold and self.is_chief:
             null_threshold.find(
                 folder,
                 answers.golds,
                 answers.best_texts,
                 answers.null_odds,
-                predict_file=self._flags.predict_file or self._flags.tfds_name,
+                predict_file=self._options.predict_file
+                or self._options.tfds_name
+                or "",
                 checkpoint=checkpoint,
-                plots=self._flags.plots,
+                plots=self._options.plots,
             )
-        given = shared_flags.given(self._flags, "null_score_diff_threshold")
+        given = self._options.given("null_score_diff_threshold")
         return null_threshold.given_or_found(
             given,
             folders,
-            self._flags.null_score_diff_threshold,
+            self._options.null_score_diff_threshold,
             checkpoint=checkpoint,
         )
 
     def _featurizer(self, *, for_training: bool) -> Featurizer:
         return Featurizer(
             self.tokenizer,
-            max_seq_length=self._flags.max_seq_length,
-            doc_stride=self._flags.doc_stride,
-            max_query_length=self._flags.max_query_length,
+            max_seq_length=self._options.max_seq_length,
+            doc_stride=self._options.doc_stride,
+            max_query_length=self._options.max_query_length,
             for_training=for_training,
         )
 
     def _records(self, folder: str, source: CheckedQuestions) -> SplitRecords:
         """The windows to train on, made once."""
         featurizer = self._featurizer(for_training=True)
-        length = self._flags.max_seq_length
+        length = self._options.max_seq_length
         is_alone = num_workers(self.strategy) == 1
         cut = CutQuestions()
         records = SplitRecords.prepare(
@@ -593,7 +595,7 @@ class SquadSession(TaskSession):
             parallel_blocks(
                 source,
                 featurizer,
-                num_workers=self._flags.num_workers or available_cores(),
+                num_workers=self._options.num_workers or available_cores(),
                 cut=cut,
             ),
             lambda: {
@@ -624,5 +626,5 @@ class SquadSession(TaskSession):
                 "%d of %d questions were longer than --max_query_length=%d and cut.",
                 number,
                 source.num_questions,
-                self._flags.max_query_length,
+                self._options.max_query_length,
             )

@@ -1,6 +1,5 @@
 """Labelling words from frozen BERT features (the paper's section 5.3)."""
 
-import copy
 import dataclasses
 import functools
 import json
@@ -12,10 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags
 
 from bert_tf import files
-from bert_tf import flags as shared_flags
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import load_encoder
 from bert_tf.conversion.source import Source
@@ -36,13 +33,14 @@ from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecor
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
 from bert_tf.tasks.finetuning import finetune
 from bert_tf.tasks.selection import figure, table
-from bert_tf.tasks.tagging.feature_choices import (
+from bert_tf.tasks.tagging.sentences import Sentence
+from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,
     PAPER_DEV_F1,
+    TaggingOptions,
 )
-from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import (
     FEATURES_NAME,
     TRAIN,
@@ -457,15 +455,15 @@ class FeatureTaggingSession(TaggingSession):
 
     def __init__(
         self,
-        flag_values: flags.FlagValues,
+        options: TaggingOptions,
         strategy: tf.distribute.Strategy,
         *,
         splits: Mapping[str, Sequence[Sentence]],
         output_dir: str,
     ) -> None:
-        flag_values = _with_own_defaults(flag_values)
-        super().__init__(flag_values, strategy, splits=splits, output_dir=output_dir)
-        name = flag_values.features
+        options = _with_own_defaults(options)
+        super().__init__(options, strategy, splits=splits, output_dir=output_dir)
+        name = options.features or ""
         if self.source is None:
             raise InputError(
                 f"--features={name} needs --init_checkpoint: the model whose features"
@@ -484,20 +482,20 @@ class FeatureTaggingSession(TaggingSession):
             dataclasses.replace(self.source, config=self.config),
             selection,
             strategy,
-            batch_size=flag_values.predict_batch_size,
-            max_seq_length=flag_values.max_seq_length,
+            batch_size=options.predict_batch_size,
+            max_seq_length=options.max_seq_length,
             max_lengths=super().max_lengths,
-            precision=flag_values.precision,
-            jit_compile=flag_values.jit_compile,
+            precision=options.precision,
+            jit_compile=options.jit_compile,
         )
         self._token_featurizer = self._featurizer
         self._settings = {
             "features": name,
             "weights": self._extractor.settings["weights"],
-            "precision": flag_values.precision,
+            "precision": options.precision,
         }
         self._featurizer = WordFeaturizer(self._featurizer, self._settings)
-        self._folder = flag_values.feature_dir or os.path.join(output_dir, "features")
+        self._folder = options.feature_dir or os.path.join(output_dir, "features")
         self._vectors: dict[str, np.ndarray] = {}
         self._split = TRAIN
         vectors, width = selection.vectors_shape(self.config.hidden_size)
@@ -509,8 +507,8 @@ class FeatureTaggingSession(TaggingSession):
                 vectors,
                 width,
                 len(self.labels.names),
-                hidden_size=flag_values.bilstm_size,
-                dropout=flag_values.bilstm_dropout,
+                hidden_size=options.bilstm_size,
+                dropout=options.bilstm_dropout,
             ),
             objective=TAGGING,
         )
@@ -524,8 +522,8 @@ class FeatureTaggingSession(TaggingSession):
         """Trains the BiLSTM in a folder, from where that stands."""
         data = self._run_data()
         self.prepare(folder, data)
-        own = copy.deepcopy(self._flags)
-        own["init_checkpoint"].value = None  # its features are there; no weights are
+        # Its features are there; no weights are.
+        own = dataclasses.replace(self._options, init_checkpoint=None)
         return finetune(
             self.task,
             VectorRecords.of(self._records(folder), self.vectors(TRAIN)),
@@ -572,7 +570,7 @@ class FeatureTaggingSession(TaggingSession):
             )
         self.prepare(folder)
         return restore_or_initialize(
-            self.task, folder, None, self._flags.precision, self.strategy
+            self.task, folder, None, self._options.precision, self.strategy
         )
 
     def predict(self, model: keras.Model, split: str) -> WordPredictions:
@@ -602,13 +600,10 @@ class FeatureTaggingSession(TaggingSession):
         return self._vectors[split]
 
 
-def _with_own_defaults(flag_values: flags.FlagValues) -> flags.FlagValues:
-    """The flags with the defaults of a BiLSTM, which begins anew, for BERT's."""
-    own = copy.deepcopy(flag_values)
-    for name, value in (
-        ("learning_rate", BILSTM_LEARNING_RATE),
-        ("num_train_epochs", BILSTM_EPOCHS),
-    ):
-        if shared_flags.given(own, name) is None:
-            own[name].value = value
-    return own
+def _with_own_defaults(options: TaggingOptions) -> TaggingOptions:
+    """The options with the defaults of a BiLSTM, which starts from nothing."""
+    own = {"learning_rate": BILSTM_LEARNING_RATE, "num_train_epochs": BILSTM_EPOCHS}
+    missing: dict[str, Any] = {
+        name: own[name] for name in own if not options.is_given(name)
+    }
+    return dataclasses.replace(options, **missing)

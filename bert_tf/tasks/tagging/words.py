@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.config import SINGLE_LABEL, BertConfig
@@ -46,6 +46,7 @@ from bert_tf.tasks.tagging.labels import (
     scheme_of_labels,
 )
 from bert_tf.tasks.tagging.sentences import Sentence, digest
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
@@ -364,7 +365,7 @@ def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:
 
 
 def find_labels(
-    flag_values: flags.FlagValues,
+    options: TaggingOptions,
     train: Sequence[Sentence] | None,
     file_scheme: str,
     *,
@@ -377,11 +378,11 @@ def find_labels(
     knows all labels; else the labels of the sentences. Without, it is what the run
     recorded, or --labels, or what the checkpoint says.
     """
-    given = tuple(flag_values.labels or ())
+    given = tuple(options.labels or ())
     repeated = [label for label, count in Counter(given).items() if count > 1]
     if repeated:
         raise InputError(f"--labels: {shown(repeated)} must be there once.")
-    wanted = flag_values.model_scheme
+    wanted = options.model_scheme
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())
         if not found:
@@ -409,7 +410,7 @@ def find_labels(
         # They name what the files have, which the model has in another scheme.
         ours = tuple(labels_in(scheme, used))
     there = _trained_labels(source)
-    if source is not None and there is not None and flag_values.init_head:
+    if source is not None and there is not None and options.init_head:
         if not given and used <= set(there):
             ours = there
         if ours != there:
@@ -699,7 +700,7 @@ FEATURES_NAME = "features.json"
 TRAIN = "train"
 
 
-class TaggingSession(TaskSession):
+class TaggingSession(TaskSession[TaggingOptions]):
     """The runs on tagged words.
 
     Attributes:
@@ -711,17 +712,17 @@ class TaggingSession(TaskSession):
 
     def __init__(
         self,
-        flag_values: flags.FlagValues,
+        options: TaggingOptions,
         strategy: tf.distribute.Strategy,
         *,
         splits: Mapping[str, Sequence[Sentence]],
         output_dir: str,
     ) -> None:
-        super().__init__(flag_values, strategy, output_dir=output_dir)
+        super().__init__(options, strategy, output_dir=output_dir)
         self.splits = splits
-        self._file_schemes = find_file_schemes(splits, flag_values.tag_scheme)
+        self._file_schemes = find_file_schemes(splits, options.tag_scheme)
         self.labels = find_labels(
-            flag_values,
+            options,
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
             recorded=run_folder.recorded_labels(output_dir),
@@ -729,9 +730,9 @@ class TaggingSession(TaskSession):
         )
         self._featurizer = Featurizer(
             self.tokenizer,
-            max_seq_length=flag_values.max_seq_length,
-            doc_stride=flag_values.doc_stride,
-            document_context=flag_values.document_context,
+            max_seq_length=options.max_seq_length,
+            doc_stride=options.doc_stride,
+            document_context=options.document_context,
         )
         self._golds = {
             split: [
@@ -756,7 +757,7 @@ class TaggingSession(TaskSession):
         self._features: dict[str, list[Features]] = {}
         self.refuse_other_metrics(self._metrics)
         self.task = task(
-            self.config, len(self.labels.names), recompute=flag_values.recompute
+            self.config, len(self.labels.names), recompute=options.recompute
         )
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
@@ -766,14 +767,14 @@ class TaggingSession(TaskSession):
         return finetune(
             self.task,
             self._records(folder),
-            self._flags,
+            self._options,
             self.strategy,
             folder=folder,
             data=data,
-            num_train_epochs=self._flags.num_train_epochs,
+            num_train_epochs=self._options.num_train_epochs,
             max_lengths=self.max_lengths,
-            evaluate=self._evaluate if self._flags.eval_steps else None,
-            best_metric=self._flags.best_metric or self._metrics[-1],
+            evaluate=self._evaluate if self._options.eval_steps else None,
+            best_metric=self._options.best_metric or self._metrics[-1],
         )
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
@@ -801,11 +802,11 @@ class TaggingSession(TaskSession):
             self._label_ids[split],
             lambda batches, number: self.outputs(model, batches, number),
             batch_size=(
-                self._flags.eval_batch_size
+                self._options.eval_batch_size
                 if split == "dev"
-                else self._flags.predict_batch_size
+                else self._options.predict_batch_size
             ),
-            max_seq_length=self._flags.max_seq_length,
+            max_seq_length=self._options.max_seq_length,
             max_lengths=self.max_lengths,
         )
 
@@ -871,7 +872,7 @@ class TaggingSession(TaskSession):
 
     def _run_data(self) -> RunData:
         """The training set, as a run's folder records it."""
-        where = self._flags.tfds_name or self._flags.train_file
+        where = self._options.tfds_name or self._options.train_file
         sentences = self.splits[TRAIN]
         return RunData(f"{len(sentences)} sentences of {where}", digest(sentences))
 
@@ -883,7 +884,7 @@ class TaggingSession(TaskSession):
         sentences = self.splits[TRAIN]
         records = SplitRecords.prepare(
             os.path.join(folder, RECORDS_NAME),
-            schema(self._flags.max_seq_length),
+            schema(self._options.max_seq_length),
             {
                 **self._featurizer.settings,
                 "labels": self.labels.names,
@@ -894,7 +895,7 @@ class TaggingSession(TaskSession):
             blocks(
                 self._featurizer(sentences),
                 self._label_ids[TRAIN],
-                self._flags.max_seq_length,
+                self._options.max_seq_length,
             ),
             is_alone=num_workers(self.strategy) == 1,
         )

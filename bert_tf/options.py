@@ -1,0 +1,450 @@
+"""Options: frozen dataclasses whose fields are a command's flags.
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Devices(Options, title="Where to run"):
+        distribution: str = option("default", "Devices: ...", choices=DISTRIBUTIONS)
+        num_tpu_cores: int = option(8, "Number of TPU cores.", least=1)
+
+A command's options are one such class, which inherits the groups that it needs. The
+same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; other settings
+are `dataclasses.replace(options, learning_rate=3e-5)`. What a value must be is checked
+when the object is made, on the command line before TensorFlow is imported.
+"""
+
+import dataclasses
+import enum
+import math
+import os
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from absl import flags
+
+from bert_tf import files
+from bert_tf.errors import InputError
+
+DATA = "Data"
+MODEL = "Model"
+WHAT_TO_DO = "What to do"
+TASK = "Of this command"
+LENGTHS = "Lengths and padding"
+TRAINING = "Training"
+SEVERAL_RUNS = "Several runs"
+RESULTS = "Results"
+DEVICES = "Where to run"
+# In the order of --help.
+TITLES = (
+    DATA,
+    MODEL,
+    WHAT_TO_DO,
+    TASK,
+    LENGTHS,
+    TRAINING,
+    SEVERAL_RUNS,
+    RESULTS,
+    DEVICES,
+)
+
+# The largest whole number that every part of a run takes: sizes, steps, seeds.
+_MOST = 2**31 - 1
+
+T = TypeVar("T", bound="Options")
+
+
+class Path(enum.Enum):
+    """What a path must be."""
+
+    FILE = enum.auto()
+    FOLDER = enum.auto()
+    # Files, or folders, as names or globs with commas between.
+    FILES = enum.auto()
+    # A folder, a file or a prefix in it, or the name of a preset.
+    CHECKPOINT = enum.auto()
+    # Nothing needs to be there yet.
+    OUTPUT = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What is declared of a field, its type and default aside."""
+
+    help: str
+    least: float | None
+    most: float | None
+    above: float | None
+    below: float | None
+    choices: tuple[str, ...] | None
+    path: Path | None
+    needed_for: tuple[str, ...]
+    within: str | None
+
+
+# The default of an option that must be given.
+REQUIRED: Any = dataclasses.MISSING
+
+
+def option(
+    default: Any,
+    help_text: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] | None = None,
+    path: Path | None = None,
+    needed_for: Sequence[str] = (),
+    within: str | None = None,
+) -> Any:
+    """A field that is a flag.
+
+    Args:
+        default: its value unless given; REQUIRED for none.
+        help_text: for --help.
+        least: the smallest value.
+        most: the largest value.
+        above: a bound that is no value itself, as `below`.
+        below: likewise.
+        choices: the values of a string.
+        path: what must be there.
+        needed_for: options of which one must be set for the path to be used.
+        within: the option of the folder that the path is relative to.
+    """
+    declared = Declared(
+        help=help_text,
+        least=least,
+        most=most,
+        above=above,
+        below=below,
+        choices=tuple(choices) if choices else None,
+        path=path,
+        needed_for=tuple(needed_for),
+        within=within,
+    )
+    return dataclasses.field(default=default, metadata={"option": declared})
+
+
+def with_default(kind: type["Options"], name: str, default: Any) -> Any:
+    """Another class's field, with another default."""
+    metadata = kind.__dataclass_fields__[name].metadata
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The base of all options.
+
+    Attributes:
+        given_names: the options that a command line has; None if there is none.
+        positional: what a command line has beside flags.
+    """
+
+    title: ClassVar[str] = TASK
+
+    given_names: frozenset[str] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    positional: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+    def __init_subclass__(cls, title: str = TASK, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.title = title
+
+    def __post_init__(self) -> None:
+        for name, declared in declarations(type(self)).items():
+            value = getattr(self, name)
+            if isinstance(value, list):
+                value = tuple(value)
+            if declared.path and value:
+                value = _expanded(value)
+            object.__setattr__(self, name, value)
+        for problem in self.problems():
+            raise InputError(problem)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the values, each in one sentence."""
+        for name, declared in declarations(type(self)).items():
+            value = getattr(self, name)
+            several = isinstance(value, tuple)
+            for one in value if several else [value]:
+                problem = _problem(one, declared)
+                if problem:
+                    of_each = ", each of them" if several else ""
+                    yield f"`{name}={one}` {problem}{of_each}."
+
+    def is_given(self, name: str) -> bool:
+        """Whether it was chosen: on the command line, or other than the default."""
+        if self.given_names is not None:
+            return name in self.given_names
+        return getattr(self, name) != type(self).__dataclass_fields__[name].default
+
+    def given(self, name: str) -> Any:
+        """An option's value if it was given, else None."""
+        return getattr(self, name) if self.is_given(name) else None
+
+    def as_flags(self) -> dict[str, Any]:
+        """Every option's value by name, as JSON has it."""
+        values = {name: getattr(self, name) for name in declarations(type(self))}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+    def need_one_of(self, *names: str) -> Iterator[str]:
+        """For `problems`: there is nothing to do without any of these."""
+        if not any(getattr(self, name) for name in names):
+            wanted = ", ".join(f"`{name}`" for name in names)
+            yield f"Nothing to do: give at least one of {wanted}."
+
+    def need_one_given(self, *names: str) -> Iterator[str]:
+        """For `problems`: one of these must be given."""
+        if all(getattr(self, name) is None for name in names):
+            yield f"Give {' or '.join(f'`{name}`' for name in names)}."
+
+    def need_with(self, name: str, *others: str) -> Iterator[str]:
+        """For `problems`: an option needs one of the others."""
+        if getattr(self, name) and not any(getattr(self, other) for other in others):
+            yield f"`{name}` needs {' or '.join(f'`{other}`' for other in others)}."
+
+    def refuse_together(
+        self, *names: str, why: str = "mean the same: give one of them"
+    ) -> Iterator[str]:
+        """For `problems`: these must not all be given."""
+        if all(self.is_given(name) for name in names):
+            yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
+
+    def refuse_without(self, other: str, *names: str) -> Iterator[str]:
+        """For `problems`: what has no effect without another option."""
+        useless = [name for name in names if self.is_given(name)]
+        if useless and not getattr(self, other):
+            is_boolean = isinstance(getattr(self, other), bool)
+            needed = f"`{other}=true`" if is_boolean else f"`{other}`"
+            yield (
+                f"`{useless[0]}` has no effect without {needed}: give both, or neither."
+            )
+
+
+def declarations(kind: type[Options]) -> dict[str, Declared]:
+    """The options of a class by name, in the order of its groups."""
+    return {
+        field.name: field.metadata["option"]
+        for field in dataclasses.fields(kind)
+        if "option" in field.metadata
+    }
+
+
+def is_required(kind: type[Options], name: str) -> bool:
+    """Whether an option has no default."""
+    return kind.__dataclass_fields__[name].default is dataclasses.MISSING
+
+
+def title_of(kind: type[Options], name: str) -> str:
+    """The group that an option belongs to: of the class that first declares it."""
+    first: Any = next(
+        each
+        for each in reversed(kind.__mro__)
+        if name in vars(each).get("__annotations__", ())
+    )
+    return first.title
+
+
+def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
+    """Makes a flag of each option."""
+    hints = typing.get_type_hints(kind)
+    fields = kind.__dataclass_fields__
+    for name, declared in declarations(kind).items():
+        default = fields[name].default
+        is_required = default is dataclasses.MISSING
+        default = None if is_required else default
+        if isinstance(default, tuple):
+            default = list(default)
+        _definer(hints[name], declared)(
+            name, default, declared.help, flag_values=flag_values
+        )
+        flag_values[name].group = title_of(kind, name)  # type: ignore[attr-defined]
+        if is_required:
+            flags.mark_flag_as_required(name, flag_values)
+
+
+def read(
+    flag_values: flags.FlagValues, kind: type[T], positional: Sequence[str] = ()
+) -> T:
+    """The options that a command line gives.
+
+    Raises:
+        InputError: a value is not what it must be, or some do not go together.
+    """
+    names = list(declarations(kind))
+    values = {name: flag_values[name].value for name in names}
+    given = frozenset(name for name in names if flag_values[name].present)
+    return kind(**values, given_names=given, positional=tuple(positional))
+
+
+def problems_of_defaults(kind: type[Options]) -> list[str]:
+    """What the defaults alone lack, for --help."""
+    blank = object.__new__(kind)
+    for field in dataclasses.fields(kind):
+        is_required = field.default is dataclasses.MISSING
+        object.__setattr__(blank, field.name, "." if is_required else field.default)
+    object.__setattr__(blank, "given_names", frozenset())
+    return list(blank.problems())
+
+
+def check_paths(options: Options) -> None:
+    """Looks for what the given options name, without TensorFlow.
+
+    Raises:
+        InputError: a path is not there, or is not what it must be.
+    """
+    for name, declared in declarations(type(options)).items():
+        value = getattr(options, name)
+        if declared.path is None or not value or not options.is_given(name):
+            continue
+        needed = [getattr(options, use) for use in declared.needed_for]
+        if needed and not any(needed):
+            continue
+        folder = (getattr(options, declared.within) or "") if declared.within else ""
+        if isinstance(value, str):
+            is_list = declared.path is Path.FILES
+            value = value.split(",") if is_list else [value]
+        for path in value:
+            check_path(os.path.join(folder, path), f"`{name}`: ", declared.path)
+
+
+# What a KerasHub preset may be called; which ones there are KerasHub knows.
+_PRESET = re.compile("[a-z0-9_]+")
+# What a model of the Hugging Face Hub may be called.
+_ON_THE_HUB = re.compile(r"[\w-]+(/[\w.-]+)?")
+_STANDARD_INPUT = "-"
+
+
+def check_path(path: str, where: str, kind: Path) -> None:
+    """Raises InputError if a path is not what it must be; remote ones always are."""
+    if not path or files.is_remote(path):
+        return
+    if kind is Path.OUTPUT or os.path.exists(path):
+        if kind is Path.FOLDER and not os.path.isdir(path):
+            raise InputError(f"{where}{path} is a file, not a folder.")
+        if kind is Path.FILE and os.path.isdir(path):
+            raise InputError(f"{where}{path} is a folder, not a file.")
+    elif kind is Path.FILE and path != _STANDARD_INPUT:
+        raise InputError(f"{where}no such file: {path}")
+    elif kind is Path.FOLDER:
+        raise InputError(f"{where}no such folder: {path}")
+    elif kind is Path.FILES and not files.glob(path):
+        raise InputError(f"{where}no file matches {path!r}.")
+    elif (
+        kind is Path.CHECKPOINT
+        and not _PRESET.fullmatch(path)
+        and not os.path.exists(path + ".index")
+    ):
+        raise InputError(f"{where}{no_checkpoint(path)}")
+
+
+def no_checkpoint(path: str) -> str:
+    """The message for a checkpoint that is not there, neither as folder nor prefix."""
+    message = f"No checkpoint {path}: there is no such folder, and no {path}.index."
+    of_a_folder = "ckpt" in path or os.path.isdir(os.path.dirname(path))
+    if _ON_THE_HUB.fullmatch(path) and not of_a_folder:
+        message += (
+            " A model of the Hugging Face Hub is downloaded first: pip install"
+            f" huggingface_hub; hf download {path} --local-dir FOLDER"
+        )
+    return message
+
+
+def _expanded(value: str | Sequence[str]) -> Any:
+    """A path, or several, with the user's folder for `~`."""
+    if isinstance(value, str):
+        return ",".join(files.expanded(path) for path in value.split(","))
+    return tuple(files.expanded(path.strip()) for path in value)
+
+
+def _problem(value: Any, declared: Declared) -> str:
+    """What is wrong with a value; "" if nothing is."""
+    if value is None or isinstance(value, bool):
+        return ""
+    if declared.choices and value not in declared.choices:
+        return f"must be one of {', '.join(declared.choices)}"
+    if isinstance(value, str):
+        return ""
+    if math.isnan(value):
+        return "must be a number"
+    most = declared.most
+    if most is None:
+        most = _MOST if isinstance(value, int) else sys.float_info.max
+    if declared.least is not None and value < declared.least:
+        return f"must be at least {declared.least}"
+    if value > most:
+        return f"must be at most {most}"
+    if declared.above is not None and value <= declared.above:
+        return f"must be above {declared.above}"
+    if declared.below is not None and value >= declared.below:
+        return f"must be below {declared.below}"
+    return ""
+
+
+class _NumbersParser(flags.ArgumentParser):
+    """Numbers with commas between: 5e-5,3e-5. One alone is a list of one."""
+
+    syntactic_help = "numbers with commas between"
+
+    def __init__(self, number: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._number = number
+
+    def parse(self, argument: Any) -> list[Any]:
+        """The numbers of a flag's text, or of a default."""
+        parts = argument.split(",") if isinstance(argument, str) else argument
+        try:
+            return [self._number(part) for part in parts]
+        except ValueError as error:
+            kind = "whole numbers" if self._number is int else "numbers"
+            raise ValueError(f"must be {kind} with commas between") from error
+
+    def flag_type(self) -> str:
+        """What --help calls it."""
+        return "numbers"
+
+
+def _definer(hint: Any, declared: Declared) -> Callable[..., Any]:
+    """The function of absl that defines a flag of this type."""
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    (kind,) = [member for member in members if member is not type(None)]
+    if typing.get_origin(kind) is tuple:
+        element = typing.get_args(kind)[0]
+        return flags.DEFINE_list if element is str else _numbers_definer(element)
+    choices = declared.choices
+    if choices:
+
+        def define_enum(name: str, default: Any, help_text: str, **kwargs: Any) -> None:
+            flags.DEFINE_enum(name, default, choices, help_text, **kwargs)
+
+        return define_enum
+    by_kind: dict[type, Callable[..., Any]] = {
+        bool: flags.DEFINE_bool,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        str: flags.DEFINE_string,
+    }
+    return by_kind[kind]
+
+
+def _numbers_definer(element: type) -> Callable[..., Any]:
+    def define_numbers(
+        name: str, default: Any, help_text: str, *, flag_values: flags.FlagValues
+    ) -> None:
+        flags.DEFINE(
+            _NumbersParser(element),
+            name,
+            default,
+            help_text,
+            flag_values,
+            flags.CsvListSerializer(","),
+        )
+
+    return define_numbers

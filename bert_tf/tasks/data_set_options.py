@@ -1,0 +1,317 @@
+"""The options of labelled texts, and the data set that they describe."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from bert_tf import options
+from bert_tf.errors import InputError
+from bert_tf.metrics import METRICS, OWN_METRICS
+from bert_tf.options import Options, Path, option
+from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
+from bert_tf.tasks.run_options import (
+    AdapterOptions,
+    LongTextOptions,
+    Predicts,
+    ReportOptions,
+    ScoredOptions,
+    SelectionOptions,
+    StabilityOptions,
+    TfdsOptions,
+)
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    SPLITS,
+    Column,
+    DataSet,
+    TableSplit,
+    TfdsSet,
+)
+from bert_tf.training.config import Evaluates, Trains
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSetOptions(TfdsOptions, title=options.DATA):
+    """Which labelled texts."""
+
+    data_dir: str | None = option(
+        None, "Folder of the task's files, such as train.tsv.", path=Path.FOLDER
+    )
+    task_name: str | None = option(
+        None,
+        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics) or"
+        " XNLI, in any case; or tsv: a table of your own.",
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a set of TensorFlow Datasets instead of --data_dir: glue/sst2, or"
+        " any other, whose features --text_a_column, --text_b_column and --label_column"
+        " name.",
+    )
+    tfds_splits: tuple[str, ...] = option(
+        ("train", "validation", "test"),
+        "For sets of TensorFlow Datasets that are not GLUE's. Their splits, or"
+        " slices such as train[:90%], for training, development and test.",
+    )
+    train_file: str = option(
+        "train.tsv",
+        "For tsv. Training file in --data_dir.",
+        path=Path.FILE,
+        needed_for=("do_train",),
+        within="data_dir",
+    )
+    dev_file: str = option(
+        "dev.tsv",
+        "For tsv. Development file in --data_dir.",
+        path=Path.FILE,
+        needed_for=("do_eval", "eval_steps"),
+        within="data_dir",
+    )
+    test_file: str = option(
+        "test.tsv",
+        "For tsv. Test file, without labels, in --data_dir.",
+        path=Path.FILE,
+        needed_for=("do_predict",),
+        within="data_dir",
+    )
+    text_a_column: str = option(
+        "text_a",
+        "For tsv. Column of the sentence: its name in the header, or its number"
+        " from 0.",
+    )
+    text_b_column: str | None = option(
+        None, "For tsv. Second sentence's column, if any."
+    )
+    label_column: str = option("label", "For tsv. Column of the label.")
+    labels: tuple[str, ...] | None = option(
+        None,
+        "For tsv. The labels, in the order of the outputs; for --regression of"
+        " several numbers, their names. Default: the training file's labels, sorted;"
+        " one number.",
+    )
+    has_header: bool = option(True, "For tsv. Whether the first row names columns.")
+    regression: bool = option(False, "For tsv. The label is a number to predict.")
+    several_labels: bool = option(
+        False,
+        "For tsv. A row has any number of labels, in one cell, perhaps none.",
+    )
+    label_separator: str = option(
+        ",", "For tsv. What stands between several labels, or numbers, in a cell."
+    )
+    metrics: tuple[str, ...] | None = option(
+        None,
+        "Scores of the development set, such as f1_macro,accuracy; the best run"
+        " is the best by the first one. Default: GLUE's for the task; accuracy for tsv,"
+        " f1_micro with --several_labels, pearson with --regression.",
+    )
+    xnli_language: str = option(
+        "zh",
+        "For XNLI. Language to train on (machine-translated) and to predict"
+        " (Conneau et al. 2018), such as de. The original's is Chinese.",
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What says which data set."""
+        yield from super().problems()
+        yield from self.need_one_given("task_name", "tfds_name")
+        yield from self.need_one_given("data_dir", "tfds_name")
+        yield from self.refuse_together("data_dir", "tfds_name")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceOptions(
+    ScoredOptions,
+    SelectionOptions,
+    LongTextOptions,
+    StabilityOptions,
+    AdapterOptions,
+    ReportOptions,
+):
+    """Fine-tuning on sentences and sentence pairs, of whatever data set."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(SentenceOptions, DataSetOptions, Trains, Evaluates):
+    """Sentences and sentence pairs of one data set."""
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        yield from self.need_one_of("do_train", "do_eval", "do_predict")
+        if self.max_seq_length < 4:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
+
+
+_OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
+_OF_TFDS = ("tfds_splits", "tfds_data_dir")
+_OF_OWN = (
+    *("text_a_column", "text_b_column", "label_column", "label_separator"),
+    *("labels", "regression", "several_labels"),
+)
+
+
+def data_set_of(given: DataSetOptions) -> DataSet:
+    """The data set that the options describe."""
+    found = _data_set(given)
+    _refuse_useless(given, found)
+    if given.tfds_name is not None:
+        found = found.from_tfds(given.tfds_name, given.tfds_data_dir)
+    if given.metrics:
+        found = dataclasses.replace(found, metrics=_metrics(given.metrics))
+    return found
+
+
+def _data_set(given: DataSetOptions) -> DataSet:
+    task_name, tfds_name = given.task_name, given.tfds_name
+    if task_name is None:
+        there = [task for task in TASKS.values() if task.tfds_has(tfds_name or "")]
+        if not there and tfds_name is None:
+            raise InputError(f"Give --task_name: {', '.join(TASKS)}, or {OWN_TABLE}.")
+        return there[0] if there else _own(given)
+    if task_name.lower() == OWN_TABLE:
+        return _own(given)
+    found = find(task_name)
+    if tfds_name is not None and found.tfds and not found.tfds_has(tfds_name):
+        raise InputError(
+            f"--tfds_name={tfds_name} is not {found.name}'s data set. Leave --task_name"
+            " out."
+        )
+    return xnli(given.xnli_language) if found.name == "XNLI" else found
+
+
+def _refuse_useless(given: DataSetOptions, found: DataSet) -> None:
+    """Raises InputError for a flag that says something of other data sets."""
+    useless: dict[str, str] = {}
+    if found.name in TASKS:
+        where = f"it is for --task_name={OWN_TABLE}, not for {found.name}"
+        useless |= dict.fromkeys((*_OF_OWN, *_OF_FILES, "tfds_splits"), where)
+    if given.tfds_name is None:
+        useless |= dict.fromkeys(_OF_TFDS, "it is for --tfds_name")
+    else:
+        useless |= dict.fromkeys(_OF_FILES, "--tfds_name has no files")
+    if found.name != "XNLI":
+        useless["xnli_language"] = "it is for --task_name=XNLI"
+    for name, reason in useless.items():
+        default = DataSetOptions.__dataclass_fields__[name].default
+        if getattr(given, name) != default:
+            raise InputError(f"--{name} has no effect here: {reason}. Leave it out.")
+
+
+def _own(given: DataSetOptions) -> DataSet:
+    """A table of one's own, or any set of TensorFlow Datasets."""
+    kind = SINGLE_LABEL
+    if given.regression and given.several_labels:
+        raise InputError("--regression is of numbers, --several_labels is not.")
+    if given.regression:
+        kind = REGRESSION
+    elif given.several_labels:
+        kind = MULTI_LABEL
+    if not given.label_separator:
+        raise InputError("--label_separator must not be empty.")
+    labels = tuple(given.labels or ())
+    columns: dict[str, Any] = {
+        "text_a": _column(given.text_a_column),
+        "text_b": _column(given.text_b_column),
+        "has_header": given.has_header,
+    }
+    labelled = TableSplit(label=_column(given.label_column), **columns)
+    return DataSet(
+        name=given.tfds_name or OWN_TABLE,
+        kind=kind,
+        labels=labels if labels or kind == REGRESSION else None,
+        separator=given.label_separator,
+        metrics=OWN_METRICS[kind],
+        files={
+            "train": given.train_file,
+            "dev": given.dev_file,
+            "test": given.test_file,
+        },
+        splits={"train": labelled, "dev": labelled, "test": TableSplit(**columns)},
+        tfds=TfdsSet(
+            name=given.tfds_name or "",
+            splits=dict(zip(SPLITS, given.tfds_splits, strict=True)),
+            text_a=given.text_a_column,
+            text_b=given.text_b_column,
+            label=given.label_column,
+            index=None,
+        ),
+    )
+
+
+def _column(value: str | None) -> Column | None:
+    """A column's number where the flag has one, its name else."""
+    if value is not None and re.fullmatch(r"-?[0-9]+", value):
+        return int(value)
+    return value
+
+
+def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [name for name in names if name not in METRICS]
+    if unknown:
+        raise InputError(
+            f"--metrics={','.join(unknown)}: no such metric. There are"
+            f" {', '.join(METRICS)}."
+        )
+    if names[0] == "mean_squared_error":
+        raise InputError(
+            "--metrics: the best run has the highest score by the first one, which"
+            " mean_squared_error cannot be: name another one before it."
+        )
+    return tuple(names)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GlueFiles(Options, title=options.DATA):
+    """A run over many tasks."""
+
+    tasks: tuple[str, ...] = option(
+        ("all",),
+        "GLUE's tasks to run, in any case, with commas between; all: those whose"
+        " folders are in --glue_dir.",
+    )
+    glue_dir: str = option(
+        options.REQUIRED,
+        "Folder of GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
+        path=Path.FOLDER,
+    )
+    two_stage: bool = option(
+        False,
+        "Fine-tune MRPC, STS-B and RTE from MNLI's best model, without its head"
+        " (STILTs, Phang et al. 2018); the paper's scores are without.",
+    )
+    fill_missing_tasks: bool = option(
+        False,
+        "Put a constant class into the submission for each task that was not"
+        " predicted: the GLUE server takes a zip only if it has all files.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GlueOptions(SentenceOptions, GlueFiles):
+    """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
+
+    do_predict: bool = options.with_default(Predicts, "do_predict", True)
+    learning_rates: tuple[float, ...] | None = options.with_default(
+        SelectionOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A length that leaves no room for a pair."""
+        yield from super().problems()
+        if self.max_seq_length < 4:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
+
+    def of_task(self, data_set: DataSet, **changes: Any) -> ClassifierOptions:
+        """The options of one task's runs."""
+        common = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(SentenceOptions)
+        }
+        return ClassifierOptions(
+            **common
+            | {"do_train": True, "do_eval": True, "task_name": data_set.name}
+            | changes
+        )

@@ -1,0 +1,190 @@
+"""The options of pre-training, in groups."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from bert_tf import options
+from bert_tf.config import SIZE_NAMES
+from bert_tf.options import REQUIRED, Options, Path, option
+from bert_tf.training.config import (
+    CheckpointOptions,
+    DeviceOptions,
+    Evaluates,
+    EvaluationBatches,
+    EvaluationOptions,
+    ModelOptions,
+    OutputOptions,
+    TrainingOptions,
+    Trains,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NewModelOptions(ModelOptions, CheckpointOptions, title=options.MODEL):
+    """Which model."""
+
+    bert_size: str | None = option(
+        None,
+        "A released size instead of --bert_config_file; its vocabulary is that of"
+        " the records.",
+        choices=SIZE_NAMES,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """One model."""
+        yield from super().problems()
+        yield from self.refuse_together("bert_config_file", "bert_size")
+        yield from self.need_one_given(
+            "bert_config_file", "bert_size", "init_checkpoint"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordOptions(Options, title=options.DATA):
+    """Which records."""
+
+    input_file: str = option(
+        REQUIRED,
+        "TFRecords to train on: a glob, or several with commas between.",
+        path=Path.FILES,
+    )
+    eval_input_file: str | None = option(
+        None,
+        "TFRecords to evaluate on. Default: those of --input_file, as the"
+        " original does.",
+        path=Path.FILES,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordLengths(Options, title=options.LENGTHS):
+    """The lengths of the records."""
+
+    max_seq_length: int = option(
+        128,
+        "The most WordPieces of a sequence, [CLS] and [SEP] included. Default: that of"
+        " the records.",
+        least=1,
+    )
+    max_predictions_per_seq: int = option(
+        20,
+        "Masked-LM slots of a sequence; must be that of the records, unless these are"
+        " masked as they are read. Default: that of the records.",
+        least=1,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepOptions(Options, title=options.TRAINING):
+    """How long to train."""
+
+    num_train_steps: int = option(
+        100_000, "The step to train to, counted from the first start.", least=1
+    )
+    num_warmup_steps: int = option(
+        10_000, "Steps during which the learning rate rises linearly.", least=0
+    )
+    num_schedule_steps: int | None = option(
+        None,
+        "Steps of the learning-rate schedule, if it is longer than --num_train_steps:"
+        " the first of two phases ends before the rate is 0.",
+        least=1,
+    )
+    phases: str | None = option(
+        None,
+        "LENGTH:STEPS:BATCH, several with commas between, one after the other;"
+        " each reads the records of its length among those of --input_file. Instead of"
+        " --num_train_steps and --train_batch_size.",
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What the phases say themselves."""
+        yield from super().problems()
+        for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
+            yield from self.refuse_together("phases", name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ablations(Options):
+    """The paper's ablations, its section 5.1."""
+
+    next_sentence: bool = option(
+        True,
+        "Predict the next sentence, where the records have pairs; false is the"
+        ' ablation "No NSP".',
+    )
+    left_to_right: bool = option(
+        False,
+        "A left-to-right language model: a token sees itself and those before,"
+        ' and predicts the next one; with --next_sentence=False the ablation "LTR & No'
+        ' NSP". Needs records without masks (--masking=dynamic). Fine-tuning from its'
+        " bert_config.json is left-to-right too.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DynamicMaskingOptions(Options):
+    """Records that are masked as they are read, of --masking=dynamic."""
+
+    masking_unit: str | None = option(
+        None,
+        "What is masked together, in records without masks: pieces one by one,"
+        " whole words, or spans of whole words (SpanBERT). Default: word or piece, as"
+        " the records' --do_whole_word_mask says.",
+        choices=("piece", "word", "span"),
+    )
+    masked_lm_prob: float | None = option(
+        None,
+        "Share of a sequence's tokens to predict, in records without masks."
+        " Default: the records' own.",
+        above=0.0,
+        most=1.0,
+    )
+    mask_rate: float = option(
+        0.8,
+        "Share of the predicted tokens that become [MASK], in records without masks.",
+        least=0.0,
+    )
+    random_rate: float = option(
+        0.1,
+        "Share of the predicted tokens that become a random token, in records"
+        " without masks; the rest stays as it is.",
+        least=0.0,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """More than all tokens."""
+        yield from super().problems()
+        if self.mask_rate + self.random_rate > 1.0:
+            yield "`mask_rate` and `random_rate` must be at most 1 together."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(
+    RecordLengths,
+    OutputOptions,
+    Trains,
+    Evaluates,
+    EvaluationBatches,
+    NewModelOptions,
+    RecordOptions,
+    StepOptions,
+    TrainingOptions,
+    EvaluationOptions,
+    DeviceOptions,
+    Ablations,
+    DynamicMaskingOptions,
+):
+    """A run of pre-training."""
+
+    best_metric: str = options.with_default(EvaluationOptions, "best_metric", "loss")
+    max_eval_steps: int = option(
+        100,
+        "Batches to evaluate; the records are repeated if they are fewer.",
+        least=1,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        yield from self.need_one_of("do_train", "do_eval")

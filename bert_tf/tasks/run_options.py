@@ -1,0 +1,442 @@
+"""The options of fine-tuning commands, in groups."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from absl import logging
+
+from bert_tf import options
+from bert_tf.options import Options, Path, option
+from bert_tf.training.config import (
+    CheckpointOptions,
+    DeviceOptions,
+    Evaluates,
+    EvaluationBatches,
+    EvaluationOptions,
+    HeadOptions,
+    LengthOptions,
+    ModelOptions,
+    OutputOptions,
+    TrainingOptions,
+    Trains,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PaddingOptions(Options, title=options.LENGTHS):
+    """How long batches are."""
+
+    pad: str = option(
+        "length",
+        "length: batches of texts of similar length, padded to one of a few lengths;"
+        " max: all padded to --max_seq_length, as the original's.",
+        choices=("length", "max"),
+    )
+    length_buckets: int = option(
+        12,
+        "For --pad=length. The most lengths there are: those that leave the least"
+        " padding. The model is compiled for each of them.",
+        least=1,
+    )
+
+    @property
+    def max_lengths(self) -> int | None:
+        """How many lengths batches may have; None for max_seq_length alone."""
+        return None if self.pad == "max" else self.length_buckets
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(
+    OutputOptions,
+    ModelOptions,
+    CheckpointOptions,
+    TrainingOptions,
+    EvaluationOptions,
+    DeviceOptions,
+    LengthOptions,
+    PaddingOptions,
+    title=options.TRAINING,
+):
+    """What every fine-tuning command has."""
+
+    warmup_proportion: float = option(
+        0.1,
+        "Share of the training steps during which the learning rate rises linearly.",
+        least=0.0,
+    )
+    predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Epochs(Options, title=options.TRAINING):
+    """How long to train."""
+
+    num_train_epochs: float = option(
+        3.0, "Passes over the training examples.", least=0.0
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predicts(Options, title=options.WHAT_TO_DO):
+    """Whether to predict."""
+
+    do_predict: bool = option(False, "Predict on the test data.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatches):
+    """Fine-tuning that evaluates on a split of its own, and predicts another one."""
+
+    eval_batch_size: int = options.with_default(
+        EvaluationBatches, "eval_batch_size", 32
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LongTextOptions(Options, title=options.LENGTHS):
+    """Texts that are longer than max_seq_length."""
+
+    long_text: str = option(
+        "truncate",
+        "What becomes of a text longer than --max_seq_length: it is cut, and the number"
+        " of cut ones is logged; or it is read in windows that overlap, in training"
+        " each an example of its own, in evaluation and prediction averaged (their"
+        " logits).",
+        choices=("truncate", "window"),
+    )
+    doc_stride: int | None = option(
+        None,
+        "For --long_text=window. Tokens from one window's beginning to the next"
+        " one's, as for SQuAD (Devlin et al. 2018). Default: half of what a window"
+        " holds.",
+        least=1,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A stride without windows."""
+        yield from super().problems()
+        if self.doc_stride is not None and self.long_text != "window":
+            yield (
+                "`doc_stride` is for `long_text=window`: give both, or leave it out."
+            )
+
+
+def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
+    """Warns if windows do not overlap: [CLS] and two [SEP] are no text."""
+    room = max_seq_length - 3
+    if doc_stride is not None and doc_stride >= room:
+        logging.warning(
+            "--doc_stride=%d is no less than the %d tokens of a window: windows do not"
+            " overlap, and what crosses the end of one is seen whole in none.",
+            doc_stride,
+            room,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportOptions(Options, title=options.RESULTS):
+    """Reports on a split's predictions."""
+
+    plots: bool = option(
+        True,
+        "Draw the predictions of a labelled split: a confusion matrix and a"
+        " calibration plot (Guo et al. 2017), or predicted against true numbers, as"
+        " PNG in --output_dir.",
+    )
+    num_mistakes: int = option(
+        50,
+        "Mistakes to list in --output_dir, the most confident ones; 0 for none.",
+        least=0,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsOptions(Options, title=options.DATA):
+    """TensorFlow Datasets instead of files; each command has splits of its own."""
+
+    tfds_name: str | None = option(
+        None, "Read a set of TensorFlow Datasets instead of files."
+    )
+    tfds_data_dir: str | None = option(
+        None,
+        "Folder of prepared TensorFlow Datasets. Default: the library's folder.",
+        path=Path.OUTPUT,
+    )
+    tfds_splits: tuple[str, ...] = option((), "Their splits.")
+
+    def problems(self) -> Iterator[str]:
+        """Splits of which there must be as many as the command reads."""
+        yield from super().problems()
+        wanted: Any = type(self).__dataclass_fields__["tfds_splits"].default
+        if len(self.tfds_splits) != len(wanted):
+            found = ",".join(self.tfds_splits)
+            yield (
+                f"`tfds_splits={found}` must name {len(wanted)} splits, such as"
+                f" {','.join(wanted)}."
+            )
+
+
+def tfds_splits(uses: Mapping[str, str]) -> Any:
+    """The option of the splits: their usual names, and what each is for."""
+    said = ", ".join(uses.values())
+    return option(
+        tuple(uses),
+        f"For --tfds_name. Splits, or slices such as train[:90%], one each: {said}.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectionOptions(Options, title=options.SEVERAL_RUNS):
+    """Several runs, of which the best one is kept."""
+
+    learning_rates: tuple[float, ...] | None = option(
+        None,
+        "Learning rates to try, the best one on the development set being kept"
+        " (Devlin et al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
+        least=0.0,
+    )
+    train_batch_sizes: tuple[int, ...] | None = option(
+        None, "Batch sizes to try, each with each learning rate.", least=1
+    )
+    num_train_epochs: tuple[float, ...] = option(
+        (3.0,),
+        "Passes over the training examples; several numbers with commas between"
+        " are all tried.",
+        least=0.0,
+    )
+    num_restarts: int = option(
+        1,
+        "Runs of each of the settings, with the seeds --random_seed,"
+        " --random_seed+1, ... (Devlin et al. 2018, section 4.1: random restarts).",
+        least=1,
+    )
+    stop_early: bool = option(
+        False,
+        "Stop all runs after a share of their steps, and continue the best alone"
+        " (Dodge et al. 2020: start many, stop early, continue some).",
+    )
+    stop_early_at: float = option(0.3, "That share of the steps.", above=0.0, below=1.0)
+    stop_early_keep: int | None = option(
+        None, "How many runs continue; by default a third of them, rounded up.", least=1
+    )
+    keep_all_runs: bool = option(
+        False, "Keep the checkpoints of all runs, not of the best one alone."
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        yield from self.refuse_together("learning_rates", "learning_rate")
+        yield from self.refuse_together("train_batch_sizes", "train_batch_size")
+        yield from self.refuse_without("stop_early", "stop_early_at", "stop_early_keep")
+
+
+# Option -> its default, where a recipe differs from the original's.
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "devlin": {},
+    "mosbach": {
+        "num_train_epochs": 20.0,
+        "warmup_proportion": 0.1,
+        "bias_correction": True,
+        "learning_rate": 2e-5,
+        "train_batch_size": 16,
+    },
+}
+# Of a selection, whose options list what to try: where they have a default.
+_LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StabilityOptions(HeadOptions, title=options.TRAINING):
+    """Steadier fine-tuning, for small sets of examples."""
+
+    recipe: str = option(
+        "devlin",
+        "Defaults of the flags that are not given: devlin, the original's;"
+        " mosbach (Mosbach et al. 2021, steadier on small tasks): 20 epochs, 10 %"
+        " warmup, bias correction, learning rate 2e-5, batch 16.",
+        choices=tuple(RECIPES),
+    )
+    reinitialize_layers: int = option(
+        0,
+        "Draw new weights for the pooler and this many top layers after loading the"
+        " checkpoint (Zhang et al. 2021: steadier on few examples); 0 for neither.",
+        least=0,
+    )
+    layer_mixture: bool = option(
+        False,
+        "Classify a learned mixture of the embeddings and all layers, rather than"
+        " the last layer (ELMo's, Peters et al. 2018; of BERT Tenney et al. 2019).",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdapterOptions(Options, title=options.TRAINING):
+    """Training few weights, next to the frozen pre-trained ones."""
+
+    lora_rank: int = option(
+        0,
+        "Freeze the pre-trained weights, and train products of two matrices of"
+        " this rank next to the kernels of queries and values (LoRA, Hu et al. 2021);"
+        " 0 for none. Learning rates are higher than usual: 5e-4.",
+        least=0,
+    )
+    adapter_size: int = option(
+        0,
+        "Freeze the pre-trained weights, and train two adapters per layer, networks"
+        " with this many hidden units, and LayerNorms (Houlsby et al. 2019: 8 to 256,"
+        " learning rate 3e-4); 0 for none.",
+        least=0,
+    )
+    train_pooler: bool = option(
+        False,
+        "Train the pooler too, with LoRA or adapters: for a checkpoint without"
+        " one, or with one that was never trained.",
+    )
+    init_adapter: str | None = option(
+        None,
+        "Folder of LoRA's or adapters' weights and their head, OUTPUT_DIR/adapter"
+        " of another run, to put on top of --init_checkpoint.",
+        path=Path.FOLDER,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What has no use."""
+        yield from super().problems()
+        frozen = self.lora_rank or self.adapter_size or self.init_adapter
+        if self.lora_rank and self.adapter_size:
+            yield "`lora_rank` and `adapter_size` do the same in two ways: give one."
+        if frozen and getattr(self, "reinitialize_layers", 0):
+            yield (
+                "`reinitialize_layers` draws new weights that `lora_rank`,"
+                " `adapter_size` and `init_adapter` leave untrained: leave it out."
+            )
+        if self.train_pooler and not frozen:
+            yield (
+                "`train_pooler` is for `lora_rank` and `adapter_size`: without them"
+                " all is trained."
+            )
+        if self.init_adapter and not getattr(self, "init_checkpoint", None):
+            yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
+
+
+T = TypeVar("T", bound=StabilityOptions)
+
+
+def with_recipe(given: T) -> T:
+    """The options with the recipe's values where they were not given; logs them."""
+    changed: dict[str, Any] = {}
+    kept = []
+    defaults = type(given).__dataclass_fields__
+    for name, value in RECIPES[given.recipe].items():
+        names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
+        said = [each for each in names if given.is_given(each)]
+        kept += [_as_flag(each, getattr(given, each)) for each in said]
+        if said:
+            continue
+        for each in names:
+            default = defaults[each].default
+            if default is not None:
+                changed[each] = (value,) if isinstance(default, tuple) else value
+    if changed:
+        flags = " ".join(_as_flag(name, value) for name, value in changed.items())
+        logging.info("--recipe=%s: %s.", given.recipe, flags)
+    if kept:
+        logging.info("  As given, not as the recipe: %s.", " ".join(kept))
+    return dataclasses.replace(given, **changed)
+
+
+def _as_flag(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    return f"--{name}={value}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceFiles(TfdsOptions, title=options.DATA):
+    """Which files, and what their columns are called, of JSON lines the fields."""
+
+    train_file: str | None = option(
+        None,
+        "Examples to train on, such as SWAG's train.csv: CSV, TSV or JSON lines, .gz,"
+        " .bz2 and .xz too.",
+        path=Path.FILE,
+        needed_for=("do_train",),
+    )
+    dev_file: str | None = option(
+        None,
+        "Examples to score the model on, such as SWAG's val.csv.",
+        path=Path.FILE,
+        needed_for=("do_eval", "eval_steps"),
+    )
+    test_file: str | None = option(
+        None,
+        "Examples to predict, such as SWAG's test.csv; labels are not looked at.",
+        path=Path.FILE,
+        needed_for=("do_predict",),
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
+        " other with a premise and endings.",
+    )
+    tfds_splits: tuple[str, ...] = tfds_splits(
+        {
+            "train": "to train on",
+            "validation": "to score the model on",
+            "test": "to predict",
+        }
+    )
+    premise_column: str | None = option(
+        None,
+        "The premise's. Default: sent1 (SWAG), ctx_a (HellaSwag), ctx or context,"
+        " whichever is there first.",
+    )
+    start_column: str | None = option(
+        None,
+        "That of the beginning of every ending; empty for none. Default: sent2"
+        " (SWAG) or ctx_b (HellaSwag), if there is one.",
+    )
+    ending_columns: tuple[str, ...] | None = option(
+        None,
+        "Those of the endings, two or more, with commas between; or one field"
+        " that is a list of them. Default: endings, or ending0, ending1 and so on, as"
+        " many as there are.",
+    )
+    label_column: str | None = option(None, "The right ending's. Default: label.")
+    labels: tuple[str, ...] | None = option(
+        None,
+        "What the label's column says for each ending, such as A,B,C,D. Default:"
+        " 0,1,2 and so on.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceOptions(ScoredOptions, Trains, Evaluates, Epochs, ChoiceFiles):
+    """Multiple choice: the rates and batches of Devlin et al. 2018, section 4.4."""
+
+    train_batch_size: int = options.with_default(
+        TrainingOptions, "train_batch_size", 16
+    )
+    eval_batch_size: int = options.with_default(ScoredOptions, "eval_batch_size", 16)
+    predict_batch_size: int = options.with_default(
+        FineTuningOptions, "predict_batch_size", 16
+    )
+    learning_rate: float = options.with_default(TrainingOptions, "learning_rate", 2e-5)
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        yield from self.need_one_of("do_train", "do_eval", "do_predict")
+        if self.max_seq_length < 5:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 5."
+        for name, file in (
+            ("do_train", "train_file"),
+            ("do_eval", "dev_file"),
+            ("do_predict", "test_file"),
+            ("eval_steps", "dev_file"),
+        ):
+            yield from self.need_with(name, file, "tfds_name")
+            yield from self.refuse_together("tfds_name", file)
+        yield from self.refuse_without("tfds_name", "tfds_data_dir", "tfds_splits")

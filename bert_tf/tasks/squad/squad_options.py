@@ -1,0 +1,192 @@
+"""The options of SQuAD's commands, in groups."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from bert_tf import options
+from bert_tf.options import Options, Path, option
+from bert_tf.tasks.run_options import (
+    Epochs,
+    FineTuningOptions,
+    Predicts,
+    TfdsOptions,
+    tfds_splits,
+)
+from bert_tf.training.config import LengthOptions, Trains
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionOptions(TfdsOptions, title=options.DATA):
+    """Which questions."""
+
+    train_file: str | None = option(
+        None,
+        "SQuAD's JSON to train on, such as train-v1.1.json.",
+        path=Path.FILE,
+        needed_for=("do_train",),
+    )
+    predict_file: str | None = option(
+        None,
+        "SQuAD's JSON to answer, such as dev-v1.1.json; scored if it has answers.",
+        path=Path.FILE,
+        needed_for=("do_predict", "eval_steps"),
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a set of TensorFlow Datasets instead of files: squad/v1.1,"
+        " squad/v2.0, or another one with their features.",
+    )
+    tfds_splits: tuple[str, ...] = tfds_splits(
+        {"train": "to train on", "validation": "to answer"}
+    )
+    version_2_with_negative: bool = option(
+        False, "Some questions have no answer (SQuAD 2.0)."
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        for name, file in (
+            ("do_train", "train_file"),
+            ("do_predict", "predict_file"),
+            ("eval_steps", "predict_file"),
+        ):
+            yield from self.refuse_together("tfds_name", file)
+            yield from self.need_with(name, file, "tfds_name")
+        yield from self.refuse_without("tfds_name", "tfds_data_dir", "tfds_splits")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WindowOptions(Options, title=options.LENGTHS):
+    """How a question and its paragraph become records."""
+
+    max_seq_length: int = options.with_default(LengthOptions, "max_seq_length", 384)
+    doc_stride: int = option(
+        128,
+        "A paragraph that is too long is read in windows: tokens from one's beginning"
+        " to the next one's.",
+        least=1,
+    )
+    max_query_length: int = option(
+        64, "Tokens of a question; longer ones are cut.", least=1
+    )
+
+    def problems(self) -> Iterator[str]:
+        """No room for a paragraph."""
+        yield from super().problems()
+        if self.max_seq_length <= self.max_query_length + 3:
+            yield (
+                "`max_seq_length` must be greater than `max_query_length` + 3, so that"
+                " there is room for a paragraph."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnswerOptions(Options):
+    """How scores become answers."""
+
+    n_best_size: int = option(
+        20, "Answers of a question in nbest_predictions.json.", least=1
+    )
+    max_answer_length: int = option(30, "The most tokens of an answer.", least=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodingOptions(AnswerOptions):
+    """How an answer's tokens become text."""
+
+    answer_text: str = option(
+        "alignment",
+        "How an answer's tokens become text. alignment: by the original's search"
+        " for the tokens in the words that they come from, which can fail and then"
+        " answers with the whole words; offsets: cut from the paragraph by the tokens'"
+        " characters.",
+        choices=("alignment", "offsets"),
+    )
+    verbose_logging: bool = option(
+        False, "Log each answer whose tokens could not be found in its words."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NullAnswerOptions(Options):
+    """SQuAD 2.0's "no answer"."""
+
+    null_score_diff_threshold: float = option(
+        0.0,
+        'SQuAD 2.0: "no answer" if its score is more than this above that of the'
+        " best answer. Default: what --find_null_threshold has found for the model, or"
+        " else 0.",
+    )
+    find_null_threshold: bool = option(
+        False,
+        "Find the threshold that gives --predict_file, a development set, its"
+        " best F1, as the official evaluation does, and keep it with the model in"
+        " null_threshold.json, for this prediction and for later ones; draw precision,"
+        " recall and the differences of scores.",
+    )
+    plots: bool = option(
+        True, "For --find_null_threshold. Draw, as PNG in --output_dir."
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What a threshold is found for."""
+        yield from super().problems()
+        yield from self.need_with("find_null_threshold", "version_2_with_negative")
+        yield from self.need_with("find_null_threshold", "do_predict")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FirstStageOptions(Options, title=options.TRAINING):
+    """Training on other questions first."""
+
+    first_train_file: str | None = option(
+        None,
+        "Questions in SQuAD's format to train on before --train_file, such as"
+        " TriviaQA's (Devlin et al. 2018, section 4.2), in OUTPUT_DIR/first_stage.",
+        path=Path.FILE,
+    )
+    first_num_train_epochs: float = option(
+        1.0, "Passes over --first_train_file.", least=0.0
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What would only come out once the first stage has been trained."""
+        yield from super().problems()
+        yield from self.need_with("first_train_file", "do_train")
+        for name in ("first_num_train_epochs", "num_train_epochs"):
+            if self.first_train_file and getattr(self, name) <= 0.0:
+                yield f"`{name}` must be above 0 with `first_train_file`."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerOptions(Options, title=options.DATA):
+    """How many processes make records."""
+
+    num_workers: int = option(
+        0,
+        "Processes that make the records; 0 for one per core. The bytes are the"
+        " same for any number.",
+        least=0,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadOptions(
+    WindowOptions,
+    FineTuningOptions,
+    Trains,
+    Predicts,
+    Epochs,
+    QuestionOptions,
+    DecodingOptions,
+    NullAnswerOptions,
+    FirstStageOptions,
+    WorkerOptions,
+):
+    """A run on SQuAD."""
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        yield from self.need_one_of("do_train", "do_predict")

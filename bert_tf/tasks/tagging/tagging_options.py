@@ -1,0 +1,281 @@
+"""The options of tagging, in groups, and the paper's ways to take BERT's features."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bert_tf import options
+from bert_tf.options import Options, Path, option
+from bert_tf.tasks.run_options import (
+    Epochs,
+    ScoredOptions,
+    TfdsOptions,
+    tfds_splits,
+)
+from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
+from bert_tf.tasks.tagging.sentences import FORMATS, Layout
+from bert_tf.training.config import Evaluates, HeadOptions, Trains
+
+# The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
+
+
+class FeatureChoice(NamedTuple):
+    """What a word's features are.
+
+    Attributes:
+        layers: whose outputs, as `bert_tf.features.layers` names them.
+        is_concatenated: whether they stand one after another; else several layers are
+            mixed, with weights that are learned.
+        dev_f1: what the paper found, BERT-BASE on CoNLL-2003's development set.
+    """
+
+    layers: tuple[str, ...]
+    is_concatenated: bool
+    dev_f1: float
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers a model must have at least."""
+        return max(-int(name) if name.startswith("-") else 1 for name in self.layers)
+
+
+_LAST_FOUR = ("-4", "-3", "-2", "-1")
+
+FEATURE_CHOICES = {
+    "embeddings": FeatureChoice(("embeddings",), False, 91.0),
+    "second_to_last": FeatureChoice(("-2",), False, 95.6),
+    "last": FeatureChoice(("-1",), False, 94.9),
+    "weighted_sum_last_four": FeatureChoice(_LAST_FOUR, False, 95.9),
+    "concat_last_four": FeatureChoice(_LAST_FOUR, True, 96.1),
+    "weighted_sum_all": FeatureChoice(("all",), False, 95.5),
+}
+FINE_TUNED = "fine_tuned"
+# All ways to use BERT for tagging, and what the paper found of each.
+PAPER_DEV_F1 = {
+    FINE_TUNED: 96.4,
+    **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
+}
+
+# How a BiLSTM on features is trained, where no flag says otherwise.
+BILSTM_LEARNING_RATE = 1e-3
+BILSTM_EPOCHS = 10.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FormatOptions(Options, title=options.DATA):
+    """How files of tagged words are read."""
+
+    format: str = option(
+        FORMATS[0],
+        "Of the files. conll: one word per line, in columns; conllu: Universal"
+        " Dependencies' files; jsonl: one sentence per line, {'tokens': [...],"
+        " 'ner_tags': [...]}; slashes: one sentence per line, word/TAG. auto: conllu"
+        " and jsonl by the name, else conll.",
+        choices=FORMATS,
+    )
+    word_column: str | None = option(
+        None,
+        "The words' column: in columns its number, from 0, or from -1 backwards; else"
+        " its name. Default: 0; of conllu FORM; tokens, or words.",
+    )
+    label_column: str | None = option(
+        None,
+        "The labels' column. Default: -1; of conllu UPOS; ner_tags, labels, or tags; of"
+        " TensorFlow Datasets ner.",
+    )
+    tag_separator: str = option("/", "For slashes. What stands between word and label.")
+
+    def problems(self) -> Iterator[str]:
+        """A separator that separates nothing."""
+        yield from super().problems()
+        if not self.tag_separator:
+            yield "`tag_separator` must not be empty."
+
+    def layout(self, label_names: tuple[str, ...] | None = None) -> Layout:
+        """How the files are read."""
+        column = getattr(self, "document_column", None)
+        return Layout(
+            format=self.format,
+            word_column=self.word_column,
+            label_column=self.label_column,
+            separator=self.tag_separator,
+            label_names=label_names,
+            **({} if column is None else {"document_column": column}),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
+    """Which sentences."""
+
+    train_file: str | None = option(
+        None,
+        "Sentences to train on; with commas or * for several.",
+        path=Path.FILES,
+        needed_for=("do_train",),
+    )
+    dev_file: str | None = option(
+        None,
+        "Sentences to evaluate on.",
+        path=Path.FILES,
+        needed_for=("do_eval", "eval_steps"),
+    )
+    test_file: str | None = option(
+        None,
+        "Sentences to predict; scored if they have labels.",
+        path=Path.FILES,
+        needed_for=("do_predict",),
+    )
+    document_column: str = option(
+        "document_id",
+        "For jsonl. The field that sentences of one document share, one after another.",
+    )
+    test_has_labels: bool | None = option(
+        None,
+        "Whether --test_file has labels. Default: as it looks; false for columns of"
+        " which the last one is no label.",
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a set of TensorFlow Datasets instead of files, such as conll2003, whose"
+        " features --word_column and --label_column name.",
+    )
+    tfds_splits: tuple[str, ...] = tfds_splits(
+        {"train": "to train on", "dev": "to evaluate on", "test": "to predict"}
+    )
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        for use, name in (
+            ("do_train", "train_file"),
+            ("do_eval", "dev_file"),
+            ("eval_steps", "dev_file"),
+            ("do_predict", "test_file"),
+        ):
+            yield from self.need_with(use, name, "tfds_name")
+            yield from self.refuse_together("tfds_name", name)
+        yield from self.refuse_without("tfds_name", "tfds_data_dir", "tfds_splits")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(HeadOptions, title=options.DATA):
+    """What the labels are."""
+
+    labels: tuple[str, ...] | None = option(
+        None,
+        "The labels, in the order of the model's outputs; where the files have numbers,"
+        " what these stand for. Default: what the training sentences have; a trained"
+        " checkpoint's own, if it knows them all.",
+    )
+    tag_scheme: str = option(
+        "auto",
+        "How the files' labels spell entities: iob1 (CoNLL-2003's own files), iob2,"
+        " iobes, bilou, or none, such as parts of speech. auto: as they look.",
+        choices=("auto", *SCHEMES, NO_SCHEME),
+    )
+    model_scheme: str = option(
+        "auto",
+        "How the model's labels do; predictions are written as the files have it. auto:"
+        " as the files, but iob2 for iob1.",
+        choices=("auto", *SCHEMES),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceWindows(Options, title=options.LENGTHS):
+    """How sentences become records."""
+
+    document_context: bool = option(
+        False,
+        "Read a document's sentences together, as much of them as --max_seq_length"
+        " holds (Devlin et al. 2018, section 5.3), rather than each by itself.",
+    )
+    doc_stride: int | None = option(
+        None,
+        "What is too long is read in windows: tokens from one's beginning to the next"
+        " one's. A word counts in the one that has most context of it. Default: half of"
+        " what a window holds.",
+        least=1,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Documents that there are none of."""
+        yield from super().problems()
+        length = getattr(self, "max_seq_length", 3)
+        if length < 3:
+            yield f"`max_seq_length={length}` must be at least 3."
+        if self.document_context and getattr(self, "tfds_name", None):
+            yield (
+                "`document_context` has no use with `tfds_name`: TensorFlow Datasets"
+                " shuffle a set's sentences. Give its files."
+            )
+
+
+_NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureWays(Options, title=options.TRAINING):
+    """A BiLSTM on the features of a BERT that is not trained."""
+
+    features: str | None = option(
+        None,
+        "Do not fine-tune: take these layers' outputs of --init_checkpoint as they are,"
+        " and train a two-layer BiLSTM on them. Sums have learned weights. Default"
+        f" --learning_rate is then {BILSTM_LEARNING_RATE}, and --num_train_epochs"
+        f" {BILSTM_EPOCHS}.",
+        choices=tuple(FEATURE_CHOICES),
+    )
+    feature_dir: str | None = option(
+        None,
+        "For --features. Where they are kept once they are computed; runs may share it."
+        " Default: OUTPUT_DIR/features.",
+        path=Path.OUTPUT,
+    )
+    bilstm_size: int = option(
+        768,
+        "For --features. Numbers that a layer of the BiLSTM gives of a word, half of"
+        " them from either direction.",
+        least=2,
+    )
+    bilstm_dropout: float = option(
+        0.1,
+        "For --features. Dropout rate of what goes into each layer of the BiLSTM.",
+        least=0.0,
+        most=0.99,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Two directions of the same size."""
+        yield from super().problems()
+        if self.bilstm_size % 2:
+            yield f"`bilstm_size={self.bilstm_size}` must be even."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggingOptions(
+    ScoredOptions,
+    Trains,
+    Evaluates,
+    Epochs,
+    SentenceFiles,
+    LabelOptions,
+    SentenceWindows,
+    FeatureWays,
+):
+    """A run on tagged words."""
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from super().problems()
+        yield from self.need_one_of("do_train", "do_eval", "do_predict")
+        yield from self.useless_features()
+
+    def useless_features(self) -> Iterator[str]:
+        """What has no effect with `features`, or without."""
+        yield from self.refuse_without(
+            "features", "feature_dir", "bilstm_size", "bilstm_dropout"
+        )
+        for name in ("frozen_layers", "layerwise_learning_rate_decay", "recompute"):
+            yield from self.refuse_together("features", name, why=_NOTHING_TUNED)
