@@ -11,16 +11,11 @@ import importlib.util
 import pathlib
 from collections.abc import Iterator
 
-from absl import flags
-
 from bert_tf import cli
 from bert_tf.errors import InputError
+from bert_tf.options import Options
 
 _DISTRIBUTION = "bert-tf"
-
-
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """The command has no flags."""
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -38,9 +33,9 @@ def commands() -> Iterator[tuple[str, str]]:
             yield command.name, " ".join(summary.split())
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: Options) -> None:
     """Prints the list."""
-    del flag_values
+    del options
     listed = list(commands())
     width = max(len(name) for name, _ in listed)
     for name, summary in listed:
@@ -49,7 +44,7 @@ def run(flag_values: flags.FlagValues) -> None:
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

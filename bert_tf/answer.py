@@ -7,17 +7,15 @@ It prints the answer, its probability among the best answers, and the sentence t
 stands in; or that the text does not answer the question, if the model is of SQuAD 2.0.
 """
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
-
-from bert_tf import cli, files, path_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import REQUIRED, Path, SourceOptions, option
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.documents import sentence_splitter
 
@@ -37,83 +35,52 @@ _DEFAULTS: dict[str, Any] = {
 _MAX_SEQ_LENGTH = 384
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
+def _of_window(name: str, help_text: str) -> Any:
+    default = _DEFAULTS.get(name, _MAX_SEQ_LENGTH)
+    text = f"{help_text} Default: as the run had it, or else {default}."
+    return option(None, text, least=1)
 
-    def string(name: str, default: str | None, help_text: str) -> None:
-        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
 
-    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
-        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnswererOptions(SourceOptions):
+    """Which model answers questions on which text."""
 
-    path(
-        "checkpoint",
-        None,
-        "A fine-tuning run's output_dir, a checkpoint in it, a TF1 release, or a"
-        " Hugging Face folder: with its SQuAD head and its vocabulary.",
-        Path.CHECKPOINT,
-    )
-    path(
-        "context_file",
-        None,
+    context_file: str = option(
+        REQUIRED,
         "The text that the questions are about, UTF-8; - for standard input.",
-        Path.FILE,
+        path=Path.FILE,
     )
-    shared_flags.define(flag_values, "bert_config_file", "vocab_file")
-    flags.DEFINE_bool(
-        "do_lower_case",
-        None,
-        "Whether to lower-case the text. Default: as the checkpoint says, or its"
-        " vocabulary; else true.",
-        flag_values=flag_values,
+    max_seq_length: int | None = _of_window(
+        "max_seq_length", "Tokens of a window with the question, [CLS] and [SEP]."
     )
-    for name, help_text in (
-        ("max_seq_length", "Tokens of a window with the question, [CLS] and [SEP]."),
-        ("doc_stride", "Tokens from one window's beginning to the next one's."),
-        ("max_query_length", "Tokens of a question that are read."),
-        ("n_best_size", "How many answers are weighed against each other."),
-        ("max_answer_length", "An answer's tokens at most."),
-    ):
-        flags.DEFINE_integer(
-            name,
-            None,
-            f"{help_text} Default: as the run had it, or else"
-            f" {_DEFAULTS.get(name, _MAX_SEQ_LENGTH)}.",
-            lower_bound=1,
-            flag_values=flag_values,
-        )
-    flags.DEFINE_integer(
-        "predict_batch_size",
-        8,
-        "Windows that the model is given at once.",
-        lower_bound=1,
-        flag_values=flag_values,
+    doc_stride: int | None = _of_window(
+        "doc_stride", "Tokens from one window's beginning to the next one's."
     )
-    flags.DEFINE_bool(
-        "version_2_with_negative",
+    max_query_length: int | None = _of_window(
+        "max_query_length", "Tokens of a question that are read."
+    )
+    n_best_size: int | None = _of_window(
+        "n_best_size", "How many answers are weighed against each other."
+    )
+    max_answer_length: int | None = _of_window(
+        "max_answer_length", "The most tokens of an answer."
+    )
+    predict_batch_size: int = option(
+        8, "Windows that the model is given at once.", least=1
+    )
+    version_2_with_negative: bool | None = option(
         None,
         "Whether the model was trained to say that there is no answer (SQuAD 2.0)."
         " Default: as the run had it.",
-        flag_values=flag_values,
     )
-    flags.DEFINE_float(
-        "null_score_diff_threshold",
+    null_score_diff_threshold: float | None = option(
         None,
         "There is no answer if its score is higher than the best answer's by more than"
         " this. Default: the threshold found by run_squad --find_null_threshold, or"
         " else what the run had.",
-        flag_values=flag_values,
     )
-    string("language", "en", "The text's language, for the ends of sentences.")
-    flags.DEFINE_integer(
-        "top_k",
-        1,
-        "How many answers to print for each question.",
-        lower_bound=1,
-        flag_values=flag_values,
-    )
-    for name in ("checkpoint", "context_file"):
-        flags.mark_flag_as_required(name, flag_values)
+    language: str = option("en", "The text's language, for the ends of sentences.")
+    top_k: int = option(1, "How many answers to print for each question.", least=1)
 
 
 def read_context(path: str) -> str:
@@ -211,9 +178,9 @@ def flags_of_run(folder: str) -> dict[str, Any]:
     return values
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: AnswererOptions) -> None:
     """Prints the answers to each question."""
-    questions = flag_values.positional
+    questions = options.positional
     if not questions:
         raise InputError(
             'Give a question: answer --checkpoint=DIR --context_file=FILE "Who ...?"'
@@ -221,27 +188,27 @@ def run(flag_values: flags.FlagValues) -> None:
     for question in questions:
         if not question.strip():
             raise InputError("A question is empty.")
-    context = read_context(flag_values.context_file)
+    context = read_context(options.context_file)
     cli.import_tensorflow()
-    from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
     from bert_tf.tasks.squad.spans import Answerer
 
-    source = source_from_flags(flag_values)
+    source = source_of(options)
     answerer = Answerer(
         load_span_predictor(source),
         load_tokenizer(source),
-        batch_size=flag_values.predict_batch_size,
-        **options_of(flag_values.flag_values_dict(), source, source.checkpoint),
+        batch_size=options.predict_batch_size,
+        **options_of(options.as_flags(), source, source.checkpoint),
     )
-    split = sentence_splitter(flag_values.language)
+    split = sentence_splitter(options.language)
     for question, answers in zip(questions, answerer(questions, context), strict=True):
-        print(show(question, answers[: flag_values.top_k], context, split), flush=True)
+        print(show(question, answers[: options.top_k], context, split), flush=True)
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="questions")
+    cli.main(run, arguments="questions")
 
 
 if __name__ == "__main__":

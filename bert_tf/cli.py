@@ -1,7 +1,7 @@
 """From a command line to a function: parsing, `--help`, and errors in one line.
 
-A script has a class of options (`bert_tf.options`) and a function `run(options)`, and
-hands both to `main` here. Flags are defined when `main` runs, so that several scripts
+A script is a function `run(options)` of a class of options (`bert_tf.options`), which
+it hands to `main` here. Flags are defined when `main` runs, so that several scripts
 live in one process (tests, the quickstart) and `--help` needs no TensorFlow.
 
 Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stopped by
@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import textwrap
+import typing
 from collections.abc import Callable, Container, Sequence
 from typing import NoReturn, TypeVar
 
@@ -36,7 +37,6 @@ _LONGEST_LINE = 2000
 
 
 def main(
-    kind: type[T],
     run: Callable[[T], None],
     arguments: str | None = None,
     *,
@@ -45,11 +45,11 @@ def main(
     """Parses `sys.argv`, runs the script and exits.
 
     Args:
-        kind: the script's options.
-        run: what it does.
+        run: the script: a function of its options.
         arguments: what it takes beside flags; None for nothing.
         argument_kind: what those must be, if they are paths.
     """
+    kind = options_of(run)
     options.define(flags.FLAGS, kind)
     names = list(options.declarations(kind))
     if "version" not in names:  # evaluate_squad's is that of SQuAD
@@ -119,13 +119,19 @@ def main(
         sys.exit(128 + signal.SIGPIPE)
 
 
-def parse(kind: type[T], arguments: Sequence[str]) -> T:
-    """The options of some arguments, without touching absl's global flags.
+def options_of(run: Callable[[T], None]) -> type[T]:
+    """The class of a script's options."""
+    return typing.get_type_hints(run)["options"]
+
+
+def parse(run: Callable[[T], None], arguments: Sequence[str]) -> T:
+    """A script's options of some arguments, without touching absl's global flags.
 
     Raises:
         InputError: a value is not what it must be, or some do not go together.
         absl.flags.Error: a flag is unknown, or missing.
     """
+    kind = options_of(run)
     flag_values = flags.FlagValues()
     flag_values.set_gnu_getopt()
     options.define(flag_values, kind)

@@ -8,16 +8,17 @@ python -m bert_tf.evaluate_squad dev-v2.0.json predictions.json \
 Prints what evaluate-v1.1.py or evaluate-v2.0.py prints, digit for digit.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import cli, files, path_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import Options, Path, option
 from bert_tf.tasks.squad.reading import JsonStream
 from bert_tf.tasks.squad.scoring import (
     Gold,
@@ -45,45 +46,42 @@ class GoldFile(NamedTuple):
         return dict(self.questions)
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags; the official scripts' with dashes work too."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateSquadOptions(Options):
+    """How to score; the official scripts' spellings with dashes work too."""
 
-    def string(name: str, help_text: str) -> None:
-        flags.DEFINE_string(name, None, help_text, flag_values=flag_values)
-
-    def path(name: str, help_text: str, kind: Path) -> None:
-        path_flags.define(name, None, help_text, kind, flag_values=flag_values)
-
-    path(
-        "na_prob_file",
+    na_prob_file: str | None = option(
+        None,
         "For 2.0. JSON: how sure the model is that there is no answer, as run_squad's"
         " null_odds.json. Adds the best scores and their thresholds.",
-        Path.FILE,
+        path=Path.FILE,
+        is_dashed=True,
     )
-    flags.DEFINE_float(
-        "na_prob_thresh",
+    na_prob_thresh: float = option(
         1.0,
         'For 2.0. Above it in --na_prob_file a prediction counts as "". The official'
         " default is for probabilities; predictions of run_squad are made with the"
         " score difference's threshold already: give the same here, or no file.",
-        flag_values=flag_values,
+        is_dashed=True,
     )
-    path("out_file", "Write the scores here instead of printing them.", Path.OUTPUT)
-    path(
-        "out_image_dir",
+    out_file: str | None = option(
+        None,
+        "Write the scores here instead of printing them.",
+        path=Path.OUTPUT,
+        is_dashed=True,
+    )
+    out_image_dir: str | None = option(
+        None,
         "For 2.0, with --na_prob_file. Draw the curves of precision and recall and the"
         " histograms of the null odds into this folder; adds average precisions.",
-        Path.OUTPUT,
+        path=Path.OUTPUT,
+        is_dashed=True,
     )
-    flags.DEFINE_enum(
-        "version",
+    version: str = option(
         "auto",
-        ["auto", "1.1", "2.0"],
-        "Whose rules: those of the file's version, or as said here.",
-        flag_values=flag_values,
+        "Whose rules: those of the file's version, or as given here.",
+        choices=("auto", "1.1", "2.0"),
     )
-    for name in ("na_prob_file", "na_prob_thresh", "out_file", "out_image_dir"):
-        flags.DEFINE_alias(name.replace("_", "-"), name, flag_values=flag_values)
 
 
 def read_golds(path: str) -> GoldFile:
@@ -180,20 +178,20 @@ def report_unmatched(
         )
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: EvaluateSquadOptions) -> None:
     """Prints the scores, or writes them."""
-    if len(flag_values.positional) != 2:
+    if len(options.positional) != 2:
         raise InputError(
             "Give the data and the predictions: evaluate_squad dev-v1.1.json"
             " predictions.json"
         )
-    na_prob_file, image_dir = flag_values.na_prob_file, flag_values.out_image_dir
+    na_prob_file, image_dir = options.na_prob_file, options.out_image_dir
     if image_dir and not na_prob_file:
         raise InputError("--out_image_dir draws null odds: it needs --na_prob_file.")
-    if na_prob_file and flag_values.version == "1.1":
+    if na_prob_file and options.version == "1.1":
         raise InputError("--na_prob_file is for SQuAD 2.0: leave --version=1.1 out.")
-    data_path, predictions_path = flag_values.positional
-    out_file = flag_values.out_file or ""
+    data_path, predictions_path = options.positional
+    out_file = options.out_file or ""
     inputs = data_path, predictions_path, na_prob_file or data_path
     if out_file and files.identity(out_file) in map(files.identity, inputs):
         raise InputError(f"--out_file: {out_file} is also an input file.")
@@ -204,7 +202,7 @@ def run(flag_values: flags.FlagValues) -> None:
     if na_prob_file:
         null_odds = read_by_question(na_prob_file, "file of null odds", (int, float))
     report_unmatched(golds, predictions, predictions_path)
-    version = flag_values.version
+    version = options.version
     if version == "auto":
         version = "2.0" if na_prob_file else data.version
     report: dict[str, Any]
@@ -212,13 +210,13 @@ def run(flag_values: flags.FlagValues) -> None:
         report = evaluate_v1(data.questions, predictions)
         printed = json.dumps(report)
     else:
-        report = evaluate_v2(golds, predictions, null_odds, flag_values.na_prob_thresh)
+        report = evaluate_v2(golds, predictions, null_odds, options.na_prob_thresh)
         if image_dir and null_odds:
             report |= _draw(image_dir, golds, predictions, null_odds)
         printed = json.dumps(report, indent=2)
-    if flag_values.out_file:
-        files.write_atomically(flag_values.out_file, json.dumps(report))
-        logging.info("Wrote the scores to %s.", flag_values.out_file)
+    if options.out_file:
+        files.write_atomically(options.out_file, json.dumps(report))
+        logging.info("Wrote the scores to %s.", options.out_file)
     else:
         print(printed)
 
@@ -260,7 +258,7 @@ def _draw(
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="files")
+    cli.main(run, arguments="files")
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def _sha256(path: str) -> str:
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

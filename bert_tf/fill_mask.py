@@ -4,15 +4,13 @@ python -m bert_tf.fill_mask --checkpoint=/tmp/pretraining_output \
         "The capital of France is [MASK]."
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from absl import flags
-
-from bert_tf import cli, flag_rules, path_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import SourceOptions, option
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer
@@ -26,29 +24,11 @@ class Guess(NamedTuple):
     probability: float
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    path_flags.define(
-        "checkpoint",
-        None,
-        "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
-        " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
-        Path.CHECKPOINT,
-        flag_values=flag_values,
-    )
-    shared_flags.define(flag_values, "bert_config_file", "vocab_file")
-    flags.DEFINE_integer(
-        "top_k", 5, "How many tokens to print for each blank.", flag_values=flag_values
-    )
-    flags.DEFINE_bool(
-        "do_lower_case",
-        None,
-        "Whether to lower-case the text. Default: as the checkpoint says, or its"
-        " vocabulary; else true.",
-        flag_values=flag_values,
-    )
-    flags.mark_flag_as_required("checkpoint", flag_values)
-    flag_rules.require_at_least(flag_values, 1, "top_k")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FillMaskOptions(SourceOptions):
+    """Which model fills blanks in."""
+
+    top_k: int = option(5, "How many tokens to print for each blank.", least=1)
 
 
 def fill_mask(
@@ -134,28 +114,28 @@ def show(text: str, guesses: Sequence[Sequence[Guess]]) -> str:
     return "\n".join(lines)
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: FillMaskOptions) -> None:
     """Prints the guesses for each text."""
-    texts = flag_values.positional
+    texts = options.positional
     if not texts:
         raise InputError('Give a text: fill_mask --checkpoint=DIR "Text with [MASK]."')
     for text in texts:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow()
-    from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 
-    source = source_from_flags(flag_values)
+    source = source_of(options)
     tokenizer = load_tokenizer(source, recognize_special_tokens=True)
     model = load_pretrainer(source)
     for text in texts:
-        print(show(text, fill_mask(model, tokenizer, text, top_k=flag_values.top_k)))
+        print(show(text, fill_mask(model, tokenizer, text, top_k=options.top_k)))
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="texts")
+    cli.main(run, arguments="texts")
 
 
 if __name__ == "__main__":

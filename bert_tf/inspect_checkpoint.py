@@ -7,11 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from absl import flags
-
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import Options, Path
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -35,10 +33,6 @@ _TELLING_FLAGS = (
 _SAID_BY_PHASES = ("max_seq_length", "train_batch_size", "num_train_steps")
 _ENCODER = ("embeddings", "encoder", "pooler")
 _OTHER = "other"
-
-
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """The script has no flags: the checkpoints are its arguments."""
 
 
 def report(source: "Source") -> str:
@@ -145,20 +139,20 @@ def _records(patterns: str) -> Iterator[tuple[str, str]]:
             yield "", line
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: Options) -> None:
     """Prints a page for each checkpoint."""
-    if not flag_values.positional:
+    if not options.positional:
         raise InputError("Give a checkpoint: inspect_checkpoint PATH.")
     cli.import_tensorflow()
     from bert_tf.conversion.source import open_source
 
-    for path in flag_values.positional:
+    for path in options.positional:
         print(report(open_source(path)))
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="checkpoints", argument_kind=Path.CHECKPOINT)
+    cli.main(run, arguments="checkpoints", argument_kind=Path.CHECKPOINT)
 
 
 if __name__ == "__main__":

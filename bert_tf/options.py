@@ -81,6 +81,8 @@ class Declared:
     path: Path | None
     needed_for: tuple[str, ...]
     within: str | None
+    is_dashed: bool
+    is_repeated: bool
 
 
 # The default of an option that must be given.
@@ -99,6 +101,8 @@ def option(
     path: Path | None = None,
     needed_for: Sequence[str] = (),
     within: str | None = None,
+    is_dashed: bool = False,
+    is_repeated: bool = False,
 ) -> Any:
     """A field that is a flag.
 
@@ -113,6 +117,8 @@ def option(
         path: what must be there.
         needed_for: options of which one must be set for the path to be used.
         within: the option of the folder that the path is relative to.
+        is_dashed: whether the flag may be spelt with dashes too.
+        is_repeated: whether each string of several has a flag of its own.
     """
     declared = Declared(
         help=help_text,
@@ -124,6 +130,8 @@ def option(
         path=path,
         needed_for=tuple(needed_for),
         within=within,
+        is_dashed=is_dashed,
+        is_repeated=is_repeated,
     )
     return dataclasses.field(default=default, metadata={"option": declared})
 
@@ -228,6 +236,29 @@ class Options:
             )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceOptions(Options, title=MODEL):
+    """A trained model, by its checkpoint and what it may lack."""
+
+    checkpoint: str = option(
+        REQUIRED,
+        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
+        " or a KerasHub preset: with its vocabulary.",
+        path=Path.CHECKPOINT,
+    )
+    bert_config_file: str | None = option(
+        None, "bert_config.json: the architecture of the model.", path=Path.FILE
+    )
+    vocab_file: str | None = option(
+        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
+    )
+    do_lower_case: bool | None = option(
+        None,
+        "Whether to lower-case the text. Default: as the checkpoint says, or its"
+        " vocabulary; else true.",
+    )
+
+
 def declarations(kind: type[Options]) -> dict[str, Declared]:
     """The options of a class by name, in the order of its groups."""
     return {
@@ -266,6 +297,9 @@ def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
             name, default, declared.help, flag_values=flag_values
         )
         flag_values[name].group = title_of(kind, name)  # type: ignore[attr-defined]
+        if declared.is_dashed:
+            dashed = name.replace("_", "-")
+            flags.DEFINE_alias(dashed, name, flag_values=flag_values)
         if is_required:
             flags.mark_flag_as_required(name, flag_values)
 
@@ -417,6 +451,8 @@ def _definer(hint: Any, declared: Declared) -> Callable[..., Any]:
     (kind,) = [member for member in members if member is not type(None)]
     if typing.get_origin(kind) is tuple:
         element = typing.get_args(kind)[0]
+        if declared.is_repeated:
+            return flags.DEFINE_multi_string
         return flags.DEFINE_list if element is str else _numbers_definer(element)
     choices = declared.choices
     if choices:

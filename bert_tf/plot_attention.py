@@ -8,56 +8,36 @@ pointing at a token shows what it looks at. Of two texts with " ||| " between th
 one is the pair's other sentence.
 """
 
+import dataclasses
 import os
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import cli, files, path_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import REQUIRED, Path, SourceOptions, option
 from bert_tf.score import SEPARATOR
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    path_flags.define(
-        "checkpoint",
-        None,
-        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
-        " or a KerasHub preset: with its vocabulary.",
-        Path.CHECKPOINT,
-        flag_values=flag_values,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionOptions(SourceOptions):
+    """Which model's attention is drawn."""
+
+    output_dir: str = option(REQUIRED, "Folder for the pictures.", path=Path.OUTPUT)
+    layers: tuple[str, ...] = option(
+        (),
+        "The layers to draw, numbered from 0; negative ones from the last."
+        " Default: all.",
     )
-    path_flags.define(
-        "output_dir",
-        None,
-        "Folder for the pictures.",
-        Path.OUTPUT,
-        flag_values=flag_values,
+    heads: tuple[str, ...] = option(
+        (),
+        "The heads to draw, numbered from 0; negative ones from the last."
+        " Default: all.",
     )
-    for name in ("layers", "heads"):
-        flags.DEFINE_list(
-            name,
-            [],
-            f"The {name} to draw, numbered from 0; negative ones from the last."
-            " Default: all.",
-            flag_values=flag_values,
-        )
-    shared_flags.define(flag_values, "bert_config_file", "vocab_file")
-    flags.DEFINE_bool(
-        "do_lower_case",
-        None,
-        "Whether to lower-case the text. Default: as the checkpoint says, or its"
-        " vocabulary; else true.",
-        flag_values=flag_values,
-    )
-    for name in ("checkpoint", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values)
 
 
-def _numbers(flag_values: flags.FlagValues, name: str) -> list[int]:
-    given = getattr(flag_values, name)
+def _numbers(options: AttentionOptions, name: str) -> list[int]:
+    given = getattr(options, name)
     try:
         return [int(part) for part in given]
     except ValueError as error:
@@ -66,38 +46,38 @@ def _numbers(flag_values: flags.FlagValues, name: str) -> list[int]:
         ) from error
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: AttentionOptions) -> None:
     """Draws the text's attention."""
-    if len(flag_values.positional) != 1:
+    if len(options.positional) != 1:
         raise InputError(
             'Give one text: plot_attention --checkpoint=DIR --output_dir=DIR "A text."'
         )
-    (text,) = flag_values.positional
-    layers, heads = _numbers(flag_values, "layers"), _numbers(flag_values, "heads")
+    (text,) = options.positional
+    layers, heads = _numbers(options, "layers"), _numbers(options, "heads")
     cli.import_tensorflow()
-    from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_encoder, load_tokenizer
     from bert_tf.study import attention_maps, attention_page, attention_picture
 
-    source = source_from_flags(flag_values)
+    source = source_of(options)
     maps = attention_maps(
         load_encoder(source, output_attentions=True),
         load_tokenizer(source),
         *text.split(SEPARATOR, 1),
     ).of(layers, heads)
-    files.make_folder(flag_values.output_dir)
+    files.make_folder(options.output_dir)
     for name, content in (
         ("attention.png", attention_picture(maps, text)),
         ("attention.html", attention_page(maps, text)),
     ):
-        path = os.path.join(flag_values.output_dir, name)
+        path = os.path.join(options.output_dir, name)
         files.write_atomically(path, content)
         logging.info("Wrote %s.", path)
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="text")
+    cli.main(run, arguments="text")
 
 
 if __name__ == "__main__":

@@ -18,19 +18,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import (
-    cli,
-    feature_flags,
-    files,
-    finetuning_flags,
-    path_flags,
-    tagging_flags,
-)
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
+from bert_tf.tasks.tagging.tagging_options import FormatOptions
+from bert_tf.training.config import ModelOptions, OutputOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from bert_tf.study import ProbedWords, ProbeScore
@@ -44,67 +39,46 @@ RESULTS_NAME = "probing.json"
 _HELD_OUT = 5
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProbeOptions(
+    OutputOptions,
+    ModelOptions,
+    FormatOptions,
+    FeatureRunOptions,
+    PaddingOptions,
+):
+    """Which model is probed, on which words."""
 
-    def string(name: str, default: str | None, help_text: str) -> None:
-        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
-
-    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
-        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
-
-    path(
-        "init_checkpoint", None, "The model: a checkpoint of any kind.", Path.CHECKPOINT
+    init_checkpoint: str = option(
+        REQUIRED, "The model: a checkpoint of any kind.", path=Path.CHECKPOINT
     )
-    path(
-        "train_file",
-        None,
-        "Tagged words; with commas or * for several files.",
-        Path.FILES,
+    train_file: str = option(
+        REQUIRED, "Tagged words; with commas or * for several files.", path=Path.FILES
     )
-    path(
-        "test_file",
+    test_file: str | None = option(
         None,
         "What the probes are scored on. Default: a fifth of --train_file's sentences.",
-        Path.FILES,
+        path=Path.FILES,
     )
-    path(
-        "output_dir",
-        None,
-        "Folder for the table, the picture and the vectors.",
-        Path.OUTPUT,
-    )
-    tagging_flags.define_format(flag_values)
-    flags.DEFINE_list(
-        "labels",
+    labels: tuple[str, ...] | None = option(
         None,
         "For jsonl. What labels that are numbers stand for, from 0: O,B-PER,...",
-        flag_values=flag_values,
     )
-    flags.DEFINE_integer(
-        "max_words",
+    max_words: int = option(
         20000,
         "The most words to train on, and to score: whole sentences, drawn at random.",
-        lower_bound=1,
-        flag_values=flag_values,
+        least=1,
     )
-    flags.DEFINE_float(
-        "l2",
+    l2: float = option(
         1.0,
-        "The weight of half the probe's squared weights beside the sum of the words'"
-        " losses. More of it makes a probe that learns less by heart.",
-        lower_bound=1e-9,
-        flag_values=flag_values,
+        "The weight of half the probe's squared weights next to the sum of the words'"
+        " losses. A larger one makes a probe that learns less by heart.",
+        least=1e-9,
     )
-    shared_flags.define(flag_values, "random_seed", "bert_config_file", "vocab_file")
-    shared_flags.define(flag_values, "do_lower_case")
-    feature_flags.define_running(flag_values)
-    finetuning_flags.define_padding(flag_values)
-    for name in ("init_checkpoint", "train_file", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values)
+    random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: ProbeOptions) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     cli.import_tensorflow()
     from bert_tf.conversion.loading import model_files
@@ -114,17 +88,17 @@ def run(flag_values: flags.FlagValues) -> None:
     from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.tasks.tagging.sentences import digest
     from bert_tf.text.wordpiece import WordPieceTokenizer
-    from bert_tf.training.strategy import check_batch_size, strategy_from_flags
+    from bert_tf.training.strategy import check_batch_size, strategy_of
 
-    strategy = strategy_from_flags(flag_values)
-    check_batch_size(strategy, flag_values.batch_size, flag="batch_size")
-    sentences = _splits(flag_values)
+    strategy = strategy_of(options)
+    check_batch_size(strategy, options.batch_size, flag="batch_size")
+    sentences = _splits(options)
     found = model_files(
-        flag_values.init_checkpoint,
-        bert_config_file=flag_values.bert_config_file,
-        vocab_file=flag_values.vocab_file,
-        do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
-        output_dir=folder_of(flag_values.init_checkpoint),
+        options.init_checkpoint,
+        bert_config_file=options.bert_config_file,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.given("do_lower_case"),
+        output_dir=folder_of(options.init_checkpoint),
     )
     assert found.source is not None
     selection = LayerSelection.parse("embeddings,all", found.config.num_hidden_layers)
@@ -132,15 +106,15 @@ def run(flag_values: flags.FlagValues) -> None:
         dataclasses.replace(found.source, config=found.config),
         selection,
         strategy,
-        batch_size=flag_values.batch_size,
-        max_seq_length=flag_values.max_seq_length,
-        max_lengths=None if flag_values.pad == "max" else flag_values.length_buckets,
-        precision=flag_values.precision,
-        jit_compile=flag_values.jit_compile,
+        batch_size=options.batch_size,
+        max_seq_length=options.max_seq_length,
+        max_lengths=options.max_lengths,
+        precision=options.precision,
+        jit_compile=options.jit_compile,
     )
     tokenizer = WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case)
     train, test = (
-        _probed(flag_values, session, tokenizer, split, some)
+        _probed(options, session, tokenizer, split, some)
         for split, some in sentences.items()
     )
     if not session.is_chief:
@@ -150,55 +124,55 @@ def run(flag_values: flags.FlagValues) -> None:
         "vocabulary": found.vocabulary.sha256,
         "do_lower_case": found.do_lower_case,
         "features": session.settings,
-        "l2": flag_values.l2,
-        "random_seed": flag_values.random_seed,
+        "l2": options.l2,
+        "random_seed": options.random_seed,
     }
     layers = [str(layer) for layer in selection.layers]
-    scores = _scores(flag_values, made_from, layers, train, test)
+    scores = _scores(options, made_from, layers, train, test)
     _report(
-        flag_values.output_dir,
+        options.output_dir,
         layers,
         scores,
-        baseline(train, test, seed=flag_values.random_seed),
+        baseline(train, test, seed=options.random_seed),
         f"{len(set(train.labels))} labels; {len(train.words)} words to train on,"
         f" {len(test.words)} to score",
     )
 
 
-def _splits(flag_values: flags.FlagValues) -> "dict[str, list[Sentence]]":
+def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
     from bert_tf.tasks.tagging.sentences import read_sentences
 
-    names = flag_values.labels and tuple(flag_values.labels)
-    layout = tagging_flags.layout(flag_values, names)
+    names = options.labels or None
+    layout = options.layout(names)
 
     def read(flag: str) -> "list[Sentence]":
         return read_sentences(
-            files.expand_globs(str(flag_values[flag].value), flag), layout
+            files.expand_globs(str(getattr(options, flag)), flag), layout
         )
 
-    shuffle = random.Random(flag_values.random_seed).shuffle
+    shuffle = random.Random(options.random_seed).shuffle
     train = read("train_file")
     shuffle(train)
-    if flag_values.test_file:
+    if options.test_file:
         test = read("test_file")
         shuffle(test)
     else:
         if len(train) < 2:
             raise InputError(
-                f"--train_file={flag_values.train_file} has one sentence, and there is"
+                f"--train_file={options.train_file} has one sentence, and there is"
                 " none left to score: give --test_file."
             )
         count = max(1, len(train) // _HELD_OUT)
         train, test = train[count:], train[:count]
     splits = {
-        split: first_words(some, flag_values.max_words)
+        split: first_words(some, options.max_words)
         for split, some in (("train", train), ("test", test))
     }
     labels = {label for one in splits["train"] for label in one.labels or ()}
     if len(labels) < 2:
         raise InputError(
-            f"--train_file={flag_values.train_file}: a probe needs words of two labels"
+            f"--train_file={options.train_file}: a probe needs words of two labels"
             f" at least. Found: {', '.join(labels)}"
         )
     return splits
@@ -216,7 +190,7 @@ def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Senten
 
 
 def _probed(
-    flag_values: flags.FlagValues,
+    options: ProbeOptions,
     session: "FeatureSession",
     tokenizer: "WordPieceTokenizer",
     split: str,
@@ -230,11 +204,11 @@ def _probed(
     )
     from bert_tf.tasks.tagging.words import Featurizer
 
-    featurizer = Featurizer(tokenizer, max_seq_length=flag_values.max_seq_length)
+    featurizer = Featurizer(tokenizer, max_seq_length=options.max_seq_length)
     windows = list(featurizer(sentences))
     vectors = session.cached(
         inputs_of_windows(windows),
-        os.path.join(flag_values.output_dir, f"{split}_vectors"),
+        os.path.join(options.output_dir, f"{split}_vectors"),
     ).vectors
     words = [word for one in sentences for word in one.words]
     labels = [label for one in sentences for label in one.labels or ()]
@@ -250,7 +224,7 @@ def _probed(
 
 
 def _scores(
-    flag_values: flags.FlagValues,
+    options: ProbeOptions,
     made_from: dict[str, Any],
     layers: Sequence[str],
     train: "ProbedWords",
@@ -265,7 +239,7 @@ def _scores(
         made_from: dict
         layers: dict[str, ProbeScore]
 
-    path = os.path.join(flag_values.output_dir, RESULTS_NAME)
+    path = os.path.join(options.output_dir, RESULTS_NAME)
     # As it is read back.
     made_from = json.loads(json.dumps(made_from))
     known: dict[str, Any] = {}
@@ -280,9 +254,7 @@ def _scores(
     for place, layer in enumerate(layers):
         if layer not in known["layers"]:
             logging.info("Layer %s: %d words to train on.", layer, len(train.words))
-            found = probe(
-                train, test, place, l2=flag_values.l2, seed=flag_values.random_seed
-            )
+            found = probe(train, test, place, l2=options.l2, seed=options.random_seed)
             known["layers"][layer] = dataclasses.asdict(found)
             files.write_atomically(path, json.dumps(known, indent=1) + "\n")
         scores.append(ProbeScore(**known["layers"][layer]))
@@ -323,7 +295,7 @@ def _report(
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -25,14 +25,15 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import cli, files, flag_rules, run_classifier, run_pretraining, strict_json
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files, run_classifier, run_pretraining, strict_json
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask, show
+from bert_tf.options import Options, option, with_default
 from bert_tf.tfrecords import create_pretraining_data
+from bert_tf.training.config import OutputOptions, TrainingOptions
 
 # English prose that every Python has: the language reference and the docstrings.
 #
@@ -199,15 +200,17 @@ BLANKS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the quickstart was asked for; the flags of the same names."""
+class QuickstartOptions(Options):
+    """What the quickstart makes."""
 
-    output_dir: str
-    random_seed: int
-    vocab_size: int
-    num_train_steps: int
-    num_finetune_examples: int
-    num_finetune_seeds: int
+    output_dir: str = with_default(OutputOptions, "output_dir", "quickstart_output")
+    random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
+    vocab_size: int = option(4000, "Tokens of the vocabulary.", least=1)
+    num_train_steps: int = option(2500, "Steps of pre-training.", least=1)
+    num_finetune_examples: int = option(
+        2400, "Labelled examples to fine-tune on.", least=1
+    )
+    num_finetune_seeds: int = option(3, "Fine-tuning runs from each start.", least=1)
 
     def path(self, *names: str) -> str:
         """A path in the output folder."""
@@ -233,7 +236,7 @@ class _State:
 class Progress:
     """The steps done so far, kept in quickstart.json."""
 
-    def __init__(self, settings: Settings, num_steps: int) -> None:
+    def __init__(self, settings: QuickstartOptions, num_steps: int) -> None:
         self._path = settings.path("quickstart.json")
         self._num_steps = num_steps
         self._number = 0
@@ -277,7 +280,7 @@ class Progress:
         return sum(step["seconds"] for step in self._state["steps"].values())
 
 
-def run_all(settings: Settings) -> None:
+def run_all(settings: QuickstartOptions) -> None:
     """Makes the steps that are not yet done and prints what came out."""
     files.make_folder(settings.output_dir)
     if sys.stderr.isatty():
@@ -304,7 +307,7 @@ def run_all(settings: Settings) -> None:
         print("All is done. Give another --output_dir to see it run.")
 
 
-def collect_text(settings: Settings) -> dict[str, int]:
+def collect_text(settings: QuickstartOptions) -> dict[str, int]:
     """Writes the corpus, the held-out text and the labelled tables."""
     from bert_tf.training.reporting import progress_bar
 
@@ -356,7 +359,7 @@ def collect_text(settings: Settings) -> dict[str, int]:
     }
 
 
-def learn_vocabulary(settings: Settings) -> None:
+def learn_vocabulary(settings: QuickstartOptions) -> None:
     """Learns the vocabulary from the text that pre-training sees."""
     from bert_tf.text.learning import learn_vocabulary as learn
 
@@ -370,7 +373,7 @@ def learn_vocabulary(settings: Settings) -> None:
     )
 
 
-def config(settings: Settings) -> BertConfig:
+def config(settings: QuickstartOptions) -> BertConfig:
     """The tiny size with the quickstart's vocabulary."""
     return BertConfig.from_size(
         "tiny",
@@ -380,7 +383,7 @@ def config(settings: Settings) -> BertConfig:
     )
 
 
-def write_records(settings: Settings) -> None:
+def write_records(settings: QuickstartOptions) -> None:
     """Writes the masked next-sentence pairs, of the seen and of the held-out text."""
     for name, dupe_factor in (("corpus", 10), ("held_out", 1)):
         run_script(
@@ -396,7 +399,7 @@ def write_records(settings: Settings) -> None:
         )
 
 
-def pretrain(settings: Settings) -> dict[str, float]:
+def pretrain(settings: QuickstartOptions) -> dict[str, float]:
     """Pre-trains, and evaluates on the held-out text."""
     run_script(
         run_pretraining,
@@ -437,7 +440,7 @@ def held_out(scores: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def guess(settings: Settings, pretrained: bool) -> list[str]:
+def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     """What the network fills into the blanks."""
     import keras
 
@@ -461,7 +464,7 @@ def guess(settings: Settings, pretrained: bool) -> list[str]:
     return [show(text, fill_mask(model, tokenizer, text, top_k=3)) for text in BLANKS]
 
 
-def finetune(settings: Settings) -> dict[str, list[float]]:
+def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:
     """Accuracies by start: equal steps and hyperparameters, one run a seed."""
     accuracies: dict[str, list[float]] = {"pre-trained": [], "from scratch": []}
     for number in range(settings.num_finetune_seeds):
@@ -493,7 +496,7 @@ def finetune(settings: Settings) -> dict[str, list[float]]:
     return accuracies
 
 
-def table_steps(accuracies: dict[str, list[float]], settings: Settings) -> str:
+def table_steps(accuracies: dict[str, list[float]], settings: QuickstartOptions) -> str:
     """Mean, spread and single values of the accuracies."""
     lines = [f"    {'start':<14}{'mean':>8}{'deviation':>11}   accuracy of each seed"]
     for start, values in accuracies.items():
@@ -523,7 +526,7 @@ def table_steps(accuracies: dict[str, list[float]], settings: Settings) -> str:
 def run_script(script: Any, **values: Any) -> None:
     """Runs a script in this process, with flags as on its command line."""
     arguments = [f"--{name}={value}" for name, value in values.items()]
-    script.run(cli.parse(script.define_flags, arguments))
+    script.run(cli.parse(script.run, arguments))
 
 
 def read_results(folder: str) -> dict[str, float]:
@@ -532,49 +535,15 @@ def read_results(folder: str) -> dict[str, float]:
     return {key: float(value) for key, _, value in (line.split() for line in lines)}
 
 
-# The whole recipe in a few minutes, on text that every Python has.
-#
-# Learns a vocabulary from the prose in Python's own documentation, writes masked
-# next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
-# fine-tunes it on a labelled task beside the same network from scratch:
-#
-#     python -m bert_tf.quickstart --output_dir=quickstart_output
-#
-# Started again, it goes on where it was stopped, or says that all is done.
-
-
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    shared_flags.define(flag_values, output_dir="quickstart_output", random_seed=12345)
-    for name, default, help_text in (
-        ("vocab_size", 4000, "Tokens of the vocabulary."),
-        ("num_train_steps", 2500, "Steps of pre-training."),
-        ("num_finetune_examples", 2400, "Labelled examples to fine-tune on."),
-        ("num_finetune_seeds", 3, "Fine-tuning runs from each start."),
-    ):
-        flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
-        flag_rules.require_at_least(flag_values, 1, name)
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: QuickstartOptions) -> None:
     """Makes the steps that are not yet done."""
     cli.import_tensorflow()
-
-    run_all(
-        Settings(
-            output_dir=flag_values.output_dir,
-            random_seed=flag_values.random_seed,
-            vocab_size=flag_values.vocab_size,
-            num_train_steps=flag_values.num_train_steps,
-            num_finetune_examples=flag_values.num_finetune_examples,
-            num_finetune_seeds=flag_values.num_finetune_seeds,
-        )
-    )
+    run_all(options)
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def _write_test_results(path: str, logits: "np.ndarray", target: "Target") -> No
 
 def main() -> None:
     """The command line."""
-    cli.main(ClassifierOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

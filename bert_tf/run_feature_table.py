@@ -200,7 +200,7 @@ def _refuse_other_ways(options: FeatureTableOptions) -> None:
 
 def main() -> None:
     """The command line."""
-    cli.main(FeatureTableOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def run(options: GlueOptions) -> None:
 
 def main() -> None:
     """The command line."""
-    cli.main(GlueOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def _predict(
 
 def main() -> None:
     """The command line."""
-    cli.main(TaggingOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def run(options: PretrainingOptions) -> None:
 
 def main() -> None:
     """The command line."""
-    cli.main(PretrainingOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

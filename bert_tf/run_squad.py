@@ -77,7 +77,7 @@ def _refuse_no_answers(options: SquadOptions, questions: "CheckedQuestions") -> 
 
 def main() -> None:
     """The command line."""
-    cli.main(SquadOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def _predict(
 
 def main() -> None:
     """The command line."""
-    cli.main(ChoiceOptions, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,15 @@ turn), or, of two texts with " ||| " between, the probability that the second on
 follows the first one (the next sentence head). --input_file=FILE has one a line.
 """
 
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from absl import flags
-
-from bert_tf import cli, files, path_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.options import Path, SourceOptions, option
 
 if TYPE_CHECKING:
     from bert_tf.study import SentenceScore, SentenceScorer
@@ -26,53 +24,22 @@ if TYPE_CHECKING:
 SEPARATOR = " ||| "
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreOptions(SourceOptions):
+    """Which model scores which sentences."""
 
-    def string(name: str, default: str | None, help_text: str) -> None:
-        flags.DEFINE_string(name, default, help_text, flag_values=flag_values)
-
-    def path(name: str, default: str | None, help_text: str, kind: Path) -> None:
-        path_flags.define(name, default, help_text, kind, flag_values=flag_values)
-
-    path(
-        "checkpoint",
+    input_file: str | None = option(
         None,
-        "A pre-training run's output_dir, a checkpoint in it, a TF1 release, a Hugging"
-        " Face folder, or a KerasHub preset: with its masked LM and its vocabulary.",
-        Path.CHECKPOINT,
+        "Sentences or pairs, one per line; empty lines are skipped.",
+        path=Path.FILE,
     )
-    path(
-        "input_file",
-        None,
-        "Sentences or pairs, one a line; empty lines are none.",
-        Path.FILE,
-    )
-    shared_flags.define(flag_values, "bert_config_file", "vocab_file")
-    flags.DEFINE_bool(
-        "do_lower_case",
-        None,
-        "Whether to lower-case the text. Default: as the checkpoint says, or its"
-        " vocabulary; else true.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_integer(
-        "batch_size",
+    batch_size: int = option(
         32,
         "Sequences that the model is given at once; a sentence is one for each token.",
-        lower_bound=1,
-        flag_values=flag_values,
+        least=1,
     )
-    flags.DEFINE_bool(
-        "tokens",
-        False,
-        "Print each token's log probability too.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_bool(
-        "json", False, "Print one JSON object a line.", flag_values=flag_values
-    )
-    flags.mark_flag_as_required("checkpoint", flag_values)
+    tokens: bool = option(False, "Print each token's log probability too.")
+    json: bool = option(False, "Print one JSON object per line.")
 
 
 class Text(NamedTuple):
@@ -92,10 +59,10 @@ class Text(NamedTuple):
         return self.text.split(SEPARATOR, 1)
 
 
-def _texts(flag_values: flags.FlagValues) -> list[Text]:
+def _texts(options: ScoreOptions) -> list[Text]:
     """What to score: the arguments, then the file's lines."""
-    texts = [Text(argument) for argument in flag_values.positional]
-    path = flag_values.input_file
+    texts = [Text(argument) for argument in options.positional]
+    path = options.input_file
     if path:
         content = files.read_text(path, "file of sentences").removeprefix("\ufeff")
         texts += [
@@ -130,16 +97,16 @@ def _check(scorer: "SentenceScorer", texts: list[Text]) -> None:
             raise InputError(f"{text.place}{error}") from error
 
 
-def _lines(flag_values: flags.FlagValues, texts: list[Text]) -> Iterator[str]:
-    from bert_tf.conversion.export import source_from_flags
+def _lines(options: ScoreOptions, texts: list[Text]) -> Iterator[str]:
+    from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
     from bert_tf.study import SentenceScorer, corpus_pseudo_perplexity
 
-    source = source_from_flags(flag_values)
+    source = source_of(options)
     scorer = SentenceScorer(
         load_pretrainer(source),
         load_tokenizer(source),
-        batch_size=flag_values.batch_size,
+        batch_size=options.batch_size,
     )
     _check(scorer, texts)
     split = [text.parts for text in texts]
@@ -160,14 +127,14 @@ def _lines(flag_values: flags.FlagValues, texts: list[Text]) -> Iterator[str]:
                 "pseudo_log_likelihood": score.pseudo_log_likelihood,
                 "num_tokens": len(score.tokens),
             }
-            if flag_values.tokens:
+            if options.tokens:
                 values["tokens"] = score.tokens
                 values["log_probabilities"] = score.log_probabilities
-            shown = show_sentence(text, score, tokens=flag_values.tokens)
-        yield json.dumps(values, ensure_ascii=False) if flag_values.json else shown
+            shown = show_sentence(text, score, tokens=options.tokens)
+        yield json.dumps(values, ensure_ascii=False) if options.json else shown
     if len(scores) > 1:
         together = corpus_pseudo_perplexity(scores)
-        if flag_values.json:
+        if options.json:
             yield json.dumps(
                 {"num_sentences": len(scores), "pseudo_perplexity": together}
             )
@@ -175,18 +142,18 @@ def _lines(flag_values: flags.FlagValues, texts: list[Text]) -> Iterator[str]:
             yield f"{together:12.3f}  all {len(scores)} sentences together"
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: ScoreOptions) -> None:
     """Prints a line for each text, in their order."""
-    texts = _texts(flag_values)
+    texts = _texts(options)
     cli.import_tensorflow()
-    for line in _lines(flag_values, texts):
+    for line in _lines(options, texts):
         print(line)
         sys.stdout.flush()
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="texts")
+    cli.main(run, arguments="texts")
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def wants_color(choice: str) -> bool:
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run, arguments="files", argument_kind=Path.FILES)
+    cli.main(run, arguments="files", argument_kind=Path.FILES)
 
 
 if __name__ == "__main__":

@@ -10,112 +10,95 @@ create_pretraining_data or of google-research/bert, masked or not; each lands in
 row. The same command again finds its rows done, or goes on where it was killed.
 """
 
-from absl import flags
+import dataclasses
+import math
 
-from bert_tf import cli, flag_rules, path_flags
+from bert_tf import cli
 from bert_tf.instances.settings import MIN_SEQ_LENGTH
-from bert_tf.path_flags import Path
+from bert_tf.options import REQUIRED, Options, Path, option
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackingOptions(Options):
+    """Which rows are made of which records."""
 
-    def define_string(name: str, text: str) -> None:
-        flags.DEFINE_string(name, None, text, flag_values=flag_values)
-
-    def path(name: str, help_text: str, kind: Path) -> None:
-        path_flags.define(name, None, help_text, kind, flag_values=flag_values)
-
-    def define_integer(name: str, default: int | None, text: str) -> None:
-        flags.DEFINE_integer(name, default, text, flag_values=flag_values)
-
-    path("input_file", "Record files: names or globs, with commas between.", Path.FILES)
-    path(
-        "output_file",
-        "Where the rows go; -00000-of-00064 is added where there are several files.",
-        Path.OUTPUT,
+    input_file: str = option(
+        REQUIRED, "Record files: names or globs, with commas between.", path=Path.FILES
     )
-    flags.mark_flags_as_required(["input_file", "output_file"], flag_values)
-    define_integer("max_seq_length", 512, "Tokens of a row, padding included.")
-    define_integer(
-        "max_predictions_per_seq",
+    output_file: str = option(
+        REQUIRED,
+        "Where the rows go; -00000-of-00064 is added if there are several files.",
+        path=Path.OUTPUT,
+    )
+    max_seq_length: int = option(
+        512, "Tokens of a row, padding included.", least=MIN_SEQ_LENGTH
+    )
+    max_predictions_per_seq: int | None = option(
         None,
         "Masked-LM slots of a row; unless given, as many for each token as the records"
         " have.",
+        least=1,
     )
-    define_integer(
-        "max_sequences_per_row",
+    max_sequences_per_row: int | None = option(
         None,
         "The most sequences in a row; unless given, one for each 32 tokens.",
+        least=1,
     )
-    define_integer(
-        "num_shards",
+    num_shards: int | None = option(
         None,
         "Files of rows; unless given, as many as there are record files.",
+        least=1,
     )
-    define_integer("random_seed", 12345, "Seed of the rows' order.")
-    path(
-        "vocab_file", "The records' vocabulary, where they have no manifest.", Path.FILE
+    random_seed: int = option(12345, "Seed of the rows' order.", most=math.inf)
+    vocab_file: str | None = option(
+        None, "The records' vocabulary, if they have no manifest.", path=Path.FILE
     )
-    flags.DEFINE_bool(
-        "do_lower_case",
+    do_lower_case: bool | None = option(
         None,
-        "Its casing, where the records have no manifest; lower-cased unless given.",
-        flag_values=flag_values,
+        "Its casing, if the records have no manifest; lower-cased unless given.",
     )
-    define_integer(
-        "num_workers",
+    num_workers: int | None = option(
         None,
         "Processes to work with; all cores unless given. The result is the same.",
+        least=1,
     )
-    path(
-        "work_dir",
+    work_dir: str | None = option(
+        None,
         "Folder for notes until the rows are finished; unless given, that of the rows.",
-        Path.OUTPUT,
+        path=Path.OUTPUT,
     )
-    flags.DEFINE_bool(
-        "overwrite",
+    overwrite: bool = option(
         False,
         "Replace rows of other settings, and files that no manifest knows, under the"
         " name of --output_file.",
-        flag_values=flag_values,
-    )
-    flag_rules.require_at_least(flag_values, MIN_SEQ_LENGTH, "max_seq_length")
-    flag_rules.require_at_least(
-        flag_values,
-        1,
-        "max_predictions_per_seq",
-        "max_sequences_per_row",
-        "num_shards",
-        "num_workers",
     )
 
 
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: PackingOptions) -> None:
     """Writes the rows that the flags ask for."""
     cli.import_tensorflow()
     from bert_tf.parallel import available_cores
     from bert_tf.records.packing import pack_pretraining_records
 
     pack_pretraining_records(
-        flag_values.input_file,
-        flag_values.output_file,
-        max_seq_length=flag_values.max_seq_length,
-        max_predictions_per_seq=flag_values.max_predictions_per_seq,
-        max_sequences_per_row=flag_values.max_sequences_per_row,
-        num_shards=flag_values.num_shards,
-        random_seed=flag_values.random_seed,
-        vocab_file=flag_values.vocab_file,
-        do_lower_case=flag_values.do_lower_case,
-        num_workers=flag_values.num_workers or available_cores(),
-        work_dir=flag_values.work_dir,
-        overwrite=flag_values.overwrite,
+        options.input_file,
+        options.output_file,
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        max_sequences_per_row=options.max_sequences_per_row,
+        num_shards=options.num_shards,
+        random_seed=options.random_seed,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.do_lower_case,
+        num_workers=options.num_workers or available_cores(),
+        work_dir=options.work_dir,
+        overwrite=options.overwrite,
     )
 
 
 def main() -> None:
     """The command line."""
-    cli.main(define_flags, run)
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
@@ -34,6 +34,7 @@ from bert_tf.conversion.weights import (
     num_outputs,
 )
 from bert_tf.errors import InputError
+from bert_tf.options import SourceOptions
 from bert_tf.text.vocabulary import Vocabulary
 
 
@@ -80,14 +81,14 @@ def completed(
     )
 
 
-def source_from_flags(flag_values: flags.FlagValues) -> Source:
-    """What --checkpoint names, with what the user says beside it."""
-    config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
+def source_of(options: SourceOptions) -> Source:
+    """What `checkpoint` names, completed by the other options."""
+    config, vocabulary = options.bert_config_file, options.vocab_file
     return completed(
-        open_source(flag_values.checkpoint),
+        open_source(options.checkpoint),
         config=BertConfig.from_json_file(config) if config else None,
         vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=flag_values.do_lower_case,
+        do_lower_case=options.do_lower_case,
     )
 
 

@@ -10,6 +10,7 @@ from bert_tf import options
 from bert_tf.options import Options, Path, option
 from bert_tf.training.config import (
     CheckpointOptions,
+    ComputingOptions,
     DeviceOptions,
     Evaluates,
     EvaluationBatches,
@@ -440,3 +441,15 @@ class ChoiceOptions(ScoredOptions, Trains, Evaluates, Epochs, ChoiceFiles):
             yield from self.need_with(name, file, "tfds_name")
             yield from self.refuse_together("tfds_name", file)
         yield from self.refuse_without("tfds_name", "tfds_data_dir", "tfds_splits")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureRunOptions(LengthOptions, ComputingOptions, DeviceOptions):
+    """How, and where, a model runs that gives features."""
+
+    batch_size: int = option(
+        32, "Lines that the model is given at once, over all devices.", least=1
+    )
+    use_one_hot_embeddings: bool = option(
+        False, "Accepted, without effect: a lookup gives the same numbers."
+    )

@@ -1,0 +1,132 @@
+"""Which text is read, and by how many processes."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from absl import logging
+
+from bert_tf import files
+from bert_tf import options as all_options
+from bert_tf.errors import InputError
+from bert_tf.options import Options, Path, option
+from bert_tf.records.manifest import lies_beside_records, listed_records
+from bert_tf.text.documents import Chunk, find_sources, make_chunks
+
+# Small enough that all cores have work from a few dozen MB on.
+_CHUNK_BYTES = 4 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions(Options, title=all_options.DATA):
+    """Which text."""
+
+    input_file: str | None = option(
+        None,
+        "Files with text: names, globs or folders, with commas between; plain, or"
+        " compressed as .gz, .bz2 or .xz.",
+        path=Path.FILES,
+    )
+    input_format: str = option(
+        "auto",
+        "What the files are: plain text (one sentence per line, a blank line"
+        " between documents), wikiextractor's output, or one JSON object per line; auto"
+        " detects it by the name, then by the first line.",
+        choices=("auto", "text", "wikiextractor", "jsonl"),
+    )
+    text_field: str = option(
+        "text",
+        "Field of a JSON object, or of a dataset's examples, that holds the text.",
+    )
+    tfds_name: str | None = option(
+        None,
+        "A TensorFlow dataset to read instead of files: wikipedia/20230601.en, say.",
+    )
+    tfds_split: str = option("train", "Split of the dataset, or a slice: train[:10%].")
+    tfds_data_dir: str | None = option(
+        None,
+        "Folder of prepared datasets; the library's own unless given.",
+        path=Path.OUTPUT,
+    )
+    num_workers: int | None = option(
+        None,
+        "Processes to work with; all cores unless given. The result is the same.",
+        least=1,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """One source of text."""
+        yield from super().problems()
+        if (self.input_file is None) == (self.tfds_name is None):
+            yield "Give one of `input_file` and `tfds_name`."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceTextOptions(TextOptions, title=all_options.DATA):
+    """Text that is split into sentences."""
+
+    split_sentences: bool | None = option(
+        None,
+        "Split lines into sentences. Unless given, lines of plain text are taken"
+        " for sentences, and all others are split.",
+    )
+    language: str = option("en", "By whose rules lines are split into sentences.")
+
+    def problems(self) -> Iterator[str]:
+        """A language without a name."""
+        yield from super().problems()
+        if not self.language:
+            yield "`language` must be a language's code, such as en."
+
+
+def text_chunks(
+    options: TextOptions, *, passed_over: Sequence[str] = ()
+) -> list[Chunk]:
+    """The text that the options name, in pieces of work.
+
+    Records that have a manifest among these files, and what lies beside records, are
+    passed over: a pattern may take in what an earlier run wrote beside its text.
+    """
+    split_sentences: bool | None = False
+    language = "en"
+    if isinstance(options, SentenceTextOptions):
+        split_sentences, language = options.split_sentences, options.language
+    if options.tfds_name:
+        from bert_tf.text.tfds import make_tfds_chunks
+
+        return make_tfds_chunks(
+            options.tfds_name,
+            split=options.tfds_split,
+            text_field=options.text_field,
+            data_dir=options.tfds_data_dir,
+            split_sentences=split_sentences,
+            language=language,
+        )
+    assert options.input_file is not None
+    others = {files.identity(path) for path in passed_over}
+    found = find_sources(options.input_file, "input_file")
+    others.update(files.identity(path) for path in listed_records(found))
+    paths = [
+        path
+        for path in found
+        if files.identity(path) not in others and not lies_beside_records(path)
+    ]
+    if len(paths) < len(found):
+        logging.info(
+            "--input_file: %d of %d files are no text but were written here, or are the"
+            " vocabulary; they are passed over",
+            len(found) - len(paths),
+            len(found),
+        )
+    if not paths:
+        raise InputError(
+            f"--input_file: {options.input_file!r} has nothing but what was written"
+            " here: records, manifests, vocabularies."
+        )
+    return make_chunks(
+        paths,
+        input_format=options.input_format,
+        text_field=options.text_field,
+        split_sentences=split_sentences,
+        language=language,
+        chunk_bytes=_CHUNK_BYTES,
+    )
