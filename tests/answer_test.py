@@ -214,7 +214,7 @@ class OptionsTest(tf.test.TestCase):
                 json.dump(run, file)
         source = types.SimpleNamespace(folder=folder, require_config=lambda: toy.CONFIG)
         values = cli.parse(
-            answer.define_flags, ["--checkpoint=C", "--context_file=F", *arguments]
+            answer.run, ["--checkpoint=C", "--context_file=F", *arguments]
         )
         if threshold is not None:
             with open(os.path.join(folder, "null_threshold.json"), "w") as file:
@@ -289,7 +289,7 @@ class CommandTest(tf.test.TestCase):
         return folder
 
     def printed(self, *arguments, standard_input=b""):
-        values = cli.parse(answer.define_flags, arguments)
+        values = cli.parse(answer.run, arguments)
         stdin = io.TextIOWrapper(io.BytesIO(standard_input))
         with (
             self.captureWritesToStream(sys.stdout) as printed,

@@ -244,11 +244,11 @@ class ParseTest(tf.test.TestCase):
             "--output_dir=c",
             "--do_train",
         ]
-        values = cli.parse(run_pretraining.define_flags, arguments)
+        values = cli.parse(run_pretraining.run, arguments)
         self.assertEqual(values.input_file, "a")
         self.assertEqual(values.eval_batch_size, 8)
         with self.assertRaises(flags.Error):
-            cli.parse(run_classifier.define_flags, arguments)
+            cli.parse(run_classifier.run, arguments)
 
     def test_bounds(self):
         for bad in (
@@ -262,7 +262,7 @@ class ParseTest(tf.test.TestCase):
         ):
             with self.assertRaises(flags.Error):
                 cli.parse(
-                    run_pretraining.define_flags,
+                    run_pretraining.run,
                     [
                         "--input_file=a",
                         "--bert_config_file=b",
@@ -316,7 +316,7 @@ class ParseTest(tf.test.TestCase):
         }
         for script, expected in own.items():
             values = flags.FlagValues()
-            script.define_flags(values)
+            script.run(values)
             for name, default in (common | expected).items():
                 self.assertEqual(values[name].default, default, name)
 

@@ -60,7 +60,7 @@ class EnsembleSquadTest(tf.test.TestCase):
     def run_script(self, *arguments, runs="A,B"):
         folders = ",".join(self.path(name) for name in runs.split(","))
         values = cli.parse(
-            ensemble_squad.define_flags,
+            ensemble_squad.run,
             [
                 f"--prediction_dirs={folders}",
                 f"--output_dir={self.path('out')}",
@@ -147,7 +147,7 @@ class EnsembleSquadTest(tf.test.TestCase):
         self.write_runs()
         program = (
             "import sys; from bert_tf import cli, ensemble_squad as script;"
-            "script.run(cli.parse(script.define_flags, sys.argv[1:]));"
+            "script.run(cli.parse(script.run, sys.argv[1:]));"
             "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
         )
         subprocess.run(

@@ -39,7 +39,7 @@ class EvaluateSquadTest(tf.test.TestCase):
         return path
 
     def run_script(self, *arguments):
-        values = cli.parse(evaluate_squad.define_flags, arguments)
+        values = cli.parse(evaluate_squad.run, arguments)
         with self.captureWritesToStream(sys.stdout) as printed:
             evaluate_squad.run(values)
         return printed.contents()
@@ -98,7 +98,7 @@ class EvaluateSquadTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, f"{name} is also an input file"):
                 evaluate_squad.run(
                     cli.parse(
-                        evaluate_squad.define_flags,
+                        evaluate_squad.run,
                         [
                             path.replace("predictions", "data"),
                             path,
@@ -214,7 +214,7 @@ class EvaluateSquadTest(tf.test.TestCase):
         data, predictions = self.write("d.json", V1), self.write("p.json", {"a": "dog"})
         program = (
             "import sys; from bert_tf import cli, evaluate_squad as script;"
-            "script.run(cli.parse(script.define_flags, sys.argv[1:]));"
+            "script.run(cli.parse(script.run, sys.argv[1:]));"
             "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
         )
         subprocess.run([sys.executable, "-c", program, data, predictions], check=True)

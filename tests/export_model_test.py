@@ -41,7 +41,7 @@ class ExportModelTest(RunClassifierTestCase):
     def export(self, checkpoint, format_, output_dir, *arguments):
         export_model.run(
             cli.parse(
-                export_model.define_flags,
+                export_model.run,
                 [
                     f"--checkpoint={checkpoint}",
                     f"--format={format_}",

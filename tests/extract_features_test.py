@@ -68,7 +68,7 @@ class ExtractFeaturesTest(tf.test.TestCase):
             **options,
         }
         arguments = [*arguments, *(f"--{k}={v}" for k, v in options.items())]
-        extract_features.run(cli.parse(extract_features.define_flags, arguments))
+        extract_features.run(cli.parse(extract_features.run, arguments))
         return self.path(output)
 
     def expected(self, number):

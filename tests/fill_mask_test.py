@@ -72,7 +72,7 @@ class FillMaskTest(tf.test.TestCase):
         Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
         toy.save_checkpoint(folder, biased_model(), 1, 1)
         values = cli.parse(
-            fill_mask.define_flags,
+            fill_mask.run,
             [f"--checkpoint={folder}", "--top_k=1", "The [MASK] sat."],
         )
         with self.captureWritesToStream(__import__("sys").stdout) as printed:
@@ -81,7 +81,7 @@ class FillMaskTest(tf.test.TestCase):
 
     def test_command_without_a_blank_loads_nothing(self):
         for texts, message in (([], "Give a text"), (["The cat"], r"No \[MASK\]")):
-            values = cli.parse(fill_mask.define_flags, ["--checkpoint=nowhere", *texts])
+            values = cli.parse(fill_mask.run, ["--checkpoint=nowhere", *texts])
             with self.assertRaisesRegex(InputError, message):
                 fill_mask.run(values)
 

@@ -7,7 +7,7 @@ from bert_tf import cli, flag_rules, run_classifier, run_squad
 class StrideTest(tf.test.TestCase):
     def values(self, script, *arguments):
         common = ["--output_dir=o", "--do_predict", *arguments]
-        return cli.parse(script.define_flags, common)
+        return cli.parse(script.run, common)
 
     def test_windows_that_do_not_overlap_are_a_warning(self):
         squad = ["--predict_file=f"]
@@ -32,7 +32,7 @@ class StrideTest(tf.test.TestCase):
 class RefusalTest(tf.test.TestCase):
     def test_what_must_be_given_together(self):
         with self.assertRaisesRegex(flags.Error, "--do_predict needs --predict_file"):
-            cli.parse(run_squad.define_flags, ["--output_dir=o", "--do_predict"])
+            cli.parse(run_squad.run, ["--output_dir=o", "--do_predict"])
 
 
 if __name__ == "__main__":

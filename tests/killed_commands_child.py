@@ -271,7 +271,7 @@ def _try(command, variables, out, log):
     def start(last=-1):
         def act():
             count = _watch(out, last)
-            command.script.run(cli.parse(command.script.define_flags, arguments))
+            command.script.run(cli.parse(command.script.run, arguments))
             with open(f"{log}.count", "w") as file:
                 file.write(str(count[0]))
 

@@ -465,7 +465,7 @@ def _read_start(folder):
 
 def _score(folder):
     flag_values = cli.parse(
-        score.define_flags,
+        score.run,
         ["--checkpoint=x", f"--input_file={_path(folder, 'text.txt')}"],
     )
     return score._texts(flag_values)

@@ -144,11 +144,11 @@ class PathFlagsTest(tf.test.TestCase):
 
     def test_only_what_is_used_must_be_there(self):
         arguments = ["--output_dir=o", "--train_file=/no", "--test_file=/no"]
-        values = cli.parse(run_ner.define_flags, [*arguments, "--do_predict"])
+        values = cli.parse(run_ner.run, [*arguments, "--do_predict"])
         with self.assertRaisesRegex(InputError, "--test_file: no file matches '/no'"):
             path_flags.check(values)
         values = cli.parse(
-            run_pretraining.define_flags,
+            run_pretraining.run,
             [
                 "--input_file=gs://no",
                 "--output_dir=/no",
@@ -167,7 +167,7 @@ class PathFlagsTest(tf.test.TestCase):
             (["--do_train", "--train_file=no.tsv"], f"no such file: {folder}/no.tsv"),
             (["--do_train", "--train_file=mine.tsv", "--dev_file=no.tsv"], None),
         ):
-            values = cli.parse(run_classifier.define_flags, [*table, *arguments])
+            values = cli.parse(run_classifier.run, [*table, *arguments])
             if message is None:
                 path_flags.check(values)
                 continue
@@ -177,7 +177,7 @@ class PathFlagsTest(tf.test.TestCase):
     def test_a_tilde_is_the_users_folder(self):
         with mock.patch.dict(os.environ, {"HOME": "/home/me"}):
             values = cli.parse(
-                create_pretraining_data.define_flags,
+                create_pretraining_data.run,
                 [
                     "--input_file=~/a/*.txt,b,~/c",
                     "--vocab_file=~/vocab.txt",
@@ -185,7 +185,7 @@ class PathFlagsTest(tf.test.TestCase):
                 ],
             )
             runs = cli.parse(
-                ensemble_squad.define_flags,
+                ensemble_squad.run,
                 ["--prediction_dirs=~/a, ~/b", "--output_dir=~/run"],
             )
         self.assertEqual(values.input_file, "/home/me/a/*.txt,b,/home/me/c")
@@ -198,7 +198,7 @@ class PathFlagsTest(tf.test.TestCase):
         ends = ("_file", "_dir", "_dirs", "checkpoint", "_adapter")
         for module in _WRONG:
             values = flags.FlagValues()
-            importlib.import_module(module).define_flags(values)
+            importlib.import_module(module).run(values)
             for name in values:
                 if name.endswith(ends):
                     parser = values[name].parser

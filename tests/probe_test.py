@@ -36,7 +36,7 @@ class ProbeTest(tf.test.TestCase):
     def probe(self, *arguments):
         probe.run(
             cli.parse(
-                probe.define_flags,
+                probe.run,
                 [
                     f"--init_checkpoint={self.folder}",
                     f"--train_file={self.tagged}",

@@ -304,7 +304,7 @@ class OriginalTasksTest(RunClassifierTestCase):
           --data_dir={self.path("data")} --vocab_file={self.vocab}
           --bert_config_file={self.config} --max_seq_length=12 --train_batch_size=32
           --learning_rate=2e-5 --num_train_epochs=3.0 --output_dir={self.path("out")}"""
-        run_classifier.run(cli.parse(run_classifier.define_flags, command.split()))
+        run_classifier.run(cli.parse(run_classifier.run, command.split()))
         self.assertEqual(self.results("out")["global_step"], 3)
 
     def test_both_sets_of_mnli(self):

@@ -19,7 +19,7 @@ class RunFeatureTableTest(tf.test.TestCase):
 
     def flags(self, *arguments):
         return cli.parse(
-            run_feature_table.define_flags,
+            run_feature_table.run,
             [
                 f"--output_dir={self.root}",
                 "--train_file=a",

@@ -106,7 +106,7 @@ class RunGlueTestCase(tf.test.TestCase):
         }
         run_glue.run(
             cli.parse(
-                run_glue.define_flags,
+                run_glue.run,
                 [*arguments, *(f"--{key}={value}" for key, value in options.items())],
             )
         )

@@ -276,7 +276,7 @@ class RunNerTest(ScriptCase):
             ([], "Nothing to do"),
         ):
             with self.assertRaisesRegex(Exception, message):
-                cli.parse(run_ner.define_flags, ["--output_dir=x", *arguments])
+                cli.parse(run_ner.run, ["--output_dir=x", *arguments])
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class RunPretrainingTestCase(tf.test.TestCase):
         }
         create_pretraining_data.run(
             cli.parse(
-                create_pretraining_data.define_flags,
+                create_pretraining_data.run,
                 [f"--{key}={value}" for key, value in arguments.items()],
             )
         )
@@ -75,7 +75,7 @@ class RunPretrainingTestCase(tf.test.TestCase):
         }
         run_pretraining.run(
             cli.parse(
-                run_pretraining.define_flags,
+                run_pretraining.run,
                 [
                     *arguments,
                     *(
@@ -424,7 +424,7 @@ class OriginalCommandTest(RunPretrainingTestCase):
           --do_train=True --do_eval=True --bert_config_file={self.config}
           --train_batch_size=32 --max_seq_length=12 --max_predictions_per_seq=2
           --num_train_steps=20 --num_warmup_steps=10 --learning_rate=2e-5"""
-        run_pretraining.run(cli.parse(run_pretraining.define_flags, command.split()))
+        run_pretraining.run(cli.parse(run_pretraining.run, command.split()))
         with open(self.path("out", "eval_results.txt")) as file:
             self.assertTrue(re.search("global_step = 20\n", file.read()))
 

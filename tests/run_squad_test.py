@@ -287,7 +287,7 @@ class RunSquadTest(ScriptCase):
             ([], "do_train"),
         ):
             with self.assertRaisesRegex(Exception, message):
-                cli.parse(run_squad.define_flags, ["--output_dir=x", *arguments])
+                cli.parse(run_squad.run, ["--output_dir=x", *arguments])
 
 
 if __name__ == "__main__":

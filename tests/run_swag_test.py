@@ -191,7 +191,7 @@ class RunSwagTest(ScriptCase):
             ([], "do_train"),
         ):
             with self.assertRaisesRegex(Exception, message):
-                cli.parse(run_swag.define_flags, ["--output_dir=x", *arguments])
+                cli.parse(run_swag.run, ["--output_dir=x", *arguments])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class ScoreTest(tf.test.TestCase):
 
     def run_script(self, *arguments):
         checkpoint = f"--checkpoint={self.folder}"
-        score.run(cli.parse(score.define_flags, [checkpoint, *arguments]))
+        score.run(cli.parse(score.run, [checkpoint, *arguments]))
 
     def printed(self, *arguments):
         with contextlib.redirect_stdout(io.StringIO()) as out:

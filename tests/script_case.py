@@ -53,7 +53,7 @@ class ScriptCase(tf.test.TestCase):
             **options,
         }
         given = [f"--{k}={v}" for k, v in options.items() if v is not None]
-        return cli.parse(self.script.define_flags, [*arguments, *given])
+        return cli.parse(self.script.run, [*arguments, *given])
 
     def run_script(self, *arguments, **options):
         self.script.run(self.flags(*arguments, **options))

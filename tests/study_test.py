@@ -335,7 +335,7 @@ class PlotAttentionTest(tf.test.TestCase):
     def plot(self, *arguments):
         plot_attention.run(
             cli.parse(
-                plot_attention.define_flags,
+                plot_attention.run,
                 [
                     f"--checkpoint={self.folder}",
                     f"--output_dir={self.get_temp_dir()}/out",

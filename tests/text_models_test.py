@@ -70,7 +70,7 @@ class TextModelsTest(tf.test.TestCase):
 
     def run_script(self, script, *arguments, **options):
         given = [f"--{name}={value}" for name, value in options.items()]
-        script.run(cli.parse(script.define_flags, [*arguments, *given]))
+        script.run(cli.parse(script.run, [*arguments, *given]))
 
     def run_classifier(self, folder, firsts, seconds, **options):
         rows = zip(firsts, seconds, strict=True)
@@ -199,7 +199,7 @@ class TextModelsTest(tf.test.TestCase):
         )
         question, context = answer_test.QUESTION, answer_test.CONTEXT
         values = cli.parse(
-            answer_test.answer.define_flags,
+            answer_test.answer.run,
             [
                 f"--checkpoint={folder}",
                 f"--context_file={self.write('c.txt', [context])}",

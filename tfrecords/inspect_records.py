@@ -16,11 +16,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
+from bert_tf.path_flags import Path
 
 from bert_tf import cli, files, flag_rules
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
     from bert_tf.records.inspection import InspectedRecords

@@ -184,7 +184,7 @@ def flags_of(job: dict[str, Any], folder: str, padding: str) -> Any:
     from bert_tf import cli, run_classifier
 
     return cli.parse(
-        run_classifier.define_flags,
+        run_classifier.run,
         [
             "--do_train=true",
             f"--task_name={job['task']}",

@@ -89,12 +89,12 @@ class Script(NamedTuple):
     def flags(self) -> flags.FlagValues:
         """Its flags, with their defaults."""
         values = flags.FlagValues()
-        self.define_flags(values)
+        self.run(values)
         return values
 
     def parse(self, arguments: Sequence[str]) -> None:
         """Raises absl.flags.Error as the command line would."""
-        values = cli.parse(self.define_flags, arguments)
+        values = cli.parse(self.run, arguments)
         if values.positional and not self.takes_arguments:
             raise flags.Error(f"unexpected argument {values.positional[0]!r}")
 

@@ -94,7 +94,7 @@ class SmallFiles:
         arguments = [f"--checkpoint={run}", "--format=tf1", f"--output_dir={folder}"]
         if name.startswith("cased"):
             arguments.append("--do_lower_case=false")
-        export_model.run(cli.parse(export_model.define_flags, arguments))
+        export_model.run(cli.parse(export_model.run, arguments))
         return str(folder)
 
     def _table(self, path: pathlib.Path, *rows: list[str]) -> None:
@@ -239,7 +239,7 @@ class SmallFiles:
             folder.mkdir(parents=True)
             create_pretraining_data.run(
                 cli.parse(
-                    create_pretraining_data.define_flags,
+                    create_pretraining_data.run,
                     [
                         f"--input_file={path}",
                         f"--output_file={folder / 'text.tfrecord'}",

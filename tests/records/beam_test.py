@@ -96,7 +96,7 @@ class BeamCase(tf.test.TestCase):
     def run_script(self, *options, **changes):
         create_pretraining_data.run(
             cli.parse(
-                create_pretraining_data.define_flags,
+                create_pretraining_data.run,
                 self.arguments(*options, **changes),
             )
         )

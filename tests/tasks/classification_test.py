@@ -777,7 +777,7 @@ class SessionTest(tf.test.TestCase):
             **options,
         }
         flag_values = cli.parse(
-            run_classifier.define_flags,
+            run_classifier.run,
             [
                 "--do_eval",
                 *arguments,

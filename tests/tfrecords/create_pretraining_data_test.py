@@ -71,7 +71,7 @@ class ScriptCase(tf.test.TestCase):
         }
         arguments = [f"--{name}={value}" for name, value in values.items()]
         create_pretraining_data.run(
-            cli.parse(create_pretraining_data.define_flags, arguments)
+            cli.parse(create_pretraining_data.run, arguments)
         )
 
     def features(self, path):

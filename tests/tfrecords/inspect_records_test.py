@@ -86,7 +86,7 @@ class ScriptCase(tf.test.TestCase):
         """What the script prints."""
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            inspect_records.run(cli.parse(inspect_records.define_flags, arguments))
+            inspect_records.run(cli.parse(inspect_records.run, arguments))
         return output.getvalue()
 
     def show_and_warn(self, *arguments):
@@ -374,7 +374,7 @@ class WrongInputTest(ScriptCase):
 class OutputTest(ScriptCase):
     def show_on(self, output, *arguments):
         with contextlib.redirect_stdout(output):
-            inspect_records.run(cli.parse(inspect_records.define_flags, arguments))
+            inspect_records.run(cli.parse(inspect_records.run, arguments))
 
     def test_help_needs_no_tensorflow(self):
         # -X importtime lists every module that is imported.

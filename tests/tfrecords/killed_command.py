@@ -44,7 +44,7 @@ def main():
         replace(source, target)
 
     os.replace = replace_or_die
-    script.run(cli.parse(script.define_flags, sys.argv[4:]))
+    script.run(cli.parse(script.run, sys.argv[4:]))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class LearnVocabularyTest(tf.test.TestCase):
     def run_script(self, *arguments, output="vocab.txt", vocab_size=26):
         learn_vocabulary.run(
             cli.parse(
-                learn_vocabulary.define_flags,
+                learn_vocabulary.run,
                 [
                     f"--output_file={self.path(output)}",
                     f"--vocab_size={vocab_size}",
@@ -242,7 +242,7 @@ class LearnVocabularyTest(tf.test.TestCase):
             ["--output_file=x", "--input_file=x", "--vocab_size=0"],
         ):
             with self.assertRaises(flags.Error):
-                cli.parse(learn_vocabulary.define_flags, arguments)
+                cli.parse(learn_vocabulary.run, arguments)
 
     def test_command_line(self):
         text = self.write("in.txt", "\n\n".join(LINES))

@@ -24,7 +24,7 @@ L, P, N = 40, 10, 4
 
 def run(*arguments):
     pack_pretraining_data.run(
-        cli.parse(pack_pretraining_data.define_flags, [*arguments, "--num_workers=1"])
+        cli.parse(pack_pretraining_data.run, [*arguments, "--num_workers=1"])
     )
 
 
@@ -151,7 +151,7 @@ class PackTest(tf.test.TestCase):
         before = bytes_of(self.path("out"))
         arguments = [*self.arguments, "--overwrite", "--num_workers=2"]
         pack_pretraining_data.run(
-            cli.parse(pack_pretraining_data.define_flags, arguments)
+            cli.parse(pack_pretraining_data.run, arguments)
         )
         self.assertEqual(bytes_of(self.path("out")), before)
 

@@ -81,7 +81,7 @@ class ScriptCase(tf.test.TestCase):
 
     def run_script(self, **changes):
         create_pretraining_data.run(
-            cli.parse(create_pretraining_data.define_flags, self.arguments(**changes))
+            cli.parse(create_pretraining_data.run, self.arguments(**changes))
         )
 
     def manifest(self, name="out"):
@@ -220,7 +220,7 @@ class ShardsTest(ScriptCase):
     def test_no_language(self):
         with self.assertRaisesRegex(flags.Error, "--language=.*a language's code"):
             cli.parse(
-                create_pretraining_data.define_flags,
+                create_pretraining_data.run,
                 [*self.arguments(), "--language="],
             )
 

@@ -135,7 +135,7 @@ class SaveBatchTest(tf.test.TestCase):
         vocab_path = os.path.join(self.get_temp_dir(), "vocab.txt")
         Vocabulary(TOKENS).save(vocab_path)
         flag_values = cli.parse(
-            inspect_records.define_flags, (path, f"--vocab_file={vocab_path}", *more)
+            inspect_records.run, (path, f"--vocab_file={vocab_path}", *more)
         )
         output = io.StringIO()
         with contextlib.redirect_stdout(output):

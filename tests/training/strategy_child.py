@@ -70,7 +70,7 @@ def fine_tuned(folder, config, strategy):
         model, _ = finetune(
             classifier(),
             toy_examples.prepare(os.path.join(folder, "examples"), TARGET),
-            cli.parse(toy_examples.define_flags, []),
+            cli.parse(toy_examples.run, []),
             strategy,
             folder=folder,
             data=RunData("eleven examples", "0"),

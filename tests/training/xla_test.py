@@ -137,7 +137,7 @@ def first_batches(batches, count):
 def examples_by_length(folder):
     """As fine-tuning reads, with its last batch filled up."""
     records = toy_examples.prepare(os.path.join(folder, "examples"))
-    flag_values = cli.parse(toy_examples.define_flags, [f"--train_batch_size={BATCH}"])
+    flag_values = cli.parse(toy_examples.run, [f"--train_batch_size={BATCH}"])
     with mock.patch.object(finetuning, "train") as train:
         finetuning.finetune(
             toy.task(),

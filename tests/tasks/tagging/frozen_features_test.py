@@ -241,7 +241,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         }
         run_ner.run(
             cli.parse(
-                run_ner.define_flags,
+                run_ner.run,
                 [
                     *arguments,
                     *(f"--{k}={v}" for k, v in options.items() if v is not None),
@@ -356,7 +356,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
                 "--do_train", features="concat_last_four", init_checkpoint=small
             )
         with self.assertRaisesRegex(Exception, "must be even"):
-            cli.parse(run_ner.define_flags, ["--bilstm_size=5"])
+            cli.parse(run_ner.run, ["--bilstm_size=5"])
 
 
 if __name__ == "__main__":

@@ -614,7 +614,7 @@ class TaggingSessionTest(tf.test.TestCase):
             mock.patch.object(words, "finetune", side_effect=SystemExit) as finetune,
             self.assertRaises(SystemExit),
         ):
-            run_ner.run(cli.parse(run_ner.define_flags, given))
+            run_ner.run(cli.parse(run_ner.run, given))
         return finetune.call_args.args[1]
 
     def labels(self, *arguments):
@@ -633,7 +633,7 @@ class TaggingSessionTest(tf.test.TestCase):
     def test_scores_are_those_of_what_is_written(self):
         """An entity without a B is right in IOB1, and is written so."""
         flag_values = cli.parse(
-            run_ner.define_flags,
+            run_ner.run,
             [
                 "--do_eval",
                 f"--dev_file={self.path('train.txt')}",
@@ -671,7 +671,7 @@ class TaggingSessionTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "is for span, this one's for tagging"):
             run_ner.run(
                 cli.parse(
-                    run_ner.define_flags,
+                    run_ner.run,
                     [
                         "--do_train",
                         f"--vocab_file={self.path('v.txt')}",
