@@ -2,7 +2,8 @@
 
 No page is kept by hand, and no list of them:
 
-    README.md, and what it links to    as they are, under their own names
+    README.md, docs/*.md, ...          as they are, under their own names
+    docs/one_file_bert.md              docs/one_file_bert.py, as a page
     commands/NAME.md                   a command of setup.cfg: docstring and flags
     api/NAME.md                        a package: the docstrings of its modules
 
@@ -20,11 +21,12 @@ import sys
 from absl import flags
 from docstrings import as_markdown
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"
 _LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
+_ONE_FILE = "docs/one_file_bert.py"
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
@@ -34,7 +36,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     guides = [path for path in documents() if path.endswith(".md")]
     guides.sort(key=lambda path: path in _LAST)
     config.nav = [
-        {"Guide": [{_title(path): path} for path in guides]},
+        {"Guide": [*({_title(path): path} for path in guides), _page_of(_ONE_FILE)]},
         {"Commands": ["commands/index.md", *map(_command_page, commands())]},
         {"Python API": ["api/index.md", *map(_api_page, packages())]},
     ]
@@ -44,8 +46,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages."""
     for path in documents():
-        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
+        file = File(path, str(ROOT), config.site_dir, config.use_directory_urls)
+        file.inclusion = InclusionLevel.INCLUDED  # although mkdocs.yml excludes docs/
+        files.append(file)
     texts = {"commands/index.md": _commands_text(), "api/index.md": _api_text()}
+    source = (ROOT / _ONE_FILE).read_text("utf-8")
+    texts[_page_of(_ONE_FILE)] = f"# BERT in one file\n\n```python\n{source}```\n"
     for name, module in commands().items():
         texts[_command_page(name)] = _command_text(name, module)
     for package in packages():
@@ -100,6 +106,10 @@ def _modules(package: str) -> list[str]:
         for name in names
         if not name.rpartition(".")[2].startswith("__") and name not in scripts
     ]
+
+
+def _page_of(path: str) -> str:
+    return path.removesuffix(".py") + ".md"
 
 
 def _command_page(name: str) -> str:
