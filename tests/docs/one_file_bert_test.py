@@ -184,6 +184,12 @@ class OneFileBertTest(tf.test.TestCase):
             self.assertEqual(abs(b[0] - a[-1]) >= 500, bool(label))
             labels.append(label)
         self.assertBetween(np.mean(labels), 0.5, 0.9)
+        # What a random B took the place of is used next: nothing is lost or read twice.
+        used = []
+        rng = np.random.default_rng(2)
+        for a, b, label in one_file.sentence_pairs(places, 1000, rng):
+            used += a if label else a + b
+        self.assertEqual(used, [x for document in places for y in document for x in y])
 
     def test_masks(self):
         settings = one_file.Settings()
