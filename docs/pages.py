@@ -142,7 +142,7 @@ def _script(module: str) -> pathlib.Path:
 
 
 def _run_as(module: str) -> str:
-    """What follows `python -m`, in a checkout."""
+    """The module's name in a checkout."""
     parts = _script(module).relative_to(ROOT).with_suffix("").parts
     return ".".join(part for part in parts if part != "__main__")
 
@@ -151,13 +151,13 @@ def _commands_text() -> str:
     lines = [
         "# Commands",
         "",
-        "| in a checkout | installed | what it does |",
+        "| command | installed, also | what it does |",
         "|---|---|---|",
     ]
     for name, module in commands().items():
         page = _command_page(name).removeprefix("commands/")
         lines.append(
-            f"| [`python -m {_run_as(module)}`]({page}) | `{name}` |"
+            f"| [`python -m {module.removesuffix('.__main__')}`]({page}) | `{name}` |"
             f" {_cell(_first_line(_script(module)))} |"
         )
     return "\n".join(lines) + "\n"
