@@ -54,7 +54,7 @@ $(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-be
 	touch $@
 
 # These builds run on the CPU where there is no TPU. They take the place of the package
-# tensorflow, so each has an environment of its own, made as on a TPU: see README.md.
+# tensorflow, so each has an environment of its own, made as on a TPU: see docs/scaling.md.
 test-tpu-build: $(TPU_TESTS)
 
 # Without TPU_SKIP_MDS_QUERY they ask Google Cloud's metadata server which TPU there is,

@@ -32,7 +32,7 @@ DEVICE_FLAGS = {
     CPU: "--distribution=default",
 }
 
-# The last builds for TPUs, and the tensorflow-text of each (README.md, "On a TPU").
+# The last builds for TPUs, and the tensorflow-text of each (docs/scaling.md).
 _TPU_BUILDS = {"older": ("2.19.1", "2.19.0"), "3.13": ("2.20.0", "2.20.1")}
 _KERAS_HUB = ("keras-hub==0.32.0", "keras-nlp==0.32.0")
 _TPU_REQUIREMENTS = "requirements-tpu.txt"

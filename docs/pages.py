@@ -2,7 +2,8 @@
 
 No page is kept by hand, and no list of them:
 
-    README.md, and what it links to    as they are, under their own names
+    README.md, docs/*.md, ...          as they are, under their own names
+    docs/one_file_bert.md              docs/one_file_bert.py, as a page
     commands/NAME.md                   a command of setup.cfg: docstring and flags
     api/NAME.md                        a package: the docstrings of its modules
 
@@ -20,11 +21,12 @@ import sys
 from absl import flags
 from docstrings import as_markdown
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"
 _LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
+_ONE_FILE = "docs/one_file_bert.py"
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
@@ -34,7 +36,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     guides = [path for path in documents() if path.endswith(".md")]
     guides.sort(key=lambda path: path in _LAST)
     config.nav = [
-        {"Guide": [{_title(path): path} for path in guides]},
+        {"Guide": [*({_title(path): path} for path in guides), _page_of(_ONE_FILE)]},
         {"Commands": ["commands/index.md", *map(_command_page, commands())]},
         {"Python API": ["api/index.md", *map(_api_page, packages())]},
     ]
@@ -44,8 +46,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages."""
     for path in documents():
-        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
+        file = File(path, str(ROOT), config.site_dir, config.use_directory_urls)
+        file.inclusion = InclusionLevel.INCLUDED  # although mkdocs.yml excludes docs/
+        files.append(file)
     texts = {"commands/index.md": _commands_text(), "api/index.md": _api_text()}
+    source = (ROOT / _ONE_FILE).read_text("utf-8")
+    texts[_page_of(_ONE_FILE)] = f"# BERT in one file\n\n```python\n{source}```\n"
     for name, module in commands().items():
         texts[_command_page(name)] = _command_text(name, module)
     for package in packages():
@@ -102,6 +108,10 @@ def _modules(package: str) -> list[str]:
     ]
 
 
+def _page_of(path: str) -> str:
+    return path.removesuffix(".py") + ".md"
+
+
 def _command_page(name: str) -> str:
     return f"commands/{name.removeprefix('bert-tf-').replace('-', '_')}.md"
 
@@ -132,7 +142,7 @@ def _script(module: str) -> pathlib.Path:
 
 
 def _run_as(module: str) -> str:
-    """What follows `python -m`, in a checkout."""
+    """The module's name in a checkout."""
     parts = _script(module).relative_to(ROOT).with_suffix("").parts
     return ".".join(part for part in parts if part != "__main__")
 
@@ -141,13 +151,13 @@ def _commands_text() -> str:
     lines = [
         "# Commands",
         "",
-        "| in a checkout | installed | what it does |",
+        "| command | installed, also | what it does |",
         "|---|---|---|",
     ]
     for name, module in commands().items():
         page = _command_page(name).removeprefix("commands/")
         lines.append(
-            f"| [`python -m {_run_as(module)}`]({page}) | `{name}` |"
+            f"| [`python -m {module.removesuffix('.__main__')}`]({page}) | `{name}` |"
             f" {_cell(_first_line(_script(module)))} |"
         )
     return "\n".join(lines) + "\n"

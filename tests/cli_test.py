@@ -307,7 +307,7 @@ class ParseTest(tf.test.TestCase):
                 "vocab_file": None,
                 "do_lower_case": True,
                 "do_predict": False,
-                # Not the original's 8, and a list: "Deviations" in README.md.
+                # Not the original's 8, and a list: see docs/deviations.md.
                 "eval_batch_size": 32,
                 "predict_batch_size": 32,
                 "num_train_epochs": [3.0],

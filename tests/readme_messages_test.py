@@ -1,4 +1,4 @@
-"""README's section "Troubleshooting" quotes messages that this package has."""
+"""docs/troubleshooting.md quotes messages that this package has."""
 
 import ast
 import pathlib
@@ -14,16 +14,10 @@ _ROOT = pathlib.Path(__file__).parent.parent
 _ABSL = {"Unknown command line flag"}
 
 
-def _section(title):
-    text = (_ROOT / "README.md").read_text(encoding="utf-8")
-    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
 def _quoted():
     """The messages of the table's first column, code spans apart."""
-    rows = [
-        line for line in _section("Troubleshooting").split("\n") if line[:3] == "| `"
-    ]
+    text = (_ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    rows = [line for line in text.split("\n") if line[:3] == "| `"]
     return [
         quote for row in rows for quote in re.findall("`(.*?)`", row.split(" | ")[0])
     ]

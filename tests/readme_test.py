@@ -1,4 +1,4 @@
-"""README.md says what is so: see `tests.readme`."""
+"""README.md and the guide in docs/ are true: see `tests.readme`."""
 
 import pathlib
 import shutil
@@ -16,10 +16,25 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 pytestmark = pytest.mark.checkout
 
+# README.md and its further pages, in the order of reading: a command may need what one
+# before it has written.
+GUIDE = (
+    "README.md",
+    "docs/pretraining.md",
+    "docs/scaling.md",
+    "docs/finetuning.md",
+    "docs/features.md",
+    "docs/checkpoints.md",
+    "docs/python.md",
+    "docs/results.md",
+    "docs/deviations.md",
+    "docs/troubleshooting.md",
+    "docs/moving_here.md",
+)
 # What is checked; of the first ones each command is run too.
-RUN = ("README.md", "tfrecords/README.md")
 FILES = (
-    *RUN,
+    *GUIDE,
+    "tfrecords/README.md",
     *("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "colab/README.md"),
 )
 
@@ -132,6 +147,10 @@ class ReadmeTest(tf.test.TestCase):
     def test_flags_in_the_text_are_there(self):
         self.assert_none(checks.flag_problems)
 
+    def test_every_page_of_the_guide_is_checked(self):
+        pages = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md")}
+        self.assertEqual({*GUIDE}, {"README.md", *pages})
+
     def test_files_modules_functions_and_links_are_there(self):
         for name in FILES:
             self.assert_none(checks.name_problems, name, files=[name])
@@ -156,17 +175,19 @@ class RunTest(tf.test.TestCase):
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
-    def run_commands(self, name):
-        """Runs all; what is wrong, and what ran."""
+    def run_commands(self, *names):
+        """Runs all, in one folder; what is wrong, and what ran."""
         folder = self.new_folder()
         work = folder / "work"
         work.mkdir(parents=True)
         files = SmallFiles(work, folder)
         runner = Runner(ROOT, folder, work, files.variables)
         failures = []
-        for text, seconds, failure in runner.run(read(name)):
-            print(f"{seconds:6.1f} s  {'FAILED ' if failure else ''}{text}", flush=True)
-            failures += [str(failure)] if failure else []
+        for name in names:
+            for text, seconds, failure in runner.run(read(name)):
+                state = "FAILED " if failure else ""
+                print(f"{seconds:6.1f} s  {state}{text}", flush=True)
+                failures += [f"{name}, {failure}"] if failure else []
         return failures, runner
 
     def test_what_fails_and_what_is_not_written_is_found(self):
@@ -205,9 +226,10 @@ assert len("three") == 3
         )
 
     @pytest.mark.slow
-    def test_readme(self):
-        failures, runner = self.run_commands("README.md")
-        failures += runner.unwritten(read("README.md"))
+    def test_guide(self):
+        failures, runner = self.run_commands(*GUIDE)
+        for name in GUIDE:
+            failures += [f"{name}, {line}" for line in runner.unwritten(read(name))]
         self.assertEmpty(failures, "\n\n".join(failures))
 
     @pytest.mark.slow

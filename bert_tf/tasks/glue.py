@@ -255,7 +255,7 @@ def add_task(data_set: DataSet) -> None:
     again.
 
     Args:
-        data_set: what there is to know of it; see README.md, "A task of your own".
+        data_set: what there is to know of it; see docs/python.md, "A task of your own".
 
     Raises:
         ValueError: the name is that of a task of this package, or the splits, files,

@@ -105,8 +105,7 @@ def script_of_module(module: str) -> Script:
     Raises:
         ImportError: there is no such module.
     """
-    is_package = module in ("bert_tf", "bert_tf.quickstart")
-    name = f"{module}.__main__" if is_package else module
+    name = f"{module}.__main__" if module == "bert_tf" else module
     return _handed_over(importlib.import_module(name).main)
 
 

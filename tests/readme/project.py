@@ -38,7 +38,9 @@ class Project:
                 re.M,
             ):
                 parts = path.relative_to(self.root).with_suffix("").parts
-                yield ".".join(parts).removesuffix(".__main__")
+                name = ".".join(parts).removesuffix(".__main__")
+                # The name that works both in a checkout and after `pip install`.
+                yield re.sub(r"^tfrecords\.", "bert_tf.tfrecords.", name)
 
     def has_flag(self, name: str) -> bool:
         """Whether a script has it, or its `no`."""

@@ -1,0 +1,266 @@
+"""docs/one_file_bert.py runs, and computes what the package computes."""
+
+import ast
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PATH = ROOT / "docs" / "one_file_bert.py"
+
+pytestmark = pytest.mark.checkout
+
+# From a weight's name in the package to its path in the file, in this order.
+RENAMED = (
+    ("cls/seq_relationship/output_weights", "bert/next_sentence/kernel"),
+    ("cls/seq_relationship/output_bias", "bert/next_sentence/bias"),
+    ("cls/predictions/", "bert/"),
+    ("bert/encoder/", "bert/"),
+    ("bert/embeddings/LayerNorm", "bert/LayerNorm"),
+    ("embeddings/token_type_embeddings", "segment_embeddings/embeddings"),
+    (r"embeddings/(word|position)_embeddings", r"\1_embeddings/embeddings"),
+    ("attention/self/", ""),
+    ("attention/output/dense", "attention_output"),
+    ("attention/output/LayerNorm", "attention_LayerNorm"),
+    ("(output|transform)/LayerNorm", r"\1_LayerNorm"),
+    ("/dense/", "/"),
+)
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("one_file_bert", PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+one_file = load()
+
+
+def some_text(num_documents=8):
+    return one_file.built_in_text(np.random.default_rng(3), num_documents)
+
+
+def numbered(tokens):
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def some_examples(settings, num_documents=8):
+    text = some_text(num_documents)
+    vocabulary = numbered(one_file.make_vocabulary(text))
+    documents = [
+        [one_file.encode(line, vocabulary) for line in document.split("\n")]
+        for document in text.split("\n\n")
+    ]
+    rng = np.random.default_rng(4)
+    examples = one_file.make_examples(documents, vocabulary, settings, rng)
+    return examples, documents, vocabulary
+
+
+def batches(examples, size):
+    for start in range(0, len(examples["input_ids"]), size):
+        yield {name: x[start : start + size] for name, x in examples.items()}
+
+
+def path_in_file(name):
+    for pattern, replacement in RENAMED:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def transposed(name, values):
+    return values.T if name.endswith("output_weights") else values
+
+
+def same_models(settings, vocab_size, batch):
+    """The file's model and the package's, with the same random weights."""
+    model = one_file.Bert(vocab_size, settings)
+    model(batch)
+    config = bert_tf.BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=settings.hidden_size,
+        num_hidden_layers=settings.num_layers,
+        num_attention_heads=settings.num_heads,
+        intermediate_size=settings.intermediate_size,
+        max_position_embeddings=settings.max_length,
+        type_vocab_size=2,
+        hidden_dropout_prob=settings.dropout,
+        attention_probs_dropout_prob=settings.dropout,
+    )
+    reference = bert_tf.BertPretrainer(config)
+    own = {weight.path: weight for weight in model.weights}
+    rng = np.random.default_rng(5)
+    for name, weight in bert_tf.weights_by_name(reference).items():
+        center = 1.0 if name.endswith("gamma") else 0.0
+        values = rng.normal(center, 0.1, weight.shape).astype("float32")
+        weight.assign(values)
+        own.pop(path_in_file(name)).assign(transposed(name, values))
+    assert not own, own
+    return model, reference
+
+
+class OneFileBertTest(tf.test.TestCase):
+    def assert_close(self, actual, expected, message, relative=1e-6):
+        """To a share of the largest of the expected values."""
+        actual, expected = np.asarray(actual), np.asarray(expected)
+        self.assertEqual(actual.shape, expected.shape, message)
+        error = np.abs(actual - expected).max() / np.abs(expected).max()
+        self.assertLess(error, relative, message)
+
+    def test_it_is_short_and_needs_keras_and_numpy_alone(self):
+        text = PATH.read_text("utf-8")
+        self.assertLessEqual(len(text.splitlines()), 400)
+        imported = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module.partition(".")[0])
+        self.assertEqual(imported - sys.stdlib_module_names, {"keras", "numpy"})
+
+    def test_token_ids(self):
+        text = some_text()
+        tokens = one_file.make_vocabulary(text)
+        rng = np.random.default_rng(6)
+        # Letters, accents, ideographs, punctuation, spaces and controls of many kinds.
+        points = [*range(0x20, 0x250), *range(0x300, 0x530), *range(0x2000, 0x2070)]
+        points += [*range(0x3000, 0x3100), *range(0x4DF0, 0x4E20), 0xFFFD, 0x1F600]
+        points += [*range(32), *range(0x1E00, 0x2000), 0xAC00, 0x20000, 0x2F800, 0xF900]
+        characters = [chr(point) for point in points]
+        tokens += ["##" + "".join(rng.choice(characters[:400], 2)) for _ in range(300)]
+        tokens += [characters[i] for i in rng.permutation(len(characters))[:1500]]
+        tokens = [token for token in tokens if token.strip() == token and token]
+        tokens = [*dict.fromkeys(token for token in tokens if "\n" not in token)]
+        tokenizer = bert_tf.WordPieceTokenizer(bert_tf.Vocabulary(tokens))
+        vocabulary = numbered(tokens)
+        nonsense = ["".join(rng.choice(characters, 60)) for _ in range(300)]
+        letters = [*"abcde .,ABCé\t"]
+        nonsense += ["".join(rng.choice(letters, 60)) for _ in range(300)]
+        words = [
+            "Paris" * 40,
+            "Paris" * 40 + "s",
+            "ΑΣ ΟΔΥΣΣΕΎΣ",
+            "İ",
+            "[MASK]",
+            "",
+            "a\0b",
+        ]
+        known = 0
+        for line in [*text.split("\n"), *nonsense, *words]:
+            ids = one_file.encode(line, vocabulary)
+            self.assertEqual(ids, tokenizer.encode(line), repr(line))
+            known += sum(token_id != vocabulary["[UNK]"] for token_id in ids)
+        self.assertGreater(known, 10_000)
+
+    def test_pairs_follow_each_other_or_come_from_elsewhere(self):
+        settings = one_file.Settings(max_length=16)
+        _, documents, _ = some_examples(settings, num_documents=40)
+        # Each token is its own place in the text.
+        places, count = [], 0
+        for document in documents:
+            places.append([])
+            for sentence in document:
+                places[-1].append([*range(count, count + len(sentence))])
+                count += len(sentence)
+            count += 1000
+        labels = []
+        for a, b, label in one_file.sentence_pairs(
+            places, 13, np.random.default_rng(1)
+        ):
+            self.assertTrue(a and b)
+            self.assertLessEqual(len(a) + len(b), 13)
+            self.assertEqual(
+                [*a, *b], [*range(a[0], a[-1] + 1), *range(b[0], b[-1] + 1)]
+            )
+            self.assertEqual(abs(b[0] - a[-1]) >= 500, bool(label))
+            labels.append(label)
+        self.assertBetween(np.mean(labels), 0.5, 0.9)
+        # What a random B took the place of is used next: nothing is lost or read twice.
+        used = []
+        rng = np.random.default_rng(2)
+        for a, b, label in one_file.sentence_pairs(places, 1000, rng):
+            used += a if label else a + b
+        self.assertEqual(used, [x for document in places for y in document for x in y])
+
+    def test_masks(self):
+        settings = one_file.Settings()
+        examples, _, vocabulary = some_examples(settings, num_documents=100)
+        ids, labels = examples["input_ids"], examples["masked_lm_ids"]
+        at = np.take_along_axis(ids, examples["masked_lm_positions"], axis=1)
+        weights = examples["masked_lm_weights"] > 0
+        length = examples["input_mask"].sum(axis=1)
+        self.assertAllEqual(
+            weights.sum(axis=1), np.clip(np.round(0.15 * length), 1, 5).astype(int)
+        )
+        masked = at[weights] == vocabulary["[MASK]"]
+        self.assertBetween(masked.mean(), 0.77, 0.83)
+        self.assertBetween((at == labels)[weights].mean(), 0.08, 0.12)
+        self.assertFalse(np.isin(labels[weights], [vocabulary["[SEP]"]]).any())
+        restored = ids.copy()
+        rows = np.nonzero(weights)[0]
+        restored[rows, examples["masked_lm_positions"][weights]] = labels[weights]
+        self.assertFalse((restored == vocabulary["[MASK]"]).any())
+
+    def test_computes_as_the_package(self):
+        settings = one_file.Settings(dropout=0.0, batch_size=16)
+        examples, _, vocabulary = some_examples(settings)
+        first, *_ = all_batches = [*batches(examples, 16)][:10]
+        self.assertLen(all_batches, 10)
+        self.assertTrue((first["input_mask"] == 0).any())
+        model, reference = same_models(settings, len(vocabulary), first)
+        model.compile(one_file.AdamWeightDecay(one_file.WarmupThenDecay(1e-3, 12, 3)))
+        reference.compile(bert_tf.create_optimizer(1e-3, 12, 3))
+        for step, batch in enumerate(all_batches):
+            outputs, logits = reference(batch), model(batch)
+            names = "masked_lm_logits", "next_sentence_logits"
+            if step < 5:
+                for name, own in zip(names, logits, strict=True):
+                    self.assert_close(own, outputs[name], f"{name} {step}", 2e-6)
+            expected = reference.compute_loss(batch, None, outputs)
+            loss = model.compute_loss(batch, None, logits)
+            self.assertAllClose(loss, expected, rtol=1e-6, atol=0.0)
+            model.train_on_batch(batch)
+            reference.train_on_batch(batch)
+        own = {weight.path: weight for weight in model.weights}
+        for name, weight in bert_tf.weights_by_name(reference).items():
+            values = own[path_in_file(name)].numpy()
+            # A key's bias changes no softmax: its gradient is rounding errors alone.
+            relative = 1e-5 if name.endswith("key/bias") else 1e-6
+            self.assert_close(values, transposed(name, weight.numpy()), name, relative)
+
+    def test_it_trains_and_fills_in_a_blank(self):
+        folder = pathlib.Path(self.get_temp_dir())
+        text = some_text(20)
+        (folder / "text.txt").write_text(text, "utf-8")
+        tokens = one_file.make_vocabulary(text, min_count=2)
+        (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", "utf-8")
+        done = subprocess.run(
+            [sys.executable, PATH, "text.txt", "vocab.txt"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("Warning", done.stderr)
+        self.assertIn(f"19 documents, {len(tokens)} tokens, ", done.stdout)
+        losses = [float(x) for x in re.findall(r" loss: ([\d.]+)", done.stdout)]
+        self.assertLen(losses, one_file.Settings().epochs)
+        self.assertLess(losses[-1], 0.9 * losses[0])
+        *_, blank, first, _, _ = done.stdout.splitlines()
+        self.assertRegex(blank, r"\[SEP\] \w+ speaks \[MASK\] \. \[SEP\]$")
+        self.assertRegex(first, r"^  0\.\d{3} \S+$")
+
+
+if __name__ == "__main__":
+    tf.test.main()
