@@ -128,15 +128,19 @@ def parse(run: Callable[[T], None], arguments: Sequence[str]) -> T:
     """A script's options of some arguments, without touching absl's global flags.
 
     Raises:
-        InputError: a value is not what it must be, or some do not go together.
-        absl.flags.Error: a flag is unknown, or missing.
+        absl.flags.Error: a flag is unknown or missing, a value is not what it must be,
+            or some do not go together.
     """
     kind = options_of(run)
     flag_values = flags.FlagValues()
     flag_values.set_gnu_getopt()
     options.define(flag_values, kind)
     positional = flag_values(["bert_tf", *arguments])[1:]
-    return options.read(flag_values, kind, positional)
+    try:
+        return options.read(flag_values, kind, positional)
+    except InputError as error:
+        message = _with_flags(str(error), options.declarations(kind))
+        raise flags.IllegalFlagValueError(message) from error
 
 
 def _refuse_usage(message: object) -> NoReturn:

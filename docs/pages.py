@@ -23,6 +23,8 @@ from docstrings import as_markdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 
+from bert_tf import cli, options
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"
 _LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
@@ -166,7 +168,8 @@ def _commands_text() -> str:
 def _command_text(name: str, module: str) -> str:
     values = flags.FlagValues()
     script = importlib.import_module(_run_as(module) + _main_of(module))
-    script.define_flags(values)
+    kind = cli.options_of(script.run)
+    options.define(values, kind)
     lines = [
         f"# {_run_as(module).rpartition('.')[2]}",
         "",

@@ -219,7 +219,7 @@ class OptionsTest(tf.test.TestCase):
         if threshold is not None:
             with open(os.path.join(folder, "null_threshold.json"), "w") as file:
                 json.dump({"null_score_diff_threshold": threshold}, file)
-        return answer.options_of(values.flag_values_dict(), source)
+        return answer.options_of(values.as_flags(), source)
 
     def test_defaults_are_the_originals_within_the_models_positions(self):
         self.assertEqual(

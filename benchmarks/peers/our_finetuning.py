@@ -46,7 +46,7 @@ class FineTuning:
         from bert_tf.conversion.loading import load_weights
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.tasks.classification import ClassifierSession
-        from bert_tf.tasks.data_set_flags import data_set_from_flags
+        from bert_tf.tasks.data_set_options import data_set_of
         from bert_tf.training.step import computing_in, training_steps
 
         keras.utils.set_random_seed(job["seed"])
@@ -57,7 +57,7 @@ class FineTuning:
             padding: ClassifierSession(
                 values,
                 strategy,
-                data_set=data_set_from_flags(values),
+                data_set=data_set_of(values),
                 splits=["train", "dev"],
                 records_dir=folder,
                 output_dir=folder,

@@ -17,7 +17,7 @@ from unittest import mock
 
 from absl import flags
 
-from bert_tf import cli
+from bert_tf import cli, options
 from bert_tf.tasks import glue
 from tests.readme.markdown import blocks
 
@@ -83,13 +83,13 @@ def _is_open(text: str) -> bool:
 class Script(NamedTuple):
     """What a script's `main` hands to `cli.main`."""
 
-    define_flags: cli.DefineFlags
+    run: Callable[[options.Options], None]
     takes_arguments: bool
 
     def flags(self) -> flags.FlagValues:
         """Its flags, with their defaults."""
         values = flags.FlagValues()
-        self.run(values)
+        options.define(values, cli.options_of(self.run))
         return values
 
     def parse(self, arguments: Sequence[str]) -> None:
@@ -118,8 +118,8 @@ def script_of_file(path: str) -> Script:
 def _handed_over(main: Callable[[], object]) -> Script:
     with mock.patch.object(cli, "main") as called:
         main()
-    define_flags, _, *arguments = called.call_args.args
-    return Script(define_flags, bool(arguments or called.call_args.kwargs))
+    run, *arguments = called.call_args.args
+    return Script(run, bool(arguments or called.call_args.kwargs))
 
 
 def error_of(script: Script, arguments: Sequence[str]) -> str | None:

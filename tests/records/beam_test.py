@@ -64,7 +64,7 @@ class BeamCase(tf.test.TestCase):
         self.write("2.txt", text_of(seed=1))
         # Many chunks of several parts, so that repetitions lie in different ones.
         for patch in (
-            mock.patch("bert_tf.text_flags._CHUNK_BYTES", 1000),
+            mock.patch("bert_tf.records.text_input._CHUNK_BYTES", 1000),
             mock.patch.object(ChunkTokenizer.parts, "__defaults__", (300,)),
         ):
             patch.start()

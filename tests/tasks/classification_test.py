@@ -30,7 +30,7 @@ from bert_tf.tasks.classification import (
     write_predictions,
     write_reports,
 )
-from bert_tf.tasks.data_set_flags import data_set_from_flags
+from bert_tf.tasks.data_set_options import data_set_of
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
@@ -787,7 +787,7 @@ class SessionTest(tf.test.TestCase):
         return ClassifierSession(
             flag_values,
             tf.distribute.get_strategy(),
-            data_set=data_set_from_flags(flag_values),
+            data_set=data_set_of(flag_values),
             splits=splits,
             records_dir=self.path(records),
             output_dir=flag_values.output_dir,

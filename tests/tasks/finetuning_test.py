@@ -7,11 +7,9 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags
 from absl.testing import parameterized
 
-from bert_tf import cli, stability_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
@@ -30,12 +28,11 @@ from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, step
 from bert_tf.training.run_folder import RunData
 from tests.modeling.examples import small_config
-from tests.training import toy
+from tests.training import toy, toy_examples
 from tests.training.toy_examples import (
     LENGTHS,
     TARGET,
     L,
-    define_flags,
     prepare,
     several_lengths,
 )
@@ -50,12 +47,9 @@ NONE = {
 
 
 def options_of(*arguments, config=CONFIG):
-    flag_values = flags.FlagValues()
-    shared_flags.define_training(flag_values)
-    stability_flags.define_stability(flag_values)
-    stability_flags.define_parameter_efficient(flag_values)
-    flag_values(["script", *arguments])
-    return model_options(flag_values, opened_adapter(flag_values, config))
+    given = ["--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train"]
+    options = cli.parse(run_classifier.run, [*given, *arguments])
+    return model_options(options, opened_adapter(options, config))
 
 
 class ModelOptionsTest(tf.test.TestCase):
@@ -185,11 +179,10 @@ class FinetuneTest(tf.test.TestCase):
             "log_steps": 1,
             **options,
         }
-        arguments = [f"--{name}={value}" for name, value in options.items()]
         return finetune(
             TASK,
             cls.records,
-            cli.parse(define_flags, arguments),
+            toy_examples.options(**options),
             tf.distribute.get_strategy(),
             folder=os.path.join(cls.root, name),
             data=RunData("eleven examples", "0"),

@@ -5,8 +5,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import cli, selection_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks.finetuning import Settings, grid
@@ -658,21 +657,10 @@ CLASSES = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
 
 
 def parse(*arguments):
-    def define(flag_values):
-        shared_flags.define(
-            flag_values,
-            "init_checkpoint",
-            "max_seq_length",
-            "learning_rate",
-            "train_batch_size",
-            "random_seed",
-            "output_dir",
-            "gradient_accumulation_steps",
-            best_metric=None,
-        )
-        selection_flags.define_selection(flag_values)
-
-    return cli.parse(define, arguments)
+    given = ["--task_name=MRPC", "--data_dir=d", "--do_train", *arguments]
+    if not any(one.startswith("--output_dir") for one in arguments):
+        given.append("--output_dir=o")
+    return cli.parse(run_classifier.run, given)
 
 
 class SearchTest(tf.test.TestCase):

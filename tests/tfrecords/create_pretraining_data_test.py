@@ -70,9 +70,7 @@ class ScriptCase(tf.test.TestCase):
             **changes,
         }
         arguments = [f"--{name}={value}" for name, value in values.items()]
-        create_pretraining_data.run(
-            cli.parse(create_pretraining_data.run, arguments)
-        )
+        create_pretraining_data.run(cli.parse(create_pretraining_data.run, arguments))
 
     def features(self, path):
         return [

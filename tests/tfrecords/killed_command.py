@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 
-from bert_tf import cli, text_flags
+from bert_tf import cli
+from bert_tf.records import text_input
 
 CHUNK_BYTES = 4 << 20
 
@@ -33,7 +34,7 @@ def was_killed(
 
 def main():
     script = importlib.import_module(f"tfrecords.{sys.argv[1]}")
-    left, text_flags._CHUNK_BYTES = int(sys.argv[2]), int(sys.argv[3])
+    left, text_input._CHUNK_BYTES = int(sys.argv[2]), int(sys.argv[3])
     replace = os.replace
 
     def replace_or_die(source, target):

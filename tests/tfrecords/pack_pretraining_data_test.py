@@ -150,9 +150,7 @@ class PackTest(tf.test.TestCase):
         run(*self.arguments)
         before = bytes_of(self.path("out"))
         arguments = [*self.arguments, "--overwrite", "--num_workers=2"]
-        pack_pretraining_data.run(
-            cli.parse(pack_pretraining_data.run, arguments)
-        )
+        pack_pretraining_data.run(cli.parse(pack_pretraining_data.run, arguments))
         self.assertEqual(bytes_of(self.path("out")), before)
 
     def test_one_file_keeps_its_name(self):

@@ -3,7 +3,6 @@ import json
 import os
 
 import tensorflow as tf
-from absl import flags
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import names
@@ -11,6 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
+from bert_tf.training.config import TrainingOptions
 from tests.training import toy
 
 VOCABULARY = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
@@ -25,9 +25,7 @@ class PrepareTest(tf.test.TestCase):
         head=names.CLASSIFIER,
         **identity,
     ):
-        values = flags.FlagValues()
-        flags.DEFINE_integer("train_batch_size", 32, "", flag_values=values)
-        values(["test"])
+        values = TrainingOptions()
         self.folder = os.path.join(self.get_temp_dir(), "run")
         run_folder.prepare(
             self.folder,

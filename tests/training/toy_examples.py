@@ -4,10 +4,10 @@ from unittest import mock
 
 import numpy as np
 
-from bert_tf import flags as shared_flags
 from bert_tf.records import batching
 from bert_tf.records.batching import SplitRecords
 from bert_tf.tasks import classification
+from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from tests.training import toy
 
@@ -52,9 +52,6 @@ def several_lengths():
     )
 
 
-def define_flags(flag_values):
-    """The flags that `finetune` reads."""
-    shared_flags.define(
-        flag_values, "warmup_proportion", "eval_steps", best_metric="loss"
-    )
-    shared_flags.define_training(flag_values)
+def options(**values):
+    """The options that `finetune` reads."""
+    return FineTuningOptions(**{"output_dir": "o", "best_metric": "loss"} | values)

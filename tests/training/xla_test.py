@@ -20,7 +20,6 @@ from absl.testing import parameterized
 from tensorflow.python.framework import kernels
 
 import bert_tf
-from bert_tf import cli
 from bert_tf.instances.settings import FULL_SENTENCES
 from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
@@ -137,12 +136,12 @@ def first_batches(batches, count):
 def examples_by_length(folder):
     """As fine-tuning reads, with its last batch filled up."""
     records = toy_examples.prepare(os.path.join(folder, "examples"))
-    flag_values = cli.parse(toy_examples.run, [f"--train_batch_size={BATCH}"])
+    options = toy_examples.options(train_batch_size=BATCH)
     with mock.patch.object(finetuning, "train") as train:
         finetuning.finetune(
             toy.task(),
             records,
-            flag_values,
+            options,
             tf.distribute.get_strategy(),
             folder=folder,
             data=run_folder.RunData("examples", "0"),

@@ -4,17 +4,16 @@ import os
 
 import tensorflow as tf
 
-from bert_tf import cli, finetuning_flags
+from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
-from bert_tf.tasks.data_set_flags import data_set_from_flags
+from bert_tf.tasks.data_set_options import data_set_of
 from bert_tf.tasks.glue import TASKS
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Target
 
 
 def data_set(*arguments):
-    return data_set_from_flags(
-        cli.parse(finetuning_flags.define_data_set, list(arguments))
-    )
+    given = ["--output_dir=o", "--do_predict", *arguments]
+    return data_set_of(cli.parse(run_classifier.run, given))
 
 
 class TaskNameTest(tf.test.TestCase):

@@ -5,18 +5,17 @@ import sys
 from unittest import mock
 
 import tensorflow as tf
-from absl import flags
 
 from bert_tf import (
     cli,
     ensemble_squad,
-    path_flags,
+    options,
     run_classifier,
     run_ner,
     run_pretraining,
 )
 from bert_tf.errors import InputError
-from bert_tf.path_flags import Path
+from bert_tf.options import Path
 from tests.cli_test import SCRIPTS
 from tfrecords import create_pretraining_data
 
@@ -50,7 +49,7 @@ _WRONG = {
 }
 
 
-class PathFlagsTest(tf.test.TestCase):
+class PathsTest(tf.test.TestCase):
     def path(self, name):
         return os.path.join(self.get_temp_dir(), name)
 
@@ -117,7 +116,7 @@ class PathFlagsTest(tf.test.TestCase):
             ),
         ):
             with self.assertRaises(InputError) as caught:
-                path_flags.check_path(path, "--x: ", kind)
+                options.check_path(path, "--x: ", kind)
             self.assertEqual(str(caught.exception), message)
         for path, kind in (
             (file, Path.FILE),
@@ -132,21 +131,21 @@ class PathFlagsTest(tf.test.TestCase):
             ("gs://no/no", Path.CHECKPOINT),
             ("gs://no/*", Path.FILES),
         ):
-            path_flags.check_path(path, "--x: ", kind)
+            options.check_path(path, "--x: ", kind)
 
     def test_a_model_of_the_hub_is_to_be_downloaded(self):
         for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
             self.assertIn(
-                f"hf download {name} --local-dir", path_flags.no_checkpoint(name)
+                f"hf download {name} --local-dir", options.no_checkpoint(name)
             )
         for path in ("/tmp/bert-base", "bert_model.ckpt", "a/b/c"):
-            self.assertNotIn("hf download", path_flags.no_checkpoint(path))
+            self.assertNotIn("hf download", options.no_checkpoint(path))
 
     def test_only_what_is_used_must_be_there(self):
         arguments = ["--output_dir=o", "--train_file=/no", "--test_file=/no"]
         values = cli.parse(run_ner.run, [*arguments, "--do_predict"])
-        with self.assertRaisesRegex(InputError, "--test_file: no file matches '/no'"):
-            path_flags.check(values)
+        with self.assertRaisesRegex(InputError, "`test_file`: no file matches '/no'"):
+            options.check_paths(values)
         values = cli.parse(
             run_pretraining.run,
             [
@@ -156,7 +155,7 @@ class PathFlagsTest(tf.test.TestCase):
                 "--bert_size=tiny",
             ],
         )
-        path_flags.check(values)
+        options.check_paths(values)
 
     def test_a_file_of_a_folder(self):
         folder = self.get_temp_dir()
@@ -169,10 +168,10 @@ class PathFlagsTest(tf.test.TestCase):
         ):
             values = cli.parse(run_classifier.run, [*table, *arguments])
             if message is None:
-                path_flags.check(values)
+                options.check_paths(values)
                 continue
-            with self.assertRaisesRegex(InputError, f"--train_file: {message}"):
-                path_flags.check(values)
+            with self.assertRaisesRegex(InputError, f"`train_file`: {message}"):
+                options.check_paths(values)
 
     def test_a_tilde_is_the_users_folder(self):
         with mock.patch.dict(os.environ, {"HOME": "/home/me"}):
@@ -191,18 +190,16 @@ class PathFlagsTest(tf.test.TestCase):
         self.assertEqual(values.input_file, "/home/me/a/*.txt,b,/home/me/c")
         self.assertEqual(values.vocab_file, "/home/me/vocab.txt")
         self.assertEqual(values.output_file, "/home/me/1,/home/me/2")
-        self.assertEqual(runs.prediction_dirs, ["/home/me/a", "/home/me/b"])
+        self.assertEqual(runs.prediction_dirs, ("/home/me/a", "/home/me/b"))
         self.assertEqual(runs.output_dir, "/home/me/run")
 
-    def test_every_flag_that_is_a_path_is_declared_as_one(self):
+    def test_every_option_that_is_a_path_is_declared_as_one(self):
         ends = ("_file", "_dir", "_dirs", "checkpoint", "_adapter")
         for module in _WRONG:
-            values = flags.FlagValues()
-            importlib.import_module(module).run(values)
-            for name in values:
+            kind = cli.options_of(importlib.import_module(module).run)
+            for name, declared in options.declarations(kind).items():
                 if name.endswith(ends):
-                    parser = values[name].parser
-                    self.assertIsInstance(parser, path_flags.PathParser, name)
+                    self.assertIsNotNone(declared.path, name)
 
 
 if __name__ == "__main__":

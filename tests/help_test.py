@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 import os
 import resource
@@ -8,7 +9,7 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf import flag_groups, help_page
+from bert_tf import cli, options
 from tests.cli_test import SCRIPTS
 
 
@@ -31,7 +32,7 @@ class HelpPageTest(tf.test.TestCase):
         titles = [title[:-1] for title in titles if not title.startswith(" ")]
         titles = titles[titles.index("Must be given") + 1 :]
         self.assertIn("Training", titles)
-        self.assertEqual([one for one in flag_groups.TITLES if one in titles], titles)
+        self.assertEqual([one for one in options.TITLES if one in titles], titles)
         first = section(done.stdout, "Must be given")
         self.assertIn("  --output_dir\n", first)
         self.assertIn("  --input_file\n", first)
@@ -46,18 +47,20 @@ class HelpPageTest(tf.test.TestCase):
         self.assertEqual(done.stdout.count("  --input_file\n"), 1)
 
     def test_defaults_as_they_are(self):
+        @dataclasses.dataclass(frozen=True, kw_only=True)
+        class Several(options.Options):
+            a: int = options.option(3, "A.")
+            b: tuple[str, ...] = options.option(("x", "y"), "B.")
+            c: bool = options.option(False, "C.")
+            d: bool = options.option(True, "D. Default: as the file has it.")
+            e: str | None = options.option(None, "E.")
+            f: str = options.option("p", "F.", choices=("p", "q"))
+
         values = flags.FlagValues()
-        flags.DEFINE_integer("a", 3, "A.", flag_values=values)
-        flags.DEFINE_list("b", ["x", "y"], "B.", flag_values=values)
-        flags.DEFINE_bool("c", False, "C.", flag_values=values)
-        flags.DEFINE_bool(
-            "d", True, "D. Default: as the file has it.", flag_values=values
-        )
-        flags.DEFINE_string("e", None, "E.", flag_values=values)
-        flags.DEFINE_enum("f", "p", ["p", "q"], "F.", flag_values=values)
+        options.define(values, Several)
         values.mark_as_parsed()
         self.assertEqual(
-            help_page.page("Does.", values, list("abcdef")),
+            cli.page("Does.", values, Several),
             "Does.\n\nOf this command:\n"
             "  --a\n      A. (default: 3)\n"
             "  --b\n      B. (default: x,y)\n"
@@ -70,12 +73,10 @@ class HelpPageTest(tf.test.TestCase):
 
     def test_every_help_is_a_sentence_without_ours(self):
         for module in SCRIPTS:
-            values = flags.FlagValues()
-            name = module
-            importlib.import_module(name).define_flags(values)
-            for flag in values:
-                self.assertNotRegex(values[flag].help, r"\b[Oo]urs[.,:]", flag)
-                self.assertIn(flag_groups.group_of(values[flag]), flag_groups.TITLES)
+            kind = cli.options_of(importlib.import_module(module).run)
+            for name, declared in options.declarations(kind).items():
+                self.assertNotRegex(declared.help, r"\b[Oo]urs[.,:]", name)
+                self.assertIn(options.title_of(kind, name), options.TITLES)
 
     def test_version_and_helpfull(self):
         for module in ("bert_tf", "bert_tf.run_squad", "tfrecords.inspect_records"):
