@@ -6,7 +6,6 @@ from absl import flags
 
 from bert_tf import flag_rules, path_flags
 from bert_tf import flags as shared_flags
-from bert_tf.features import choices
 from bert_tf.flag_groups import DATA, DEVICES, RESULTS, TASK, belongs_to
 from bert_tf.path_flags import Path
 
@@ -27,7 +26,7 @@ def define_files(flag_values: flags.FlagValues) -> None:
         " .xz).",
         Path.FILE,
     )
-    path("output_file", "What is written; for --format=npy a folder.", Path.OUTPUT)
+    path("output_file", "What is written.", Path.OUTPUT)
     path(
         "init_checkpoint",
         "The model: a released TF1 checkpoint (.../bert_model.ckpt), an output_dir of"
@@ -52,8 +51,8 @@ def define_vectors(flag_values: flags.FlagValues) -> None:
     )
     flags.DEFINE_enum(
         "combine",
-        choices.NONE,
-        list(choices.COMBINATIONS),
+        "none",
+        ["none", "sum", "mean", "weighted", "concat"],
         "What is made of a token's layers: nothing, their sum, mean, weighted sum"
         " (--layer_weights), or all of them one after another.",
         flag_values=flag_values,
@@ -80,14 +79,14 @@ def define_vectors(flag_values: flags.FlagValues) -> None:
     )
     flags.register_validator(
         "sentence_vectors",
-        lambda names: set(names) <= set(choices.SENTENCE_VECTORS),
-        message=f"must be of {', '.join(choices.SENTENCE_VECTORS)}",
+        lambda names: set(names) <= {"pooled", "cls", "mean"},
+        message="must be of pooled, cls, mean",
         flag_values=flag_values,
     )
     flags.DEFINE_enum(
         "words",
         None,
-        list(choices.WORD_VECTORS),
+        ["first", "mean"],
         "A vector for each word between white space, and none for [CLS] and"
         " [SEP]: that of its first piece, or the mean of its pieces'.",
         flag_values=flag_values,
@@ -115,27 +114,23 @@ def define_storage(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "format",
         "jsonl",
-        list(choices.FORMATS),
-        "jsonl: the original's JSON lines; npz: arrays in one file; npy: arrays"
-        " in a folder, to be mapped into memory; parquet: a row a line; tfrecord: a"
-        " tf.train.Example a line.",
+        ["jsonl", "npz"],
+        "jsonl: the original's JSON lines; npz: arrays in one file.",
         flag_values=flag_values,
     )
     flags.DEFINE_enum(
         "vector_type",
-        choices.FLOAT32,
-        [choices.FLOAT32, choices.FLOAT16],
-        "For --format=npz and npy. The numbers that are stored.",
+        "float32",
+        ["float32", "float16"],
+        "For --format=npz. The numbers that are stored.",
         flag_values=flag_values,
     )
 
     def can_store(values: dict[str, Any]) -> bool:
-        if values["vector_type"] == choices.FLOAT32 or values["format"].startswith(
-            "np"
-        ):
+        if values["vector_type"] == "float32" or values["format"] == "npz":
             return True
         raise flags.ValidationError(
-            f"--vector_type={values['vector_type']} is for --format=npz and npy."
+            f"--vector_type={values['vector_type']} is for --format=npz."
         )
 
     names = ["vector_type", "format"]

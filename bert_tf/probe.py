@@ -33,7 +33,7 @@ from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.finetuning.feature_session import FeatureSession
+    from bert_tf.features import FeatureExtractor
     from bert_tf.study.probing import ProbedWords, ProbeScore
     from bert_tf.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -109,8 +109,7 @@ def run(flag_values: flags.FlagValues) -> None:
     cli.import_tensorflow()
     from bert_tf.conversion.model_files import model_files
     from bert_tf.conversion.source import folder_of
-    from bert_tf.features.layers import LayerSelection
-    from bert_tf.finetuning.feature_session import FeatureSession
+    from bert_tf.features import FeatureExtractor, FeatureOptions, LayerSelection
     from bert_tf.study.probing import baseline
     from bert_tf.tagging.sentences import digest
     from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -128,28 +127,27 @@ def run(flag_values: flags.FlagValues) -> None:
     )
     assert found.source is not None
     selection = LayerSelection.parse("embeddings,all", found.config.num_hidden_layers)
-    session = FeatureSession(
-        dataclasses.replace(found.source, config=found.config),
-        selection,
-        strategy,
+    options = FeatureOptions(
         batch_size=flag_values.batch_size,
         max_seq_length=flag_values.max_seq_length,
         max_lengths=None if flag_values.pad == "max" else flag_values.length_buckets,
         precision=flag_values.precision,
         jit_compile=flag_values.jit_compile,
     )
+    source = dataclasses.replace(found.source, config=found.config)
+    extractor = FeatureExtractor(source, selection, strategy, options)
     tokenizer = WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case)
     train, test = (
-        _probed(flag_values, session, tokenizer, split, some)
+        _probed(flag_values, extractor, tokenizer, split, some)
         for split, some in sentences.items()
     )
-    if not session.is_chief:
+    if not extractor.is_chief:
         return
     made_from = {
         "sentences": {split: digest(some) for split, some in sentences.items()},
         "vocabulary": found.vocabulary.sha256,
         "do_lower_case": found.do_lower_case,
-        "features": session.settings,
+        "features": extractor.settings,
         "l2": flag_values.l2,
         "random_seed": flag_values.random_seed,
     }
@@ -217,22 +215,21 @@ def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Senten
 
 def _probed(
     flag_values: flags.FlagValues,
-    session: "FeatureSession",
+    extractor: "FeatureExtractor",
     tokenizer: "WordPieceTokenizer",
     split: str,
     sentences: "Sequence[Sentence]",
 ) -> "ProbedWords":
     """The words of a split with all layers' vectors."""
-    from bert_tf.features.tagged_words import inputs_of_windows, words_of_vectors
+    from bert_tf.finetuning.word_vectors import inputs_of_windows, words_of_vectors
     from bert_tf.study.probing import ProbedWords
     from bert_tf.tagging.features import Featurizer
 
     featurizer = Featurizer(tokenizer, max_seq_length=flag_values.max_seq_length)
     windows = list(featurizer(sentences))
-    vectors = session.cached(
-        inputs_of_windows(windows),
-        os.path.join(flag_values.output_dir, f"{split}_vectors"),
-    ).vectors
+    vectors = extractor.vectors(
+        inputs_of_windows(windows), flag_values.output_dir, f"{split}_vectors"
+    )
     words = [word for one in sentences for word in one.words]
     labels = [label for one in sentences for label in one.labels or ()]
     if tokenizer.do_lower_case:

@@ -18,9 +18,7 @@ from absl import flags
 from bert_tf import files
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.features.layers import LayerSelection
-from bert_tf.features.tagged_words import inputs_of_windows
-from bert_tf.finetuning.feature_session import FeatureSession
+from bert_tf.features import FeatureExtractor, FeatureOptions, LayerSelection
 from bert_tf.finetuning.tagging_prediction import WordPredictions
 from bert_tf.finetuning.tagging_session import (
     FEATURES_NAME,
@@ -32,6 +30,7 @@ from bert_tf.finetuning.word_vectors import (
     VectorBatches,
     VectorRecords,
     WordFeaturizer,
+    inputs_of_windows,
 )
 from bert_tf.modeling.bilstm_tagger import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
@@ -89,15 +88,17 @@ class FeatureTaggingSession(TaggingSession):
             )
         self._choice = choice
         selection = LayerSelection.parse(choice.layers, num_layers)
-        self._extractor = FeatureSession(
+        self._extractor = FeatureExtractor(
             dataclasses.replace(self.source, config=self.config),
             selection,
             strategy,
-            batch_size=flag_values.predict_batch_size,
-            max_seq_length=flag_values.max_seq_length,
-            max_lengths=super().max_lengths,
-            precision=flag_values.precision,
-            jit_compile=flag_values.jit_compile,
+            FeatureOptions(
+                batch_size=flag_values.predict_batch_size,
+                max_seq_length=flag_values.max_seq_length,
+                max_lengths=super().max_lengths,
+                precision=flag_values.precision,
+                jit_compile=flag_values.jit_compile,
+            ),
         )
         self._token_featurizer = self._featurizer
         self._settings = {
@@ -235,9 +236,9 @@ class FeatureTaggingSession(TaggingSession):
             windows = list(self._token_featurizer(self.splits[split]))
             # Two choices may take the same layers.
             name = "_".join((split, *self._choice.layers))
-            vectors = self._extractor.cached(
-                inputs_of_windows(windows), os.path.join(self._folder, name)
-            ).vectors
+            vectors = self._extractor.vectors(
+                inputs_of_windows(windows), self._folder, name
+            )
             if self._choice.is_concatenated:
                 vectors = vectors.reshape(len(vectors), 1, -1)
             self._vectors[split] = vectors

@@ -12,12 +12,13 @@ Shapes: B batch, S words, L vectors a word, F their width, T words of all window
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.features import FeatureInput
 from bert_tf.records.example_table import EvaluationBatches, ExampleTable
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
 from bert_tf.records.split_records import SplitRecords
@@ -25,6 +26,26 @@ from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.sentences import Sentence
 
 FEATURES = "features"
+
+
+def inputs_of_windows(windows: Sequence[Features]) -> list[FeatureInput]:
+    """Windows of tokens as inputs: each word that is predicted has a vector."""
+    return [
+        FeatureInput(
+            window.ids,
+            [0] * len(window.ids),
+            # Of the first piece alone: where a word ends makes no difference.
+            spans=[(place, place + 1) for place in window.places.tolist()],
+        )
+        for window in windows
+    ]
+
+
+def words_of_vectors(windows: Sequence[Features]) -> np.ndarray:
+    """Which word each vector is of: [T], counted over all sentences."""
+    if not windows:
+        return np.zeros([0], np.int64)
+    return np.concatenate([window.words for window in windows])
 
 
 def words_of_windows(windows: Iterable[Features]) -> Iterator[Features]:

@@ -6,6 +6,8 @@ import tensorflow as tf
 from bert_tf.finetuning.word_vectors import (
     VectorBatches,
     VectorRecords,
+    inputs_of_windows,
+    words_of_vectors,
     words_of_windows,
 )
 from bert_tf.records.split_records import SplitRecords
@@ -19,6 +21,22 @@ WINDOWS = [
 ]
 LABELS = np.array([4, 0, 5])
 VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
+
+
+class WindowsTest(tf.test.TestCase):
+    def test_each_word_has_the_vector_of_its_first_piece(self):
+        # Word 2 is predicted from the second window, word 1 from the first.
+        first, second = inputs_of_windows(WINDOWS)
+        self.assertEqual(first.ids, [2, 7, 8, 9, 3])
+        self.assertEqual(first.segment_ids, [0] * 5)
+        self.assertEqual([start for start, _ in first.spans], [1, 3])
+        self.assertEqual(first.num_vectors, 2)
+        self.assertEqual([start for start, _ in second.spans], [2])
+        self.assertAllEqual(words_of_vectors(WINDOWS), [0, 1, 2])
+
+    def test_nothing(self):
+        self.assertEqual(inputs_of_windows([]), [])
+        self.assertAllEqual(words_of_vectors([]), np.zeros([0]))
 
 
 class WordVectorsTest(tf.test.TestCase):
