@@ -87,12 +87,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_golds(path: str) -> GoldFile:
-    """Reads what is right from a file of SQuAD's format, compressed or not.
-
-    Raises:
-        InputError: there is no such file, or it is not of the format (names the
-            article, the question and what is missing).
-    """
+    """Reads what is right from a file of SQuAD's format, compressed or not."""
     if not files.exists(path):
         raise InputError(
             f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
@@ -149,16 +144,7 @@ def _text_of(answer: Any, where: str) -> str:
 
 
 def read_by_question(path: str, what: str, kind: type | tuple[type, ...]) -> dict:
-    """Reads JSON of the form {question's id: value}.
-
-    Args:
-        path: the file.
-        what: what it is to the user: "predictions file".
-        kind: what a value must be.
-
-    Raises:
-        InputError: there is no such file, or it is of another form.
-    """
+    """Reads JSON of the form {question's id: value}."""
     content = files.read_json(path, what)
     if not isinstance(content, dict):
         raise InputError(f"{path}: a {what} must be {{question's id: value, ...}}.")

@@ -40,7 +40,7 @@ def run(flag_values: flags.FlagValues) -> None:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
     cli.import_tensorflow()
     from bert_tf import features
-    from bert_tf.conversion.model_files import model_files
+    from bert_tf.conversion.loading import model_files
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 

@@ -59,25 +59,29 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.conversion import names
-from bert_tf.conversion.checkpoint import load_encoder
+from bert_tf.conversion.loading import load_encoder
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.instances.compiled import compiled
-from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.instances.random_stream import compiled
+from bert_tf.modeling.encoder import BertEncoder, RecordModel
 from bert_tf.modeling.objectives import Objective
-from bert_tf.modeling.record_model import RecordModel
-from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
-from bert_tf.records.schema import INT64, Feature, RecordSchema
-from bert_tf.records.shards import remove_leftovers
-from bert_tf.task import Task
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
+from bert_tf.records.spec import INT64, Feature, RecordSchema
+from bert_tf.records.writing import remove_leftovers
 from bert_tf.text import blocks
 from bert_tf.text.normalization import SPLITTING_CONTROLS
-from bert_tf.text.pair_ids import truncate_pair
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.precision import computing_in
+from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Agreement, is_chief, num_workers
+from bert_tf.training.task import Task
 
 # What is made of a token's layers (Devlin et al. 2018, Table 7, has sums and a
 # concatenation of the last four, and the embeddings).

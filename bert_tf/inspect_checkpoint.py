@@ -132,8 +132,7 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
 
 def _records(patterns: str) -> Iterator[tuple[str, str]]:
     """What the manifests of a pre-training's records say, where they still lie."""
-    from bert_tf.records.manifest import find_manifests
-    from bert_tf.records.manifest_summary import manifest_lines
+    from bert_tf.records.manifest import find_manifests, manifest_lines
 
     paths = [path for pattern in patterns.split(",") for path in files.glob(pattern)]
     manifests = find_manifests(paths)

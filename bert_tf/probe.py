@@ -107,7 +107,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     cli.import_tensorflow()
-    from bert_tf.conversion.model_files import model_files
+    from bert_tf.conversion.loading import model_files
     from bert_tf.conversion.source import folder_of
     from bert_tf.features import FeatureExtractor, FeatureOptions, LayerSelection
     from bert_tf.study.probing import baseline

@@ -123,7 +123,7 @@ def _train_or_restore(
 ) -> tuple["keras.Model", int]:
     """The model to evaluate and to predict with, and the step that it is of."""
     from bert_tf.finetuning.search import search
-    from bert_tf.training import best_checkpoint
+    from bert_tf.training import checkpoints
     from bert_tf.training.run_folder import held_for_training
 
     output_dir = flag_values.output_dir
@@ -133,7 +133,7 @@ def _train_or_restore(
         if not selects:
             return session.fine_tune(output_dir)
         search(session, flag_values, output_dir)
-        model, step = session.restore(best_checkpoint.folder_of(output_dir))
+        model, step = session.restore(checkpoints.folder_of(output_dir))
         session.save_adapter(model, output_dir)
         return model, step
 
@@ -141,8 +141,8 @@ def _train_or_restore(
 def _folder_of_model(flag_values: flags.FlagValues) -> str:
     """Where a run's checkpoints are: where runs were selected, those of the best."""
     from bert_tf.finetuning.records import RECORDS_NAME
-    from bert_tf.training.best_checkpoint import folder_of
     from bert_tf.training.checkpoint_files import STATE_NAME
+    from bert_tf.training.checkpoints import folder_of
 
     output_dir = flag_values.output_dir
     best = folder_of(output_dir)

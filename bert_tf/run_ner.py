@@ -39,13 +39,7 @@ SPLITS = ("train", "dev", "test")
 def define_flags(
     flag_values: flags.FlagValues, *, in_all_ways: bool = False, **defaults: Any
 ) -> None:
-    """Defines the script's flags.
-
-    Args:
-        flag_values: where they live.
-        in_all_ways: whether another script trains with --features and without.
-        **defaults: of flags of every script that trains, where another script's differ.
-    """
+    """Defines the script's flags."""
     finetuning_flags.define_run(flag_values, **defaults)
     tagging_flags.define_sentences(flag_values)
     tagging_flags.define_labels(flag_values)

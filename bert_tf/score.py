@@ -131,8 +131,8 @@ def _check(scorer: "SentenceScorer", texts: list[Text]) -> None:
 
 
 def _lines(flag_values: flags.FlagValues, texts: list[Text]) -> Iterator[str]:
-    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
     from bert_tf.study.sentence_scores import SentenceScorer, corpus_pseudo_perplexity
 
     source = source_from_flags(flag_values)

@@ -130,12 +130,7 @@ def define_format(flag_values: flags.FlagValues) -> None:
 def layout(
     flag_values: flags.FlagValues, label_names: tuple[str, ...] | None = None
 ) -> Layout:
-    """What the flags of `define_format` say.
-
-    Args:
-        flag_values: the script's flags.
-        label_names: what labels that are numbers stand for.
-    """
+    """What the flags of `define_format` say."""
     own: dict[str, Any] = {}
     if "document_column" in flag_values:
         own["document_column"] = flag_values.document_column

@@ -157,7 +157,7 @@ class TextModel:
     def __init__(
         self, source: "Source", *, max_length: int | None, batch_size: int
     ) -> None:
-        from bert_tf.conversion.checkpoint import load_tokenizer
+        from bert_tf.conversion.loading import load_tokenizer
 
         positions = source.require_config().max_position_embeddings
         if max_length is not None and not 5 <= max_length <= positions:
@@ -261,7 +261,7 @@ class TextModel:
         """The vectors of texts that there are, and what computes them."""
         if self._embedder is None:
             from bert_tf.conversion import names
-            from bert_tf.conversion.checkpoint import load_encoder
+            from bert_tf.conversion.loading import load_encoder
             from bert_tf.features import (
                 CLS,
                 MEAN_OF_TOKENS,
@@ -314,7 +314,7 @@ class TextClassifier(TextModel):
 
     def _load(self) -> "keras.Model":
         from bert_tf.config import REGRESSION
-        from bert_tf.conversion.checkpoint import load_classifier
+        from bert_tf.conversion.loading import load_classifier
         from bert_tf.tasks.targets import Target
 
         model = load_classifier(self.source)
@@ -348,8 +348,7 @@ class TextClassifier(TextModel):
         import numpy as np
 
         from bert_tf.config import MULTI_LABEL, REGRESSION
-        from bert_tf.records.example_table import ROWS, ExampleTable
-        from bert_tf.records.length_plan import PADDING
+        from bert_tf.records.batching import PADDING, ROWS, ExampleTable
         from bert_tf.tasks import classification
         from bert_tf.tasks.examples import Example
         from bert_tf.tasks.windows import average_windows
@@ -409,7 +408,7 @@ class MaskFiller(TextModel):
     method = "fill"
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+        from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 
         self._mask_tokenizer = load_tokenizer(
             self.source, recognize_special_tokens=True
@@ -447,7 +446,7 @@ class QuestionAnswerer(TextModel):
     _default_length = _SPAN_LENGTH
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_span_predictor
+        from bert_tf.conversion.loading import load_span_predictor
         from bert_tf.finetuning.answering import Answerer
 
         model = load_span_predictor(self.source)
@@ -503,7 +502,7 @@ class WordTagger(TextModel):
     method = "tag"
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_tagger
+        from bert_tf.conversion.loading import load_tagger
 
         model = load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
@@ -591,7 +590,7 @@ def _pairs(
     texts: Texts, pairs: str | Sequence[str | None] | None
 ) -> list[tuple[str, str]]:
     """Texts with their second ones, checked: "" for none."""
-    from bert_tf.text.pair_ids import text_pairs
+    from bert_tf.text.wordpiece import text_pairs
 
     return text_pairs(texts, pairs)
 
@@ -599,8 +598,8 @@ def _pairs(
 def _predictor(model: "keras.Model") -> _Predict:
     """Runs a model; its step is compiled once."""
     from bert_tf.modeling.objectives import Objective
-    from bert_tf.task import Task
     from bert_tf.training.evaluation import Predictor
+    from bert_tf.training.task import Task
 
     task = Task(name="texts", build_model=lambda: model, objective=Objective({}))
     predictor = Predictor(task, model)

@@ -29,9 +29,8 @@ from bert_tf import answer, cli, evaluate_squad, files, inspect_checkpoint, scor
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
-from bert_tf.conversion.label_files import read_labels, write_labels
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import read_tokenizer
+from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, write_labels
 from bert_tf.errors import InputError
 from bert_tf.features import read_lines
 from bert_tf.finetuning import (
@@ -45,13 +44,12 @@ from bert_tf.finetuning.records import Record, Records
 from bert_tf.finetuning.settings import Settings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.quickstart import steps
-from bert_tf.records import generation, tokenized_chunks
+from bert_tf.records import record_sets, tokenized_corpus
+from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.record_counts import RecordCounts
-from bert_tf.records.split_records import SplitRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.squad.ensembles import Ensemble
@@ -60,10 +58,10 @@ from bert_tf.tagging.reader import Layout, read_sentences
 from bert_tf.tasks.choices import ColumnNames
 from bert_tf.tasks.examples import TableSplit
 from bert_tf.tasks.swag import read_choices
-from bert_tf.text import readers as text_readers
-from bert_tf.text import sources
+from bert_tf.text import documents
+from bert_tf.text import documents as text_readers
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import best_checkpoint, curves, run_folder
+from bert_tf.training import checkpoints, curves, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.file_mutations import mutated
@@ -244,7 +242,7 @@ def _read_metrics(folder):
 
 
 def _best(folder):
-    best_checkpoint.read_best(folder)
+    checkpoints.read_best(folder)
 
 
 def _selection(folder):
@@ -355,7 +353,7 @@ def _make_choices(folder):
 
 def _corpus(name, **options):
     def read(folder):
-        for chunk in sources.make_chunks([_path(folder, name)], **options):
+        for chunk in documents.make_chunks([_path(folder, name)], **options):
             collections.deque(text_readers.read_chunk(chunk, collections.Counter()), 0)
 
     return read
@@ -382,7 +380,7 @@ def _quickstart(folder):
 
 
 def _shard_result(folder):
-    job = generation.ShardJob(
+    job = record_sets.ShardJob(
         work_folder=folder,
         group=0,
         num_groups=1,
@@ -390,13 +388,13 @@ def _shard_result(folder):
         vocab_file="",
         settings=None,
     )
-    return generation.finished_shard(job)
+    return record_sets.finished_shard(job)
 
 
 def _make_shard_result(folder):
     _write(folder, "records", b"x" * 9)
     statistics = RecordStatistics(max_seq_length=8, mask_id=4).to_values()
-    result = generation.ShardResult(
+    result = record_sets.ShardResult(
         num_records=[1], num_bytes=[9], statistics=statistics
     )
     _write(folder, "shard-00000.json", json.dumps(dataclasses.asdict(result)))
@@ -412,7 +410,7 @@ def _make_corpus(folder):
     TokenizedCorpus(
         work_folder=folder, token_type="uint16", chunk_documents=(1, 2)
     ).save()
-    chunk = tokenized_chunks.TokenizedChunk(
+    chunk = tokenized_corpus.TokenizedChunk(
         num_tokens=1,
         num_sentences=1,
         num_paragraphs=0,
@@ -426,7 +424,7 @@ def _make_corpus(folder):
 
 def _read_corpus(folder):
     TokenizedCorpus.load(folder)
-    tokenized_chunks.read_summary(folder)
+    tokenized_corpus.read_summary(folder)
 
 
 def _make_start(folder):

@@ -11,7 +11,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import cli, extract_features, run_classifier, run_ner
 from bert_tf.config import MULTI_LABEL
-from bert_tf.conversion.label_files import write_labels
+from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
 from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.modeling.encoder import BertEncoder

@@ -22,8 +22,8 @@ from parts.results import Result, environment
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.records.example_table import ExampleTable
-    from bert_tf.task import Task
+    from bert_tf.records.batching import ExampleTable
+    from bert_tf.training.task import Task
 
 WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_losses.py"
 SWAG, NER = KINDS = ("swag", "ner")
@@ -116,8 +116,8 @@ def our_losses(
     """Our losses; the batches are left for the other side."""
     import tensorflow as tf
 
-    from bert_tf.conversion.checkpoint import load_weights
-    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.conversion.loading import load_weights
+    from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.training.step import training_steps
 
     made = {SWAG: choices, NER: words}[job["kind"]]
@@ -151,8 +151,8 @@ def choices(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
-    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
-    from bert_tf.records.split_records import SplitRecords
+    from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.records.batching import SplitRecords
     from bert_tf.tasks import multiple_choice
     from bert_tf.tasks.choices import ColumnNames
     from bert_tf.tasks.swag import read_choices
@@ -175,8 +175,8 @@ def words(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
-    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
-    from bert_tf.records.split_records import SplitRecords
+    from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.records.batching import SplitRecords
     from bert_tf.tagging.features import Featurizer
     from bert_tf.tagging.reader import Layout, read_sentences
     from bert_tf.tasks import tagging

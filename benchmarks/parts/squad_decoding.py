@@ -129,7 +129,7 @@ def trained_logits(
     result = Logits("trained", case, path, SETTINGS[version][0])
     if path.exists():
         return result
-    from bert_tf.conversion.checkpoint import load_span_predictor
+    from bert_tf.conversion.loading import load_span_predictor
     from bert_tf.finetuning.squad_prediction import question_logits
     from bert_tf.tasks import squad
     from bert_tf.training.evaluation import Predictor

@@ -77,7 +77,7 @@ def our_records(
 
     Those of processor time where this process is the only one: others do not count.
     """
-    from bert_tf.records.shards import ShardWriter
+    from bert_tf.records.writing import ShardWriter
     from bert_tf.squad.records import parallel_blocks
     from bert_tf.tasks import squad
 

@@ -37,15 +37,7 @@ _OPTIMIZERS_OWN = re.compile(
 
 
 def find_checkpoint(path: str) -> str:
-    """The prefix of the checkpoint that `path` means.
-
-    Args:
-        path: a folder (its latest checkpoint, or bert_model.ckpt in it), a prefix, or
-            one of the checkpoint's own files.
-
-    Raises:
-        InputError: there is no checkpoint.
-    """
+    """The prefix of the checkpoint that `path` means."""
     if files.is_folder(path):
         try:
             latest = tf.train.latest_checkpoint(path)
@@ -79,23 +71,12 @@ def find_checkpoint(path: str) -> str:
 
 
 def is_of_a_run(prefix: str) -> bool:
-    """Whether a run of this package wrote a checkpoint.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Whether a run of this package wrote a checkpoint."""
     return any(key.startswith(_OUR_PREFIX) for key in _open(prefix)[1])
 
 
 def read_weights(path: str) -> Weights:
-    """The weights of a checkpoint.
-
-    Args:
-        path: as for `find_checkpoint`.
-
-    Raises:
-        InputError: there is no checkpoint, or it cannot be read.
-    """
+    """The weights of a checkpoint."""
     prefix = find_checkpoint(path)
     reader, shapes = _open(prefix)
     ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
@@ -147,12 +128,7 @@ def step_of(prefix: str) -> int | None:
 
 
 def write(prefix: str, weights: Weights) -> None:
-    """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads.
-
-    Args:
-        prefix: where; two files, `.index` and `.data-00000-of-00001`.
-        weights: the weights.
-    """
+    """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads."""
     names = sorted(weights)
     # The operation that the Saver runs, which takes all the tensors at once. Identity
     # makes a copy that is TensorFlow's own, so that the array is dropped before the

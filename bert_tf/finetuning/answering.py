@@ -16,29 +16,12 @@ from bert_tf.squad import decoding, records
 from bert_tf.squad.decoding import Decoder, DecodingSettings, NBestEntry
 from bert_tf.squad.examples import Paragraph, Question
 from bert_tf.squad.features import Featurizer, QuestionFeatures
-from bert_tf.text.alignment import Span
+from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 
 class Answerer:
-    """Answers questions with a model of SQuAD.
-
-    Args:
-        model: the model.
-        tokenizer: its tokenizer.
-        max_seq_length: tokens of a window with its question, [CLS] and [SEP].
-        doc_stride: tokens from one window's beginning to the next one's.
-        max_query_length: tokens of a question that are read.
-        n_best_size: how many answers are weighed against each other.
-        max_answer_length: an answer's tokens at most.
-        version_2_with_negative: whether "no answer" is an answer (SQuAD 2.0).
-        null_score_diff_threshold: how much higher than the best answer's the score of
-            "no answer" must be.
-        batch_size: windows that the model is given at once.
-
-    Raises:
-        InputError: a window is longer than the model can take, or has no room.
-    """
+    """Answers questions with a model of SQuAD."""
 
     def __init__(
         self,
@@ -82,19 +65,7 @@ class Answerer:
     def __call__(
         self, questions: Sequence[str], context: str
     ) -> Iterator[list[NBestEntry]]:
-        """Answers questions, one after the other.
-
-        Args:
-            questions: the questions.
-            context: the text that they are about.
-
-        Yields:
-            For each question its best answers: first the one that the model gives, then
-            the others, the likeliest first. One without a `span` is "no answer".
-
-        Raises:
-            InputError: there is no word in a question or in the text.
-        """
+        """Answers questions, one after the other."""
         paragraph = Paragraph(context=context)
         asked = []
         for number, text in enumerate(questions, start=1):
@@ -145,16 +116,7 @@ class Answerer:
 def sentence_round(
     context: str, span: Span, split: Callable[[str], Sequence[str]]
 ) -> Span:
-    """Where the sentence stands that an answer is in; or all that it is in.
-
-    Args:
-        context: the text; its lines are paragraphs.
-        span: the answer's characters, half open.
-        split: from a paragraph to its sentences, as `text.sentences` has it.
-
-    Returns:
-        The sentence's characters, half open.
-    """
+    """Where the sentence stands that an answer is in; or all that it is in."""
     start, end = span
     # A line that the answer begins or ends in is whole in this.
     first = context.rfind("\n", 0, start) + 1

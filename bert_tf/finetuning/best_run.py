@@ -14,37 +14,27 @@ import os
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 from bert_tf.training.checkpoint_files import STATE_NAME, candidates, remove_checkpoint
 
 
 class BestRun:
-    """Keeps the best run's weights, and removes those of the others.
-
-    Args:
-        folder: the selection's output_dir.
-        keep_all_runs: whether the others' checkpoints stay.
-        is_chief: whether this process writes; otherwise nothing happens here.
-    """
+    """Keeps the best run's weights, and removes those of the others."""
 
     def __init__(
         self, folder: str, *, keep_all_runs: bool = False, is_chief: bool = True
     ) -> None:
-        self._folder = best_checkpoint.folder_of(folder)
+        self._folder = checkpoints.folder_of(folder)
         self._keep_all_runs = keep_all_runs
         self._is_chief = is_chief
 
     def keep(self, folder: str) -> None:
-        """Makes the best checkpoint of the run in this folder the selection's.
-
-        Raises:
-            InputError: the run has none.
-        """
+        """Makes the best checkpoint of the run in this folder the selection's."""
         name = os.path.basename(folder)
         if not self._is_chief or self._kept() == name:
             return
-        source = best_checkpoint.folder_of(folder)
-        best = best_checkpoint.read_best(folder)
+        source = checkpoints.folder_of(folder)
+        best = checkpoints.read_best(folder)
         if best is None:
             raise InputError(
                 f"{source} has no checkpoint, but its run is the best one. Bring its"
@@ -57,13 +47,13 @@ class BestRun:
         temporary = files.temporary_name(self._folder)
         files.make_folder(temporary)
         for file in files.names_in(source):
-            if file != best_checkpoint.BEST_NAME:
-                best_checkpoint.link(
+            if file != checkpoints.BEST_NAME:
+                checkpoints.link(
                     os.path.join(source, file), os.path.join(temporary, file)
                 )
         described = {"metric": best.metric, "step": best.step, "value": best.value}
         files.write_atomically(
-            os.path.join(temporary, best_checkpoint.BEST_NAME),
+            os.path.join(temporary, checkpoints.BEST_NAME),
             json.dumps({**described, "run": name}) + "\n",
         )
         if files.exists(self._folder):
@@ -76,12 +66,12 @@ class BestRun:
             return
         for prefix in candidates(folder):
             remove_checkpoint(prefix)
-        for name in (STATE_NAME, best_checkpoint.FOLDER_NAME):
+        for name in (STATE_NAME, checkpoints.FOLDER_NAME):
             path = os.path.join(folder, name)
             if files.exists(path):
                 files.remove(path)
 
     def _kept(self) -> str | None:
         """The run whose weights lie there."""
-        best = best_checkpoint.read_best_file(self._folder)
+        best = checkpoints.read_best_file(self._folder)
         return best.run if best else None

@@ -48,13 +48,7 @@ class Reliability(NamedTuple):
 def reliability(
     confidence: np.ndarray, came_true: np.ndarray, num_bins: int = NUM_BINS
 ) -> Reliability:
-    """Sorts predictions into bins of equal width, ((b - 1) / B, b / B].
-
-    Args:
-        confidence: [M] the predictions' probabilities.
-        came_true: [M] whether they were right.
-        num_bins: B.
-    """
+    """Sorts predictions into bins of equal width, ((b - 1) / B, b / B]."""
     confidence = np.asarray(confidence, np.float64)
     edges = np.arange(1, num_bins) / num_bins
     bins = np.searchsorted(edges, confidence, side="left")
@@ -74,17 +68,7 @@ def reliability(
 def reliabilities(
     target: Target, probabilities: np.ndarray, labels: np.ndarray
 ) -> list[Reliability]:
-    """The reliability of the predicted class, or of each of several labels.
-
-    Args:
-        target: what is predicted: one label, or several.
-        probabilities: [M, C].
-        labels: class ids [M], or 0 or 1 a label [M, C].
-
-    Returns:
-        One `Reliability`: the predicted class's probability, and whether it was right.
-        Of several labels C of them: the label's probability, and whether it was there.
-    """
+    """The reliability of the predicted class, or of each of several labels."""
     if target.kind == MULTI_LABEL:
         return [
             reliability(probabilities[:, c], labels[:, c])
@@ -95,17 +79,7 @@ def reliabilities(
 
 
 def brier_score(target: Target, probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The mean squared distance of the probabilities from what was true (Brier 1950).
-
-    Args:
-        target: what is predicted: one label, or several.
-        probabilities: [M, C].
-        labels: class ids [M], or 0 or 1 a label [M, C].
-
-    Returns:
-        Of one label the sum over the classes, 0 to 2; of several the mean over the
-        labels, 0 to 1.
-    """
+    """The mean squared distance of probabilities from the truth (Brier 1950)."""
     if target.kind == MULTI_LABEL:
         return float(np.square(probabilities - labels).mean())
     truth = np.eye(target.num_outputs)[labels]
@@ -119,12 +93,6 @@ def calibration_picture(
 
     Of several labels each has its curve, or all decisions have one where there are more
     labels than colours; the calibration error is the mean over the labels.
-
-    Args:
-        target: what is predicted: one label, or several.
-        probabilities: [M, C].
-        labels: class ids [M], or 0 or 1 a label [M, C].
-        title: the line above the picture.
     """
     parts = reliabilities(target, probabilities, labels)
     error = np.mean([part.expected_calibration_error for part in parts])
@@ -169,14 +137,7 @@ def calibration_picture(
 def regression_picture(
     target: Target, predictions: np.ndarray, labels: np.ndarray, title: str
 ) -> bytes:
-    """Predicted against true numbers, as a PNG, with the line where they are the same.
-
-    Args:
-        target: what is predicted.
-        predictions: numbers, [M] or [M, C].
-        labels: the true ones, of the same shape.
-        title: the line above the picture; Pearson's r is written below it.
-    """
+    """Predicted against true numbers, as a PNG, with the line of equality."""
     columns = np.reshape(predictions, (-1, target.num_outputs))
     truth = np.reshape(labels, columns.shape)
     with drawing():

@@ -28,17 +28,7 @@ from bert_tf.tasks.targets import Target
 def write_choices(
     path: str, examples: Sequence[ChoiceExample], target: Target, logits: np.ndarray
 ) -> None:
-    """Writes the table of the predictions.
-
-    Args:
-        path: the file.
-        examples: E of them.
-        target: what is predicted.
-        logits: [E, N], in the order of the examples.
-
-    Raises:
-        ValueError: `logits` are not those of `examples`.
-    """
+    """Writes the table of the predictions."""
     expected = (len(examples), target.num_outputs)
     if np.shape(logits) != expected:
         raise ValueError(
@@ -75,13 +65,7 @@ def write_choices(
 
 
 def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
-    """Writes a line an example, as the original's test_results.tsv: tabs between.
-
-    Args:
-        path: the file.
-        target: what is predicted.
-        logits: [E, N].
-    """
+    """Writes a line an example, as the original's test_results.tsv: tabs between."""
     rows = target.probabilities(logits)
     lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
     files.write_atomically(path, "".join(lines))

@@ -25,7 +25,7 @@ from bert_tf.finetuning.reports import write_reports
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.split_records import SplitRecords, rows_digest
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import classification
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
@@ -43,21 +43,10 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 class ClassifierSession(TaskSession):
     """The runs on sentences and sentence pairs.
 
-    Args:
-        flag_values: the script's flags: the model, lengths, batches, how to train.
-        strategy: the devices.
-        data_set: what the task's files are.
-        splits: those to read.
-        records_dir: where the tokenized records are kept, for all runs.
-        output_dir: where a run may have recorded its labels.
-
     Attributes:
         data_set: what the task's files are.
         target: what the model predicts.
         examples: by split.
-
-    Raises:
-        InputError: an input is missing or does not fit.
     """
 
     head = names.CLASSIFIER
@@ -99,16 +88,7 @@ class ClassifierSession(TaskSession):
     def fine_tune(
         self, folder: str, settings: Settings | None = None, *, until: float = 1.0
     ) -> tuple[keras.Model, int]:
-        """A run: trains in a folder, from where that stands.
-
-        Args:
-            folder: the run's output_dir.
-            settings: what this run differs in; None for the flags' values.
-            until: the share of the steps to make now, of the whole run's schedule.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """A run: trains in a folder, from where that stands."""
         data = self._run_data()
         self.prepare(folder, data)
         values = settings or settings_from_flags(self._flags)[0]
@@ -129,12 +109,7 @@ class ClassifierSession(TaskSession):
         return model, step
 
     def save_adapter(self, model: keras.Model, folder: str) -> None:
-        """Writes what LoRA or adapters have learnt apart; nothing where all is trained.
-
-        Args:
-            model: the trained model.
-            folder: an output_dir.
-        """
+        """Writes what LoRA or adapters have learnt; nothing if all is trained."""
         if is_parameter_efficient(self._options) and self.is_chief:
             write_adapter(
                 folder,
@@ -166,13 +141,7 @@ class ClassifierSession(TaskSession):
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
     ) -> dict[str, float]:
-        """A split's losses and metrics: see `bert_tf.finetuning.scoring.scores`.
-
-        Args:
-            model: the model.
-            split: one with labels.
-            logits: those of `self.logits`, where they are known already.
-        """
+        """A split's losses and metrics: see `bert_tf.finetuning.scoring.scores`."""
         if logits is None:
             logits = self.logits(model, split)
         return scores(
@@ -185,12 +154,7 @@ class ClassifierSession(TaskSession):
         )
 
     def write_reports(self, split: str, logits: np.ndarray) -> None:
-        """Writes a split's predictions, plots and mistakes to --output_dir.
-
-        Args:
-            split: one that was read.
-            logits: those of `self.logits`.
-        """
+        """Writes a split's predictions, plots and mistakes to --output_dir."""
         if self.is_chief:
             write_reports(
                 self._flags.output_dir,

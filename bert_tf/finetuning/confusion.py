@@ -23,18 +23,7 @@ _LONGEST_NAME = 40
 def confusion_matrix(
     target: Target, predictions: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
-    """How often each label was taken for each, or decided rightly and wrongly.
-
-    Args:
-        target: what is predicted: one label, or several.
-        predictions: class ids [M], or 0 or 1 a label [M, C].
-        labels: the true ones, of the same shape.
-
-    Returns:
-        One label: [C, C], a row a true class, a column a predicted one. Several:
-        [C, 4], each label's true positives, false negatives, false positives and true
-        negatives.
-    """
+    """How often each label was taken for each, or decided rightly and wrongly."""
     if target.kind == MULTI_LABEL:
         # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
         outcomes = 2 * labels + predictions
@@ -52,12 +41,6 @@ def confusion_picture(
     """`confusion_matrix` as a PNG: each cell's count and its share of the row.
 
     Larger ones have colours alone, and very large ones the labels' numbers.
-
-    Args:
-        target: what is predicted: one label, or several.
-        predictions: class ids [M], or 0 or 1 a label [M, C].
-        labels: the true ones, of the same shape.
-        title: the line above the picture.
     """
     counts = confusion_matrix(target, predictions, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

@@ -11,12 +11,7 @@ _OURS, _THEIRS = "ours", "BERT-BASE, CoNLL-2003 (Devlin et al. 2018)"
 
 
 def feature_table(scores: Mapping[str, float], metric: str) -> str:
-    """The table, in Markdown.
-
-    Args:
-        scores: on the development set, by way, from 0 to 1.
-        metric: which ones: f1, or accuracy.
-    """
+    """The table, in Markdown."""
     return table(
         ["features", f"{_OURS}, {metric}", f"{_THEIRS}, f1"],
         [
@@ -27,12 +22,7 @@ def feature_table(scores: Mapping[str, float], metric: str) -> str:
 
 
 def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
-    """Bars of the same scores, as a PNG.
-
-    Args:
-        scores: on the development set, by way, from 0 to 1.
-        metric: which ones.
-    """
+    """Bars of the same scores, as a PNG."""
     ways = list(scores)
     ours = [100 * score for score in scores.values()]
     theirs = [PAPER_DEV_F1[way] for way in ways]

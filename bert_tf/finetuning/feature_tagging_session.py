@@ -32,36 +32,25 @@ from bert_tf.finetuning.word_vectors import (
     WordFeaturizer,
     inputs_of_windows,
 )
-from bert_tf.modeling.bilstm_tagger import BiLstmTagger
+from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.records.example_table import EvaluationBatches
+from bert_tf.records.batching import EvaluationBatches
 from bert_tf.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,
 )
 from bert_tf.tagging.sentences import Sentence
-from bert_tf.task import Task
 from bert_tf.training.finetuning import finetune
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.task import Task
 
 Arrays = Mapping[str, np.ndarray]
 
 
 class FeatureTaggingSession(TaggingSession):
-    """The runs on tagged words with a BiLSTM over features.
-
-    Args:
-        flag_values: run_ner's flags, with --features.
-        strategy: the devices.
-        splits: the sentences by split: train, dev, test.
-        output_dir: the run's folder.
-
-    Raises:
-        InputError: as TaggingSession, or there is no --init_checkpoint, or it has too
-            few layers.
-    """
+    """The runs on tagged words with a BiLSTM over features."""
 
     def __init__(
         self,
@@ -131,14 +120,7 @@ class FeatureTaggingSession(TaggingSession):
         return super().max_lengths or 1
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
-        """Trains the BiLSTM in a folder, from where that stands.
-
-        Args:
-            folder: the run's output_dir.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """Trains the BiLSTM in a folder, from where that stands."""
         data = self._run_data()
         self.prepare(folder, data)
         own = copy.deepcopy(self._flags)
@@ -157,11 +139,7 @@ class FeatureTaggingSession(TaggingSession):
         )
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, and records whose features it is trained on.
-
-        Raises:
-            InputError: it holds a run of another kind, or with other labels.
-        """
+        """Makes a run's folder, and records whose features it is trained on."""
         super().prepare(folder, data)
         files.write_atomically(
             os.path.join(folder, FEATURES_NAME),
@@ -185,14 +163,7 @@ class FeatureTaggingSession(TaggingSession):
         )
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
-        """The model of a folder's last checkpoint.
-
-        Args:
-            folder: a run's output_dir.
-
-        Raises:
-            InputError: it has none.
-        """
+        """The model of a folder's last checkpoint."""
         if not files.exists(os.path.join(folder, "checkpoint")):
             raise InputError(
                 f"Nothing to evaluate: --output_dir={folder} has no BiLSTM. Train first"
@@ -204,34 +175,19 @@ class FeatureTaggingSession(TaggingSession):
         )
 
     def predict(self, model: keras.Model, split: str) -> WordPredictions:
-        """Predicts the words of a split.
-
-        Args:
-            model: the model.
-            split: dev or test.
-        """
+        """Predicts the words of a split."""
         self._split = split
         return super().predict(model, split)
 
     def outputs(
         self, model: keras.Model, batches: EvaluationBatches, num_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
-        """Yields (batch, outputs) as arrays, batch by batch.
-
-        Args:
-            model: the model.
-            batches: the places of words of the split that is being predicted.
-            num_batches: how many there will be, for the progress bar.
-        """
+        """Yields (batch, outputs) as arrays, batch by batch."""
         batches = VectorBatches(batches, self.vectors(self._split))
         return super().outputs(model, batches, num_batches)
 
     def vectors(self, split: str) -> np.ndarray:
-        """The vectors of a split's words, [T, L, F], in the order of its windows.
-
-        Args:
-            split: train, dev or test.
-        """
+        """The vectors of a split's words, [T, L, F], in the order of its windows."""
         if split not in self._vectors:
             windows = list(self._token_featurizer(self.splits[split]))
             # Two choices may take the same layers.

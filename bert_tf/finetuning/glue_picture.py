@@ -24,12 +24,7 @@ def short_name(metric: str) -> str:
 
 
 def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
-    """A bar for each task's score, ours beside the paper's, as a PNG.
-
-    Args:
-        results: of the tasks; the metric that a run was chosen by is drawn.
-        paper: the paper's scores.
-    """
+    """A bar for each task's score, ours beside the paper's, as a PNG."""
     bars = [
         (result, metric)
         for result in results

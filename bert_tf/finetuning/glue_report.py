@@ -27,13 +27,7 @@ NOT_AVERAGED = ("WNLI", "AX")
 def write_report(
     results: Sequence[TaskResult], folder: str, paper: Paper = PAPER
 ) -> None:
-    """Writes the table in its three forms.
-
-    Args:
-        results: of the tasks, one at least.
-        folder: the output_dir.
-        paper: the paper's scores.
-    """
+    """Writes the table in its three forms."""
     files.write_atomically(os.path.join(folder, "glue.md"), report(results, paper))
     average, tasks = average_of(results)
     values = {

@@ -23,7 +23,7 @@ from bert_tf.metrics.glue import MISMATCHED
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.glue import GLUE_TASKS
 from bert_tf.tasks.named import find
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import is_chief
 
@@ -38,9 +38,6 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
     """The tasks that --tasks names, in the order in which they are to be run.
 
     Says which ones of `all` are left out because their files are not there.
-
-    Raises:
-        InputError: no such task, or one that is asked for by name has no files.
     """
     if not files.is_folder(flag_values.glue_dir):
         raise InputError(f"--glue_dir: no such folder: {flag_values.glue_dir}")
@@ -91,12 +88,7 @@ def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
 
 
 def check_examples(data_set: DataSet, flag_values: flags.FlagValues) -> None:
-    """Reads all that a task needs, so that what is wrong is said before any training.
-
-    Raises:
-        InputError: a file has something in it that is no example, or a test set is not
-            as long as GLUE's.
-    """
+    """Reads all that a task needs, so that errors appear before any training."""
     folder = _data_dir(data_set, flag_values)
     for split in _splits(data_set, flag_values):
         count = len(data_set.read(folder, split))
@@ -116,11 +108,6 @@ def run_task(
 
     Its result is in its folder then. What is done already is not done again. AX is
     predicted alone.
-
-    Args:
-        data_set: the task.
-        flag_values: the script's flags.
-        strategy: the devices.
     """
     logging.info("***** %s *****", data_set.name)
     values = _flags_of(data_set, flag_values)
@@ -234,4 +221,4 @@ def _data_dir(data_set: DataSet, flag_values: flags.FlagValues) -> str:
 
 def _best_of(flag_values: flags.FlagValues, task: str) -> str:
     """Where a task's best run is kept."""
-    return best_checkpoint.folder_of(os.path.join(flag_values.output_dir, task))
+    return checkpoints.folder_of(os.path.join(flag_values.output_dir, task))

@@ -18,11 +18,7 @@ from bert_tf.errors import InputError
 def opened_adapter(
     flag_values: flags.FlagValues, config: BertConfig
 ) -> AdapterFiles | None:
-    """What --init_adapter names; None where it is not given.
-
-    Raises:
-        InputError: there is none, or it was trained on a model of another shape.
-    """
+    """What --init_adapter names; None where it is not given."""
     if not flag_values.init_adapter:
         return None
     adapter = open_adapter(flag_values.init_adapter)
@@ -33,15 +29,7 @@ def opened_adapter(
 def model_options(
     flag_values: flags.FlagValues, adapter: AdapterFiles | None = None
 ) -> dict[str, Any]:
-    """Arguments of BertClassifier, as `bert_tf.tasks.classification.task` takes them.
-
-    Args:
-        flag_values: those of `define_stability` and `define_parameter_efficient`.
-        adapter: what --init_adapter names, which says it all.
-
-    Raises:
-        InputError: a flag contradicts the adapter.
-    """
+    """BertClassifier's arguments, as `bert_tf.tasks.classification.task` takes them."""
     if adapter is None:
         return {name: flag_values[name].value for name in MODEL_OPTIONS}
     for name in MODEL_OPTIONS:

@@ -11,7 +11,7 @@ from absl import flags, logging
 from bert_tf.conversion import names
 from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS, scores
 from bert_tf.finetuning.task_session import TaskSession
-from bert_tf.records.split_records import SplitRecords, rows_digest
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceSet
 from bert_tf.training.finetuning import finetune
@@ -28,18 +28,8 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 class MultipleChoiceSession(TaskSession):
     """The runs on SWAG, or on any examples of multiple choice.
 
-    Args:
-        flag_values: the script's flags: the model, lengths, batches, how to train.
-        strategy: the devices.
-        sets: the examples, by split: "train", "dev", "test".
-        output_dir: where a run that goes on has its model's files.
-
     Attributes:
         sets: the examples, by split.
-
-    Raises:
-        InputError: a file is missing, contradicts another one, or a flag names no
-            metric.
     """
 
     head = names.MULTIPLE_CHOICE
@@ -59,14 +49,7 @@ class MultipleChoiceSession(TaskSession):
         self.refuse_other_metrics(METRICS)
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
-        """Trains in a folder, from where that stands.
-
-        Args:
-            folder: the run's output_dir.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """Trains in a folder, from where that stands."""
         examples = self.sets["train"].examples
         where = self._flags.tfds_name or self._flags.train_file
         data = RunData(f"{len(examples)} examples of {where}", self._digest("train"))
@@ -107,13 +90,7 @@ class MultipleChoiceSession(TaskSession):
     def scores(
         self, model: keras.Model, split: str, logits: np.ndarray | None = None
     ) -> dict[str, float]:
-        """A split's losses and its accuracy: see `bert_tf.finetuning.scoring.scores`.
-
-        Args:
-            model: the model.
-            split: one with labels.
-            logits: those of `self.logits`, where they are known already.
-        """
+        """A split's losses and accuracy: see `bert_tf.finetuning.scoring.scores`."""
         if logits is None:
             logits = self.logits(model, split)
         examples, target = self.sets[split]

@@ -27,7 +27,7 @@ from bert_tf.metrics.squad import (
     evaluate_v2,
     precision_recall_curves,
 )
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
@@ -77,16 +77,6 @@ def choose(
     A warning says where predictions with it score less than the search reports: the
     search may stop between equal score differences, and names 0 where it is best to
     answer nothing.
-
-    Args:
-        golds: id -> answers.
-        best_texts: id -> the best text that is not "".
-        null_odds: id -> score difference.
-        predict_file: the set's name, to be noted.
-        checkpoint: the model's, to be noted.
-
-    Raises:
-        InputError: there are no questions, or one lacks a text or a score difference.
     """
     best = best_thresholds(golds, best_texts, null_odds)
     threshold = float(best.best_f1_thresh)
@@ -128,20 +118,7 @@ def find(
     checkpoint: str = "",
     plots: bool = True,
 ) -> NullThreshold:
-    """Chooses a threshold and writes all of its files, the pictures first.
-
-    Args:
-        folder: where; an existing folder, the model's.
-        golds: id -> answers.
-        best_texts: id -> the best text that is not "".
-        null_odds: id -> score difference.
-        predict_file: the set's name, to be noted.
-        checkpoint: the model's path; "" where the answers are not one model's.
-        plots: whether to draw.
-
-    Raises:
-        InputError: there are no questions, or one lacks a text or a score difference.
-    """
+    """Chooses a threshold and writes all of its files, the pictures first."""
     if checkpoint:
         # A folder may be moved with what is in it.
         there, name = os.path.split(files.absolute(checkpoint))
@@ -171,17 +148,7 @@ def given_or_found(
     *,
     checkpoint: str = "",
 ) -> float:
-    """The threshold to predict with.
-
-    Args:
-        given: the user's word, which goes before all.
-        folders: where one may have been found; the first that has one counts.
-        default: what there is otherwise.
-        checkpoint: the model's path; a threshold of another one does not count.
-
-    Raises:
-        InputError: a folder's file holds none.
-    """
+    """The threshold to predict with."""
     if given is not None:
         return given
     for folder in folders:
@@ -204,21 +171,11 @@ def write(folder: str, chosen: NullThreshold) -> None:
 
 
 def read(folder: str, checkpoint: str = "") -> float | None:
-    """The threshold that a folder has; None where it has none.
-
-    Args:
-        folder: the model's.
-        checkpoint: the model's path. What was found for another one, or before the
-            model was trained on, is said and left aside. For a run's best checkpoint,
-            in best/, what the run's folder says of the same step counts too.
-
-    Raises:
-        InputError: the file holds none.
-    """
+    """The threshold that a folder has; None where it has none."""
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))
-        if name != best_checkpoint.FOLDER_NAME or not checkpoint:
+        if name != checkpoints.FOLDER_NAME or not checkpoint:
             return None
         return read(run, os.path.join(run, os.path.basename(checkpoint)))
     content: Any = files.read_json(path)

@@ -17,13 +17,7 @@ PROBABILITY = "null odds"
 
 
 def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
-    """Precision, recall and score over the threshold, the chosen one marked.
-
-    Args:
-        curve: of F1, or of exact matches.
-        threshold: the chosen one.
-        title: the line above the picture.
-    """
+    """Precision, recall and score over the threshold, the chosen one marked."""
     thresholds = np.array(curve.thresholds[1:], np.float64)
     left, right = _range(np.append(thresholds, threshold))
     with drawing():
@@ -60,12 +54,6 @@ def histogram_picture(
 
     What lies far outside (no text at all: a difference of a million) is in the outer
     bins.
-
-    Args:
-        values: kind of question -> null odds. A kind that there is none of is left out.
-        title: the line above the picture.
-        threshold: where to draw a line.
-        label: what the null odds are.
     """
     kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
     everything = np.concatenate(list(kinds.values()))
@@ -100,12 +88,7 @@ def histogram_picture(
 
 
 def precision_recall_picture(curve: Curve, title: str) -> bytes:
-    """Precision over recall, with the area below in the title.
-
-    Args:
-        curve: what to draw.
-        title: the line above the picture.
-    """
+    """Precision over recall, with the area below in the title."""
     with drawing():
         from matplotlib.figure import Figure
 

@@ -41,18 +41,7 @@ def write_predictions(
     *,
     rows: Sequence[int] | None = None,
 ) -> None:
-    """Writes the table of the predictions.
-
-    Args:
-        path: the file.
-        examples: the split, N of them.
-        target: what is predicted.
-        logits: [N, C], in the order of the examples.
-        rows: the examples to write, in this order; all unless given.
-
-    Raises:
-        ValueError: `logits` are not those of `examples`.
-    """
+    """Writes the table of the predictions."""
     _check_shape(examples, target, logits)
     chosen = range(len(examples)) if rows is None else rows
     words = target.words(logits)
@@ -87,11 +76,7 @@ def write_predictions(
 
 
 def read_predictions(path: str) -> list[dict[str, str]]:
-    """The rows of a table of `write_predictions`: column -> cell, escapes undone.
-
-    Raises:
-        InputError: no such file, or a row has not as many cells as the header.
-    """
+    """The rows of a table of `write_predictions`: column -> cell, escapes undone."""
     header: list[str] | None = None
     rows = []
     text = files.read_text(path, "table of predictions")
@@ -112,17 +97,7 @@ def read_predictions(path: str) -> list[dict[str, str]]:
 def labelled(
     examples: Sequence[Example], target: Target
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The examples whose label is known.
-
-    Args:
-        examples: the split.
-        target: what is predicted.
-
-    Returns:
-        rows: [M] their numbers in the split.
-        labels: their labels as `Target.predictions` has predictions: class ids [M], 0
-            or 1 a label [M, C], or numbers, [M] or [M, C].
-    """
+    """The examples whose label is known."""
     rows = [row for row, example in enumerate(examples) if example.label is not None]
     encoded = [target.encode(examples[row].label, examples[row].source) for row in rows]
     labels = np.array(encoded).reshape(len(rows), target.label_length)
@@ -141,15 +116,6 @@ def mistakes(
     How sure: the probability of what was predicted; of several labels, the largest
     probability of a wrong decision on one. For numbers all predictions, by the absolute
     error (its sum over several).
-
-    Args:
-        examples: the split, N of them.
-        target: what is predicted.
-        logits: [N, C], in the order of the examples.
-        count: how many at most.
-
-    Returns:
-        Their numbers in the split; at equal sureness in the order of the split.
     """
     _check_shape(examples, target, logits)
     rows, errors = _errors(examples, target, logits)

@@ -90,16 +90,7 @@ class Record:
 
     @classmethod
     def from_json(cls, values: Any, metric: str, source: str) -> "Record":
-        """The record that such an object describes.
-
-        Args:
-            values: the parsed JSON.
-            metric: the score that runs are compared by.
-            source: where it comes from, for messages.
-
-        Raises:
-            InputError: it is no such object, or a score is not a finite number.
-        """
+        """The record that such an object describes."""
         line = strict_json.from_values(_Line, values, source)
         scores = {_share(share, source): named for share, named in line.scores.items()}
         for named in scores.values():
@@ -151,18 +142,7 @@ def _share(text: str, source: str) -> float:
 
 
 class Records:
-    """The records of a folder, in the order in which its runs first came to one.
-
-    Args:
-        folder: the selection's output_dir; read here, written by `begin` and `put`.
-        metric: the score that runs are compared by.
-        made_with: name -> value of all that the runs have in common.
-        is_chief: whether this process writes.
-
-    Raises:
-        InputError: the folder's runs were made with something else, or are compared by
-            something else, or the file is damaged.
-    """
+    """The records of a folder, in the order in which its runs first came to one."""
 
     def __init__(
         self,

@@ -34,23 +34,6 @@ def write_reports(
     mistakes in the same columns; SPLIT_confusion.png which label is taken for which;
     SPLIT_calibration.png whether the probabilities can be believed. For numbers there
     is SPLIT_regression.png, predicted against true, instead of the two.
-
-    Args:
-        folder: where; an existing folder.
-        split: its name, which begins the files' names.
-        examples: the split, N of them.
-        target: what is predicted.
-        logits: [N, C], in the order of the examples.
-        task_name: stands in the pictures' titles.
-        class_names: label -> what pictures call it, where the label is but a number.
-        plots: whether to draw.
-        num_mistakes: how many mistakes to list at most; 0 for none.
-
-    Returns:
-        The files that were written.
-
-    Raises:
-        ValueError: `logits` are not those of `examples`.
     """
     written = []
 

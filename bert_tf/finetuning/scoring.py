@@ -40,24 +40,7 @@ def scores(
     metric_names: Sequence[str],
     batch_size: int,
 ) -> dict[str, float]:
-    """Losses and metrics of labelled examples.
-
-    Args:
-        examples: N of them.
-        target: what is predicted.
-        logits: [N, C], in the order of the examples.
-        objective: the task's, of one loss.
-        metric_names: of `bert_tf.metrics.glue`.
-        batch_size: examples of a batch of `loss`.
-
-    Returns:
-        `eval_loss`, the mean over the examples; `loss`, the mean over the means of
-        batches, as the original reports it; the metrics; and next to an accuracy
-        `majority`, that of always giving the most frequent label.
-
-    Raises:
-        DivergedError: the loss is not finite.
-    """
+    """Losses and metrics of labelled examples."""
     labels = np.array(
         [target.encode(example.label, example.source) for example in examples],
         target.label_dtype,

@@ -21,7 +21,7 @@ from bert_tf.finetuning.settings import Settings, settings_from_flags
 from bert_tf.finetuning.trials import Outcome
 from bert_tf.metrics import glue as metrics
 from bert_tf.tasks.targets import MULTI_LABEL, SINGLE_LABEL
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.strategy import Agreement, check_batch_size, is_chief
@@ -52,14 +52,6 @@ def search(
     """Makes the runs that the flags ask for, and keeps the best one.
 
     Its weights are in OUTPUT_DIR/best, as `ClassifierSession.restore` takes them.
-
-    Args:
-        session: the task.
-        flag_values: the script's flags, those of a selection among them.
-        output_dir: the selection's folder.
-
-    Raises:
-        InputError: as `select` does.
     """
     settings = settings_from_flags(flag_values)
     _refuse_what_would_fail_later(session, flag_values, settings, output_dir)
@@ -77,7 +69,7 @@ def search(
         # compared is none: its weights would stay the best where its end is no better.
         is_last = until == 1.0 and outcome.step == step
         if chief and is_last and metric in outcome.scores:
-            best_checkpoint.keep_if_best(folder, step, outcome.scores[metric], metric)
+            checkpoints.keep_if_best(folder, step, outcome.scores[metric], metric)
         del model
         session.forget_model()
         # A run's graphs and variables hang together in rings.
@@ -180,7 +172,7 @@ def baseline(session: ClassifierSession, metric: str) -> float | None:
 
 def _identity(path: str) -> str:
     """What a path names: of a selection's best run, which run that is too."""
-    best = best_checkpoint.read_best_file(path)
+    best = checkpoints.read_best_file(path)
     return files.absolute(path) + (f" ({best.run})" if best and best.run else "")
 
 
@@ -188,12 +180,12 @@ def _best_of_run(
     folder: str, step: int, scores: Mapping[str, float], metric: str
 ) -> Outcome:
     """A run's last scores, or those of an evaluation on the way if they are better."""
-    best = best_checkpoint.read_best(folder)
+    best = checkpoints.read_best(folder)
     last = scores.get(metric)
     if last is not None and not math.isfinite(last):
         raise DivergedError(f"The {metric} on the development set is {last}.")
     if best is not None and last is not None and best.metric == metric:
         before = Reporter(folder, step, is_chief=False).evaluation(best.step)
-        if before and not best_checkpoint.is_better(last, best.value, metric):
+        if before and not checkpoints.is_better(last, best.value, metric):
             return Outcome(before, best.step)
     return Outcome(scores, step)

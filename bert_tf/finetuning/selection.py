@@ -72,23 +72,7 @@ def select(
     baseline: float | None = None,
     is_chief: bool = True,
 ) -> Selection:
-    """Makes the runs that are missing, and finds the best one.
-
-    Args:
-        run: makes one run, or a share of it.
-        settings: the runs to make, in this order.
-        folder: the selection's output_dir.
-        metric: the score to choose by.
-        keeper: is told which run's weights are to be kept, and which are not.
-        made_with: name -> value of all that the runs have in common; a folder with
-            other runs is refused.
-        stop_early: after which share of its steps a hopeless run ends; None for never.
-        baseline: the score of who always answers the same.
-        is_chief: whether this process writes.
-
-    Raises:
-        InputError: the folder has other runs, or all runs have failed.
-    """
+    """Makes the runs that are missing, and finds the best one."""
     records = Records(folder, metric, made_with, is_chief=is_chief)
     records.begin()
     trials = Trials(run, records, folder, metric, keeper)

@@ -42,14 +42,6 @@ def grid(
 
     Seeds change slowest: whoever looks early has seen every combination once. Then come
     batch sizes, epochs and learning rates, as they are given.
-
-    Args:
-        learning_rates: the peaks.
-        train_batch_sizes: sequences a step.
-        num_train_epochs: passes over the training examples.
-        num_restarts: runs of each combination; their seeds are `random_seed`,
-            `random_seed` + 1, ...
-        random_seed: the first run's seed.
     """
     combinations = itertools.product(
         range(random_seed, random_seed + num_restarts),

@@ -21,9 +21,6 @@ _SCORES_V2 = (
 class Answers:
     """The answers to a set of questions; of each no more than its best text.
 
-    Args:
-        version_2_with_negative: whether "no answer" is one (SQuAD 2.0).
-
     Attributes:
         best_texts: by question id, the best answer that is a text.
         null_odds: by question id, the score of "no answer" less that of this text.
@@ -46,15 +43,7 @@ class Answers:
         )
 
     def scores(self, threshold: float) -> dict[str, float]:
-        """The official scores, in percent.
-
-        Args:
-            threshold: the null score difference above which there is no answer.
-
-        Returns:
-            Of SQuAD 1.1 exact_match and f1; of 2.0 the official evaluation's, with
-            those at the best thresholds.
-        """
+        """The official scores, in percent."""
         if not self._version_2:
             return evaluate_v1(self.golds, self.best_texts)
         predictions = {
@@ -66,15 +55,7 @@ class Answers:
 
 
 def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
-    """The score that says which checkpoint is the best.
-
-    Args:
-        version_2_with_negative: whether it is one of SQuAD 2.0's.
-        wanted: --best_metric.
-
-    Raises:
-        InputError: the wanted one is none of the scores.
-    """
+    """The score that says which checkpoint is the best."""
     there = _SCORES_V2 if version_2_with_negative else _SCORES_V1
     if wanted and wanted not in there:
         raise InputError(

@@ -14,8 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
 from bert_tf.squad.features import QuestionFeatures
 from bert_tf.tasks import squad
 
@@ -89,12 +95,7 @@ class WindowBatches:
     """
 
     def __init__(self, first: _Group, groups: Iterator[_Group]) -> None:
-        """Takes the groups.
-
-        Args:
-            first: the first one; it has a window.
-            groups: the others.
-        """
+        """Takes the groups."""
         assert first.batches is not None
         self.element_spec = first.batches.element_spec
         self.group = first
@@ -116,17 +117,7 @@ def question_logits(
     max_lengths: int | None,
     num_questions: int,
 ) -> Iterator[QuestionLogits]:
-    """Predicts questions, in their order.
-
-    Args:
-        features: the questions.
-        predict: runs the model.
-        batch_size: windows a batch.
-        max_seq_length: the longest record's tokens.
-        max_lengths: how many lengths batches may have; None for max_seq_length alone.
-            Then logits are those of padding too, as the original has them.
-        num_questions: how many there are, for the progress bar.
-    """
+    """Predicts questions, in their order."""
     groups = _groups(
         iter(features), batch_size, max_seq_length, max_lengths, num_questions
     )

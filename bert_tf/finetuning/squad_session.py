@@ -17,7 +17,7 @@ from bert_tf.finetuning.squad_evaluation import Answers, best_metric
 from bert_tf.finetuning.squad_prediction import question_logits
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.parallel import available_cores
-from bert_tf.records.split_records import SplitRecords, rows_digest
+from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.squad.checked_questions import CheckedQuestions
 from bert_tf.squad.decoding import Decoded, Decoder, DecodingSettings
 from bert_tf.squad.features import Featurizer, QuestionFeatures
@@ -34,17 +34,7 @@ FIRST_STAGE = "first_stage"
 
 
 class SquadSession(TaskSession):
-    """The runs on SQuAD, or on any questions in its format.
-
-    Args:
-        flag_values: the script's flags: the model, lengths, batches, how to train.
-        strategy: the devices.
-        output_dir: where a run that goes on has its model's files.
-
-    Raises:
-        InputError: a file is missing, contradicts another one, or a length does not
-            leave room.
-    """
+    """The runs on SQuAD, or on any questions in its format."""
 
     head = names.SPAN
 
@@ -83,19 +73,7 @@ class SquadSession(TaskSession):
         init_checkpoint: str | None = None,
         scored: CheckedQuestions | None = None,
     ) -> tuple[keras.Model, int]:
-        """Trains in a folder, from where that stands.
-
-        Args:
-            folder: the run's output_dir.
-            source: the questions.
-            num_train_epochs: passes over them.
-            epochs_flag: what that comes from, for messages.
-            init_checkpoint: what a fresh run starts from. Default: --init_checkpoint.
-            scored: questions whose answers are scored every --eval_steps.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """Trains in a folder, from where that stands."""
         data = RunData(
             f"{source.num_questions} questions of {source.report.source}",
             rows_digest([source.identity]),
@@ -126,16 +104,7 @@ class SquadSession(TaskSession):
         training: CheckedQuestions,
         scored: CheckedQuestions | None,
     ) -> tuple[keras.Model, int]:
-        """Trains in --output_dir, where asked for on other questions before.
-
-        Args:
-            first: those others.
-            training: the questions.
-            scored: as for `fine_tune`.
-
-        Returns:
-            The model, and the number of steps of the last stage.
-        """
+        """Trains in --output_dir, where asked for on other questions before."""
         init_checkpoint = None
         if self.max_lengths is None:
             # Now rather than after the first stage.
@@ -166,12 +135,7 @@ class SquadSession(TaskSession):
     def answers(
         self, model: keras.Model, source: CheckedQuestions
     ) -> Iterator[tuple[QuestionFeatures, Decoded]]:
-        """Predicts and decodes questions, in their order, as a stream.
-
-        Args:
-            model: the model.
-            source: the questions.
-        """
+        """Predicts and decodes questions, in their order, as a stream."""
         for result in question_logits(
             self._featurizer(for_training=False)(source),
             functools.partial(self.outputs, model),
@@ -194,13 +158,7 @@ class SquadSession(TaskSession):
     def predict(
         self, model: keras.Model, step: int, questions: CheckedQuestions
     ) -> None:
-        """Answers questions, and scores the answers where they are known.
-
-        Args:
-            model: the model.
-            step: the number of steps that it was trained for.
-            questions: the questions.
-        """
+        """Answers questions, and scores the answers where they are known."""
         folder = self._flags.output_dir
         logging.info("***** Running predictions *****")
         logging.info("  Num questions = %d", questions.num_questions)

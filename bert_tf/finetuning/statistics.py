@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bert_tf.finetuning.records import FAILED, FINISHED, STOPPED, Record
 from bert_tf.finetuning.settings import Settings
-from bert_tf.training.best_checkpoint import is_better
+from bert_tf.training.checkpoints import is_better
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,14 +57,7 @@ class Group:
 def grouped(
     records: Sequence[Record], metric: str, baseline: float | None = None
 ) -> list[Group]:
-    """The runs by settings, in the order in which settings first appear.
-
-    Args:
-        records: the runs.
-        metric: the score to look at.
-        baseline: the score of who always answers the same; None where nobody knows,
-            and then only diverged runs count as failed.
-    """
+    """The runs by settings, in the order in which settings first appear."""
     members: dict[tuple[float, int, float], list[Record]] = {}
     for record in records:
         members.setdefault(record.settings[:3], []).append(record)

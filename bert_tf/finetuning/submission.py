@@ -64,12 +64,7 @@ TASK_FILES = (
 
 
 def task_file(task_name: str, split: str) -> TaskFile | None:
-    """The file of a task's test split; None for what GLUE has no test set of.
-
-    Args:
-        task_name: in any case.
-        split: "test", or "test_mismatched".
-    """
+    """The file of a task's test split; None for what GLUE has no test set of."""
     for file in TASK_FILES:
         if (file.task_name.lower(), file.split) == (task_name.lower(), split):
             return file
@@ -79,21 +74,7 @@ def task_file(task_name: str, split: str) -> TaskFile | None:
 def write_task_file(
     folder: str, task_name: str, split: str, words: Sequence[str]
 ) -> str | None:
-    """Writes the predictions of a test split as the server takes them.
-
-    Args:
-        folder: where; created where it is missing.
-        task_name: in any case.
-        split: "test", or "test_mismatched".
-        words: the predictions as `Target.words` has them, in the order of the examples.
-            Numbers are brought into 0 to 5.
-
-    Returns:
-        The file; None where GLUE has no such test set, and nothing is written.
-
-    Raises:
-        ValueError: a prediction is not among the task's words, or not a number.
-    """
+    """Writes the predictions of a test split as the server takes them."""
     file = task_file(task_name, split)
     if file is None:
         return None
@@ -118,20 +99,6 @@ def write_submission(
 
     Each test set that is missing is said in a line of the log. The same files give the
     same bytes.
-
-    Args:
-        folder: where `write_task_file` wrote.
-        path: the zip.
-        fill_missing: whether a missing test set gets a constant class, and STS-B 0 and
-            5 in turn (a constant has no correlation), so that the server takes the zip.
-            WNLI's constant, 0, is its majority, which is what Devlin et al. submitted.
-
-    Returns:
-        The missing test sets.
-
-    Raises:
-        InputError: a file is not what the server takes (names the line), or there is
-            none.
     """
     tables, missing = {}, []
     for file in TASK_FILES:

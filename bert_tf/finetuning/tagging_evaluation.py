@@ -18,11 +18,7 @@ _ENTITY_SCORES = ("precision", "recall", "f1")
 
 
 def metric_names(scheme: str) -> list[str]:
-    """The scores' names, the one that runs are compared by last.
-
-    Args:
-        scheme: how the labels spell entities; "none" where they do not.
-    """
+    """The scores' names, the one that runs are compared by last."""
     if scheme == NO_SCHEME:
         return [LOSS, ACCURACY]
     strict = [STRICT + name for name in _ENTITY_SCORES if _has_strict(scheme)]
@@ -38,21 +34,7 @@ def scores(
     accuracy: float,
     majority: float,
 ) -> dict[str, float]:
-    """Scores the labels of sentences.
-
-    Args:
-        golds: the true labels of each.
-        predictions: the predicted ones.
-        scheme: how they spell entities; "none" where they do not.
-        losses: -log p of the words whose label the model has.
-        accuracy: of `accuracy`, of the labels as their file spells them.
-        majority: of `majority`, of the same labels.
-
-    Returns:
-        loss, the mean of `losses`; accuracy; majority; where labels spell entities
-        precision, recall and f1 of the default reading, and the same of the strict
-        reading, strict_precision and so on.
-    """
+    """Scores the labels of sentences."""
     results = {
         LOSS: float(losses.mean()) if len(losses) else 0.0,
         ACCURACY: accuracy,
@@ -71,33 +53,19 @@ def scores(
 
 
 def accuracy(golds: Sequence[Labels], predictions: Sequence[Labels]) -> float:
-    """The share of words that have the right label.
-
-    Args:
-        golds: the true labels of each sentence.
-        predictions: the predicted ones.
-    """
+    """The share of words that have the right label."""
     words, correct = _words(golds, predictions)
     return correct / words
 
 
 def majority(golds: Sequence[Labels]) -> float:
-    """The accuracy of always giving the most frequent label.
-
-    Args:
-        golds: the true labels of each sentence.
-    """
+    """The accuracy of always giving the most frequent label."""
     counts = collections.Counter(itertools.chain.from_iterable(golds))
     return max(counts.values()) / counts.total()
 
 
 def report(golds: Sequence[Labels], predictions: Sequence[Labels]) -> str:
-    """The entities' scores by type, as the official scorer prints them.
-
-    Args:
-        golds: the true labels of each sentence.
-        predictions: the predicted ones.
-    """
+    """The entities' scores by type, as the official scorer prints them."""
     return entities.report(
         entities.count_entities(golds, predictions), *_words(golds, predictions)
     )

@@ -43,16 +43,7 @@ class TaggerLabels(NamedTuple):
 def find_file_schemes(
     splits: Mapping[str, Sequence[Sentence]], given: str
 ) -> dict[str, str]:
-    """How each split's files spell entities.
-
-    Args:
-        splits: the sentences by split.
-        given: --tag_scheme.
-
-    Returns:
-        By split; what has no labels, or none that spell entities, is as the first one
-        that has them.
-    """
+    """How each split's files spell entities."""
     if given != AUTO:
         return dict.fromkeys(splits, given)
     found = {
@@ -95,13 +86,7 @@ def _warn_of_odd_labels(
 
 
 def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:
-    """A sentence's labels in another scheme; as they are where it is theirs.
-
-    Args:
-        labels: the sentence's.
-        scheme: what they are in.
-        wanted: what they are to be in.
-    """
+    """A sentence's labels in another scheme; as they are where it is theirs."""
     if NO_SCHEME in (scheme, wanted) or scheme == wanted:
         return list(labels)
     return respelt(labels, wanted)
@@ -120,17 +105,6 @@ def find_labels(
     In training it is what --labels says; else what a trained head predicts, where it
     knows all labels; else the labels of the sentences. Without, it is what the run
     recorded, or --labels, or what the checkpoint says.
-
-    Args:
-        flag_values: labels, model_scheme, init_head.
-        train: the sentences to train on, if any.
-        file_scheme: how these spell entities.
-        recorded: the labels of the run in --output_dir, if there is one.
-        source: the opened --init_checkpoint, if there is one.
-
-    Raises:
-        InputError: nothing says what the labels are, --labels has one twice, or a
-            trained head has others.
     """
     given = tuple(flag_values.labels or ())
     repeated = [label for label, count in Counter(given).items() if count > 1]
@@ -183,18 +157,7 @@ def label_ids(
     *,
     must_be_known: bool,
 ) -> np.ndarray:
-    """The number of each word's label; `NO_LABEL` where the model does not have it.
-
-    Args:
-        split: what the sentences are, for messages.
-        sentences: the sentences.
-        golds: the labels of each, as the model spells them; none where none are known.
-        names: the model's labels.
-        must_be_known: whether the model must have all, as in training.
-
-    Raises:
-        InputError: it must, and does not.
-    """
+    """The number of each word's label; `NO_LABEL` where the model does not have it."""
     if not golds:
         return np.full(sum(len(one.words) for one in sentences), NO_LABEL)
     numbers = {label: number for number, label in enumerate(names)}

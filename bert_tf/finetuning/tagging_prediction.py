@@ -9,8 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.errors import DivergedError
-from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
 from bert_tf.tagging.features import Features
 from bert_tf.tasks import tagging
 
@@ -40,19 +46,7 @@ def predict_words(
     max_seq_length: int,
     max_lengths: int | None,
 ) -> WordPredictions:
-    """Predicts the words of some windows.
-
-    Args:
-        features: the windows, R of them, one at least.
-        labels: [W], each word's true label; `tagging.NO_LABEL` where it has none.
-        predict: runs the model.
-        batch_size: windows a batch.
-        max_seq_length: the longest record's tokens.
-        max_lengths: how many lengths batches may have; None for max_seq_length alone.
-
-    Raises:
-        DivergedError: a score is not finite.
-    """
+    """Predicts the words of some windows."""
     table = ExampleTable(
         tagging.blocks(features, labels, max_seq_length),
         tagging.schema(max_seq_length),

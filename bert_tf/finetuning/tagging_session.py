@@ -28,7 +28,7 @@ from bert_tf.finetuning.tagging_labels import (
 from bert_tf.finetuning.tagging_prediction import WordPredictions, predict_words
 from bert_tf.finetuning.task_session import TaskSession
 from bert_tf.metrics.entities import Labels
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.batching import SplitRecords
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.schemes import NO_SCHEME
 from bert_tf.tagging.sentences import Sentence, digest
@@ -49,19 +49,9 @@ TRAIN = "train"
 class TaggingSession(TaskSession):
     """The runs on tagged words.
 
-    Args:
-        flag_values: the script's flags: the model, lengths, batches, how to train.
-        strategy: the devices.
-        splits: the sentences by split: train, dev, test.
-        output_dir: where a run that goes on has its model's files, and its labels.
-
     Attributes:
         splits: as given.
         labels: what the model predicts.
-
-    Raises:
-        InputError: a file is missing, contradicts another one, or a label is none of
-            the model's.
     """
 
     head = names.TAGGING
@@ -117,14 +107,7 @@ class TaggingSession(TaskSession):
         )
 
     def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
-        """Trains in a folder, from where that stands.
-
-        Args:
-            folder: the run's output_dir.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """Trains in a folder, from where that stands."""
         data = self._run_data()
         self.prepare(folder, data)
         return finetune(
@@ -141,11 +124,7 @@ class TaggingSession(TaskSession):
         )
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, and records its labels there.
-
-        Raises:
-            InputError: it holds a run of another kind, or with other labels.
-        """
+        """Makes a run's folder, and records its labels there."""
         path = os.path.join(folder, FEATURES_NAME)
         if files.exists(os.path.join(folder, STATE_NAME)):
             self._refuse_other_features(folder)
@@ -161,12 +140,7 @@ class TaggingSession(TaskSession):
         return bool(self._golds[split])
 
     def predict(self, model: keras.Model, split: str) -> WordPredictions:
-        """Predicts the words of a split.
-
-        Args:
-            model: the model.
-            split: dev or test.
-        """
+        """Predicts the words of a split."""
         if split not in self._features:
             self._features[split] = list(self._featurizer(self.splits[split]))
         return predict_words(
@@ -183,24 +157,14 @@ class TaggingSession(TaskSession):
         )
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
-        """What is predicted, as the files spell it.
-
-        Args:
-            split: whose words these are.
-            found: of `predict`.
-        """
+        """What is predicted, as the files spell it."""
         return [
             respelt_unless(labels, self.labels.scheme, self._file_schemes[split])
             for labels in self._by_sentence(split, found)
         ]
 
     def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
-        """What predictions are worth: see `bert_tf.finetuning.tagging_evaluation`.
-
-        Args:
-            split: one with labels.
-            found: of `predict`.
-        """
+        """What predictions are worth: see `bert_tf.finetuning.tagging_evaluation`."""
         as_written = self._as_written(split, found)
         return scores(
             self._golds[split],
@@ -212,12 +176,7 @@ class TaggingSession(TaskSession):
         )
 
     def report(self, split: str, found: WordPredictions) -> str:
-        """The scores by type as the official scorer prints them; "" without entities.
-
-        Args:
-            split: one with labels.
-            found: of `predict`.
-        """
+        """The scores by type in the official scorer's format; "" without entities."""
         if self.labels.scheme == NO_SCHEME:
             return ""
         return report(*self._as_written(split, found))
@@ -297,11 +256,7 @@ class TaggingSession(TaskSession):
 
 
 def read_features(path: str) -> dict[str, str]:
-    """What a run's features.json says.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """What a run's features.json says."""
     found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
     if "features" not in found:
         raise InputError(f'{path}: it must have "features". Give another --output_dir.')

@@ -14,29 +14,23 @@ from absl import flags
 
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
-from bert_tf.conversion.model_files import model_files
+from bert_tf.conversion.loading import model_files
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.records.example_table import ROWS, EvaluationBatches
-from bert_tf.records.split_records import SplitRecords
-from bert_tf.task import Task
+from bert_tf.records.batching import ROWS, EvaluationBatches, SplitRecords
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import is_chief
+from bert_tf.training.task import Task
 
 Arrays = Mapping[str, np.ndarray]
 
 
 class TaskSession:
     """The runs on one task.
-
-    Args:
-        flag_values: the script's flags: the model, lengths, batches, how to train.
-        strategy: the devices.
-        output_dir: where a run that goes on has its model's files.
 
     Attributes:
         strategy: the devices.
@@ -45,9 +39,6 @@ class TaskSession:
         source: the opened --init_checkpoint, where there is one.
         task: what to train; set by the task's own session.
         head: its model's head, of `bert_tf.conversion.names.HEADS`; likewise.
-
-    Raises:
-        InputError: a file is missing, or contradicts another one.
     """
 
     task: Task
@@ -93,12 +84,7 @@ class TaskSession:
         return None if self._flags.pad == "max" else self._flags.length_buckets
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, with all that its checkpoints need beside them.
-
-        Args:
-            folder: the run's output_dir.
-            data: what will be trained on there; None for nothing.
-        """
+        """Makes a run's folder, with all that its checkpoints need beside them."""
         run_folder.prepare(
             folder,
             self.config,
@@ -111,14 +97,7 @@ class TaskSession:
         )
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
-        """The model of a folder's last checkpoint, or else of --init_checkpoint.
-
-        Args:
-            folder: a run's output_dir.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """The model of a folder's last checkpoint, or else of --init_checkpoint."""
         self.prepare(folder)
         adapter = "init_adapter"
         return restore_or_initialize(
@@ -133,13 +112,7 @@ class TaskSession:
     def outputs(
         self, model: keras.Model, batches: EvaluationBatches, num_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
-        """Yields (batch, outputs) as arrays, batch by batch.
-
-        Args:
-            model: the model.
-            batches: what to predict.
-            num_batches: how many there will be, for the progress bar.
-        """
+        """Yields (batch, outputs) as arrays, batch by batch."""
         if self._predictor is None or self._predictor[0] is not model:
             self._predictor = (
                 model,
@@ -157,14 +130,7 @@ class TaskSession:
         batch_size: int,
         num_outputs: int,
     ) -> np.ndarray:
-        """What the model says of records, [R, C] float32, in their order.
-
-        Args:
-            model: the model.
-            records: what to predict.
-            batch_size: records a batch.
-            num_outputs: C.
-        """
+        """What the model says of records, [R, C] float32, in their order."""
         logits = np.zeros([records.num_records, num_outputs], np.float32)
         for batch, outputs in self.outputs(
             model,
@@ -176,11 +142,7 @@ class TaskSession:
         return logits
 
     def refuse_other_metrics(self, there: Sequence[str]) -> None:
-        """Raises InputError now for what would come out at the first evaluation.
-
-        Args:
-            there: the metrics that --best_metric may name.
-        """
+        """Raises InputError now for what would come out at the first evaluation."""
         name = self._flags.best_metric
         if name and name not in there:
             raise InputError(

@@ -11,7 +11,7 @@ from absl import logging
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.finetuning.records import FAILED, FINISHED, RUNS_NAME, Record, Records
 from bert_tf.finetuning.settings import Settings
-from bert_tf.training.best_checkpoint import is_better
+from bert_tf.training.checkpoints import is_better
 
 
 class Outcome(NamedTuple):
@@ -42,15 +42,7 @@ class Keeper(Protocol):
 
 
 class Trials:
-    """Makes runs and records them; knows the best one.
-
-    Args:
-        run: makes one run, or a share of it.
-        records: those of the runs so far.
-        folder: the selection's output_dir.
-        metric: the score to compare by.
-        keeper: is told which run's weights are to be kept, and which are not.
-    """
+    """Makes runs and records them; knows the best one."""
 
     def __init__(
         self, run: Run, records: Records, folder: str, metric: str, keeper: Keeper
@@ -74,14 +66,7 @@ class Trials:
     def make(
         self, settings: Sequence[Settings], share: float, *, num_to_end: int = 0
     ) -> None:
-        """Lets each run go on to a share of its steps, unless it is there already.
-
-        Args:
-            settings: the runs.
-            share: of their steps.
-            num_to_end: how many of them will go on to their end later; for the
-                estimate of the time left.
-        """
+        """Lets each run go on to a share of its steps, unless it is there already."""
         missing = self.missing(settings, share)
         if len(missing) < len(settings):
             logging.info(

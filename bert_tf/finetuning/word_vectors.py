@@ -19,9 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features import FeatureInput
-from bert_tf.records.example_table import EvaluationBatches, ExampleTable
+from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
-from bert_tf.records.split_records import SplitRecords
 from bert_tf.tagging.features import Features, Featurizer
 from bert_tf.tagging.sentences import Sentence
 
@@ -49,12 +48,7 @@ def words_of_vectors(windows: Sequence[Features]) -> np.ndarray:
 
 
 def words_of_windows(windows: Iterable[Features]) -> Iterator[Features]:
-    """Windows of words instead of tokens, whose ids are their vectors' places.
-
-    Args:
-        windows: of tokens; the array has a vector for each word that is predicted from
-            them, in their order.
-    """
+    """Windows of words instead of tokens, whose ids are their vectors' places."""
     first = 0
     for window in windows:
         count = len(window.words)
@@ -65,12 +59,7 @@ def words_of_windows(windows: Iterable[Features]) -> Iterator[Features]:
 
 
 class WordFeaturizer(Featurizer):
-    """Makes sentences into windows of words.
-
-    Args:
-        featurizer: makes them into windows of tokens.
-        settings: what the words' vectors are.
-    """
+    """Makes sentences into windows of words."""
 
     def __init__(self, featurizer: Featurizer, settings: Mapping[str, Any]) -> None:
         self.max_seq_length = featurizer.max_seq_length
@@ -88,12 +77,7 @@ class WordFeaturizer(Featurizer):
 
 
 def with_vectors(batch: Mapping[str, Any], vectors: np.ndarray) -> dict[str, Any]:
-    """A batch with its features.
-
-    Args:
-        batch: a record's features, arrays or tensors that have values.
-        vectors: [T, L, F].
-    """
+    """A batch with its features."""
     found = _gathered(
         np.asarray(batch["input_ids"]), np.asarray(batch["input_mask"]), vectors
     )
@@ -101,12 +85,7 @@ def with_vectors(batch: Mapping[str, Any], vectors: np.ndarray) -> dict[str, Any
 
 
 class VectorBatches(EvaluationBatches):
-    """Batches for evaluation with their features.
-
-    Args:
-        batches: those without.
-        vectors: [T, L, F].
-    """
+    """Batches for evaluation with their features."""
 
     def __init__(self, batches: EvaluationBatches, vectors: np.ndarray) -> None:
         self._batches = batches

@@ -8,12 +8,7 @@ import numpy as np
 def pearson_and_spearman(
     predictions: Sequence[float] | np.ndarray, labels: Sequence[float] | np.ndarray
 ) -> tuple[float, float]:
-    """Pearson's r and Spearman's rho; 0 where one side is constant.
-
-    Args:
-        predictions: [N] predicted scores.
-        labels: [N] true scores.
-    """
+    """Pearson's r and Spearman's rho; 0 where one side is constant."""
     from scipy import stats
 
     # In float32, predictions that are nearly constant lose the third decimal.

@@ -90,11 +90,7 @@ def joined_label(prefix: str, entity_type: str) -> str:
 
 
 def entities(labels: Labels) -> list[Entity]:
-    """The entities of a sentence, in their order, by the default reading.
-
-    Args:
-        labels: of its words.
-    """
+    """The entities of a sentence, in their order, by the default reading."""
     found = []
     start, before, type_before = 0, OUTSIDE, ""
     # An O behind the last word ends what is open.
@@ -116,15 +112,7 @@ def entities(labels: Labels) -> list[Entity]:
 
 
 def strict_entities(labels: Labels, scheme: str) -> list[Entity]:
-    """The entities of a sentence that are spelt as the scheme has it, in their order.
-
-    Args:
-        labels: of its words.
-        scheme: of `STRICT_SCHEMES`.
-
-    Raises:
-        ValueError: there is no such scheme.
-    """
+    """A sentence's entities that follow the scheme's spelling, in their order."""
     if scheme not in STRICT_SCHEMES:
         raise ValueError(
             f"`scheme` must be one of {', '.join(STRICT_SCHEMES)}. Received: {scheme!r}"
@@ -154,19 +142,7 @@ def strict_entities(labels: Labels, scheme: str) -> list[Entity]:
 def count_entities(
     golds: Iterable[Labels], predictions: Iterable[Labels], scheme: str | None = None
 ) -> dict[str, Counts]:
-    """Counts entities by their type.
-
-    Args:
-        golds: the labels of each sentence.
-        predictions: those that were predicted, as many.
-        scheme: how they are spelt, for the strict reading; None for the default one.
-
-    Returns:
-        type -> counts, of all types that are there or were predicted, sorted.
-
-    Raises:
-        ValueError: the numbers of sentences, or of words in one, differ.
-    """
+    """Counts entities by their type."""
     gold: Counter[str] = Counter()
     predicted: Counter[str] = Counter()
     correct: Counter[str] = Counter()
@@ -196,13 +172,7 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 
 def report(counts: dict[str, Counts], num_words: int, num_correct_words: int) -> str:
-    """The counts and scores as the official scorer prints them, in percent.
-
-    Args:
-        counts: of `count_entities`, by the default reading.
-        num_words: how many words there are.
-        num_correct_words: how many of them have the right label.
-    """
+    """The counts and scores as the official scorer prints them, in percent."""
     all_types = total(counts.values())
     accuracy = 100.0 * num_correct_words / num_words if num_words else 0.0
     lines = [

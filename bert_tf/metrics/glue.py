@@ -24,21 +24,7 @@ def scores(
     predictions: Sequence[float] | np.ndarray,
     labels: Sequence[float] | np.ndarray,
 ) -> dict[str, float]:
-    """Scores predictions by each of some metrics.
-
-    Args:
-        metrics: names in METRICS.
-        predictions: class ids [N], 0 or 1 for each label [N, C], or numbers, [N] or
-            [N, C].
-        labels: the truth, in the same shape.
-
-    Returns:
-        name -> score. Correlations are 0 where one side is constant, and F1, precision
-        and recall where class 1 is neither there nor predicted.
-
-    Raises:
-        ValueError: no such metric, no examples, or shapes that differ.
-    """
+    """Scores predictions by each of some metrics."""
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
         raise ValueError(
@@ -63,14 +49,6 @@ def glue_average(
     `without=("AX",)` the leaderboard's figure comes out. MNLI is one task, whose two
     metrics are the accuracies on its two sets. Devlin et al. 2018 average otherwise:
     one metric a task, MNLI's sets as two, no WNLI (`bert_tf.tasks.glue_paper`).
-
-    Args:
-        scores_by_task: task -> metric -> score; metrics are names in METRICS, with
-            "_mismatched" behind them for MNLI's second set.
-        without: tasks that do not count.
-
-    Raises:
-        ValueError: no task is left, one has no metric, or a score is of no metric.
     """
     means = []
     for task, task_scores in scores_by_task.items():

@@ -52,12 +52,6 @@ def best_threshold(
     kept. It stops between questions of the same null odd, which no threshold tells
     apart; and where nothing is better than answering none, its threshold is 0, which
     is below all probabilities, but not below all score differences.
-
-    Args:
-        has_answer: id -> whether the question has one.
-        predictions: id -> text; "" is no answer, whatever the threshold.
-        scores: id -> what the text is worth, 0 to 1.
-        null_odds: id -> null odd; those of other questions are passed over.
     """
     score: float = sum(not answerable for answerable in has_answer.values())
     best, threshold = score, 0.0
@@ -76,14 +70,7 @@ def precision_recall(
     scores: Mapping[str, float],
     null_odds: Mapping[str, float],
 ) -> Curve:
-    """Precision and recall over the threshold, at all places that tell questions apart.
-
-    Args:
-        has_answer: id -> whether the question has one; one at least does.
-        scores: id -> what answering it is worth, 0 to 1; counts for answerable ones.
-        null_odds: id -> null odd, for each of these questions; those of others are
-            passed over.
-    """
+    """Precision and recall at every threshold that separates two questions."""
     num_answerable = sum(has_answer.values())
     ids = _ascending(has_answer, null_odds)
     rightly_not = len(ids) - num_answerable

@@ -62,13 +62,7 @@ def exact_match(prediction: str, gold: str) -> bool:
 
 
 def f1(prediction: str, gold: str, *, of_nothing: int = 0) -> float:
-    """The harmonic mean of precision and recall over the words of normalized texts.
-
-    Args:
-        prediction: the text to score.
-        gold: the right one.
-        of_nothing: the score where no word is left of either: 0 in 1.1, 1 in 2.0.
-    """
+    """The harmonic mean of precision and recall over the words of normalized texts."""
     return _f1(normalize_answer(prediction), normalize_answer(gold), of_nothing)
 
 
@@ -103,19 +97,7 @@ def _best(
 def evaluate_v1(
     golds: Golds | Iterable[tuple[str, Gold]], predictions: Mapping[str, str]
 ) -> dict[str, float]:
-    """The official scores of SQuAD 1.1.
-
-    Args:
-        golds: id -> answers; or pairs of them, where an id may come twice, as a file
-            may have it, and then counts twice.
-        predictions: id -> text. A question that is not there scores 0.
-
-    Returns:
-        {"exact_match", "f1"}, in percent.
-
-    Raises:
-        InputError: there are no questions, or one that is predicted has no answer.
-    """
+    """The official scores of SQuAD 1.1."""
     exact_sum: float = 0
     f1_sum: float = 0
     total = 0
@@ -137,16 +119,7 @@ def evaluate_v1(
 
 
 def scores_v2(golds: Golds, predictions: Mapping[str, str]) -> Scores:
-    """Each question's scores by the rules of SQuAD 2.0.
-
-    Args:
-        golds: id -> answers.
-        predictions: id -> text, "" for no answer; those of other questions are passed
-            over.
-
-    Raises:
-        InputError: there are no questions, or one has no prediction.
-    """
+    """Each question's scores by the rules of SQuAD 2.0."""
     _check_complete(golds, predictions, 'prediction ("" is that of no answer)')
     scores = Scores({}, {})
     for question_id, gold in golds.items():
@@ -167,20 +140,6 @@ def evaluate_v2(
 
     Beware of the default threshold where null odds are BERT's score differences: it is
     the official script's, meant for probabilities.
-
-    Args:
-        golds: id -> answers, in the file's order.
-        predictions: id -> text, "" for no answer.
-        null_odds: id -> null odd; 0 for all without them.
-        threshold: above it a question counts as not answered.
-
-    Returns:
-        exact, f1 (percent) and total, over all questions, then with HasAns_ and NoAns_
-        before them over those with and without an answer, where there are any; with
-        `null_odds` those of `BestThresholds`.
-
-    Raises:
-        InputError: there are no questions, or one lacks a prediction or a null odd.
     """
     raw = scores_v2(golds, predictions)
     if null_odds is not None:
@@ -213,16 +172,7 @@ def evaluate_v2(
 def best_thresholds(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> BestThresholds:
-    """The thresholds of null odds with the best scores (`best_threshold` tells how).
-
-    Args:
-        golds: id -> answers.
-        predictions: id -> text as if all were answered: the best that is not "".
-        null_odds: id -> null odd.
-
-    Raises:
-        InputError: there are no questions, or one lacks a prediction or a null odd.
-    """
+    """The thresholds of null odds with the best scores (`best_threshold` tells how)."""
     scores = scores_v2(golds, predictions)
     _check_complete(golds, null_odds, "null odd")
     return _best_thresholds(golds, predictions, null_odds, scores)
@@ -244,15 +194,7 @@ def _best_thresholds(
 def precision_recall_curves(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> dict[str, Curve]:
-    """The official script's three curves, whose areas it reports as NAME_ap.
-
-    Returns:
-        pr_exact and pr_f1, where an answer is worth its score, and pr_oracle, where
-        answering what is answerable is right; none where nothing is answerable.
-
-    Raises:
-        InputError: there are no questions, or one lacks a prediction or a null odd.
-    """
+    """The official script's three curves, whose areas it reports as NAME_ap."""
     scores = scores_v2(golds, predictions)
     _check_complete(golds, null_odds, "null odd")
     has_answer = {key: gold.has_answer for key, gold in golds.items()}

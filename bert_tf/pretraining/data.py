@@ -14,14 +14,13 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.lengths import files_by_length
-from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.shards import record_files
-from bert_tf.task import Task
+from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
+from bert_tf.records.writing import record_files
 from bert_tf.tasks.pretraining import Majority
 from bert_tf.training.config import Phase, PhaseSpec, TrainingConfig, TrainingData
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.task import Task
 
 
 class OpenRecords(Protocol):
@@ -30,13 +29,7 @@ class OpenRecords(Protocol):
     def __call__(
         self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
     ) -> PretrainingRecords:
-        """The records.
-
-        Args:
-            paths: the files.
-            flag: the one that names them, for messages.
-            max_seq_length: theirs, where it is known.
-        """
+        """The records."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,20 +55,7 @@ class PretrainingData:
         num_train_steps: int,
         train_batch_size: int,
     ) -> "PretrainingData":
-        """Finds the records of each phase, and checks that they go together.
-
-        Args:
-            open_records: opens some record files.
-            specs: the phases; None for one of all records.
-            input_file: globs of the records to train on.
-            eval_input_file: globs of the records to evaluate on; None for the same.
-            num_train_steps: of a run of one phase.
-            train_batch_size: of a run of one phase.
-
-        Raises:
-            InputError: a phase has no records; records of two vocabularies, with
-                sentence pairs and without.
-        """
+        """Finds the records of each phase, and checks that they go together."""
         phases: list[tuple[PhaseSpec, PretrainingRecords]]
         if specs is None:
             records = open_records(record_files(input_file, "input_file"), "input_file")
@@ -127,11 +107,7 @@ class PretrainingData:
         return sum(spec.num_steps for spec, _ in self.phases)
 
     def described(self, input_file: str) -> RunData:
-        """The records of all phases, as a run's folder records them.
-
-        Args:
-            input_file: what names them.
-        """
+        """The records of all phases, as a run's folder records them."""
         ids = [
             fingerprint(records.paths, records.counts, records.max_seq_length)
             for _, records in self.phases
@@ -148,16 +124,7 @@ class PretrainingData:
         eval_batch_size: int,
         max_eval_steps: int,
     ) -> list[Phase]:
-        """The phases as the engine takes them.
-
-        Args:
-            task: the task, for the evaluation between steps.
-            config: how to train.
-            strategy: the devices.
-            vocab_size: of the model; an id at or above it stops the run.
-            eval_batch_size: sequences an evaluation step.
-            max_eval_steps: evaluation steps.
-        """
+        """The phases as the engine takes them."""
         phases = []
         end_step = 0
         for (spec, records), held_out in zip(self.phases, self.held_out, strict=True):
@@ -246,18 +213,7 @@ def evaluation_of(
     packed: bool = False,
     jit_compile: bool = False,
 ) -> Callable[[keras.Model], Mapping[str, float]]:
-    """An evaluation of a model on the first batches of some records, repeated if few.
-
-    Args:
-        task: the losses and metrics.
-        records: the records.
-        strategy: the devices.
-        vocab_size: of the model; an id at or above it is an error.
-        batch_size: sequences a batch.
-        num_batches: batches.
-        packed: whether the model is one of packed rows.
-        jit_compile: whether XLA compiles the step as a whole.
-    """
+    """Evaluates a model on the first batches of some records, repeated if few."""
     evaluators: dict[int, Evaluator] = {}
 
     def evaluate(model: keras.Model) -> Mapping[str, float]:
@@ -281,16 +237,7 @@ def evaluation_of(
 def fingerprint(
     paths: Sequence[str], counts: Sequence[int], max_seq_length: int
 ) -> int:
-    """Tells sets of records apart: their files' names, numbers and length of records.
-
-    Args:
-        paths: the record files; folders do not count, so that a set may move.
-        counts: the number of records of each.
-        max_seq_length: of the records.
-
-    Returns:
-        A number above 0 and below 2**63.
-    """
+    """Identifies record sets: their files' names, numbers and record lengths."""
     lines = f"{max_seq_length}\n" + "".join(
         f"{os.path.basename(path)} {count}\n"
         for path, count in zip(paths, counts, strict=True)

@@ -11,12 +11,11 @@ from absl import flags, logging
 from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.checkpoint import refuse_other_function
-from bert_tf.conversion.model_files import checked_casing
+from bert_tf.conversion.loading import checked_casing, refuse_other_function
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.errors import InputError
 from bert_tf.pretraining.data import PretrainingData, evaluation_of
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
@@ -32,18 +31,10 @@ class PretrainingSession:
 
     Every input is read and checked here, before anything is written or trained.
 
-    Args:
-        flag_values: the script's flags: records, model, how to train and evaluate.
-        strategy: the devices.
-
     Attributes:
         config: the model's architecture.
         data: the records of each phase, and those to evaluate on.
         task: what to train.
-
-    Raises:
-        InputError: a file is missing, contradicts another one or a flag, or a flag
-            names no metric.
     """
 
     def __init__(
@@ -83,11 +74,7 @@ class PretrainingSession:
         self._refuse_other_metrics()
 
     def train(self) -> tuple[keras.Model, int]:
-        """Trains from where --output_dir stands.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """Trains from where --output_dir stands."""
         self._prepare()
         training = TrainingConfig.from_flags(
             self._flags,
@@ -127,11 +114,7 @@ class PretrainingSession:
         )
 
     def restore(self) -> tuple[keras.Model, int]:
-        """The model of --output_dir's last checkpoint, or else of --init_checkpoint.
-
-        Returns:
-            The model, and the number of steps that it was trained for.
-        """
+        """The model of --output_dir's last checkpoint, or else of --init_checkpoint."""
         self._prepare()
         return restore_or_initialize(
             self.task,
@@ -142,12 +125,7 @@ class PretrainingSession:
         )
 
     def evaluate(self, model: keras.Model, step: int) -> None:
-        """Writes losses and accuracies to eval_results.txt.
-
-        Args:
-            model: the model.
-            step: the number of steps that it was trained for.
-        """
+        """Writes losses and accuracies to eval_results.txt."""
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", self._flags.eval_batch_size)
         evaluation = evaluation_of(
@@ -207,16 +185,7 @@ class PretrainingSession:
         )
 
     def _fit_to_records(self, source: Source | None) -> tuple[Vocabulary | None, bool]:
-        """Checks the model by the records; a named size's vocabulary is theirs.
-
-        Returns:
-            The records' vocabulary, None where nobody says it, and whether it is
-            lower-cased.
-
-        Raises:
-            InputError: the records are not for this model, or flags on masking were
-                given for records that have masks already.
-        """
+        """Checks the model by the records; a named size's vocabulary is theirs."""
         vocabulary, do_lower_case = self.data.records.vocabulary(
             shared_flags.given(self._flags, "do_lower_case")
         )
@@ -263,12 +232,7 @@ class PretrainingSession:
 
 
 def model_config(flag_values: flags.FlagValues, source: Source | None) -> BertConfig:
-    """The architecture that the flags name, or else the checkpoint to start from.
-
-    Args:
-        flag_values: bert_size, bert_config_file, left_to_right.
-        source: the opened --init_checkpoint, if there is one.
-    """
+    """The architecture that the flags name, or else the checkpoint to start from."""
     if flag_values.bert_size:
         config = BertConfig.from_size(flag_values.bert_size)
     elif flag_values.bert_config_file:

@@ -34,11 +34,7 @@ class Document(NamedTuple):
 
 
 def read_documents(progress: Callable[[], None] = lambda: None) -> Iterator[Document]:
-    """The documents, in an order that depends on the Python version alone.
-
-    Args:
-        progress: called once a document.
-    """
+    """The documents, in an order that depends on the Python version alone."""
     from pydoc_data import topics
 
     for name in sorted(topics.topics):

@@ -98,12 +98,6 @@ def write_squad(squad_dir: str) -> str:
     """Writes SQuAD's files: how does a sentence begin, and how does it end?
 
     Of version 2.0 every third question asks for what is not in the text.
-
-    Args:
-        squad_dir: where.
-
-    Returns:
-        A sentence that is in none of them.
     """
     paragraphs = [
         sentence

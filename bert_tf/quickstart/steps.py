@@ -78,11 +78,7 @@ class _State:
 
 
 class Progress:
-    """The steps done so far, kept in quickstart.json.
-
-    Raises:
-        InputError: the folder holds a quickstart with other settings.
-    """
+    """The steps done so far, kept in quickstart.json."""
 
     def __init__(self, settings: Settings, num_steps: int) -> None:
         self._path = settings.path("quickstart.json")
@@ -292,7 +288,7 @@ def guess(settings: Settings, pretrained: bool) -> list[str]:
     """What the network fills into the blanks."""
     import keras
 
-    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.wordpiece import WordPieceTokenizer

@@ -31,12 +31,7 @@ def usable_words(sentences: Iterable[str]) -> list[list[str]]:
 def examples(
     sentences: Iterable[list[str]], rng: random.Random
 ) -> list[tuple[str, str]]:
-    """(label, text) of each sentence as written and shuffled, in random order.
-
-    Args:
-        sentences: the words of each, as `usable_words` gives them.
-        rng: decides how they are shuffled.
-    """
+    """(label, text) of each sentence as written and shuffled, in random order."""
     labelled = []
     for words in sentences:
         shuffled = words

@@ -26,15 +26,7 @@ class EntryError(Exception):
 
 
 def read_answer(entry: Any, context: str) -> Answer:
-    """An answer that the text gives.
-
-    Args:
-        entry: as the file has it: {"text": ..., "answer_start": ...}.
-        context: the paragraph's text.
-
-    Raises:
-        EntryError: it is malformed, or not in the text at its place.
-    """
+    """An answer that the text gives."""
     if not isinstance(entry, dict):
         raise EntryError(
             MALFORMED, f"an answer must be an object. Found: {shown(entry)}"

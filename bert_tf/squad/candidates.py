@@ -42,15 +42,7 @@ class Candidate(NamedTuple):
 def null_candidate(
     start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]
 ) -> Candidate:
-    """The candidate "no answer", of the window that finds it the least likely.
-
-    Args:
-        start_logits: of each window [L]; the first is that of [CLS].
-        end_logits: of each window [L].
-
-    Returns:
-        The candidate, with scores of 0 where there is no window.
-    """
+    """The candidate "no answer", of the window that finds it the least likely."""
     of_windows = [
         Candidate(None, float(start[0]), float(end[0]))
         for start, end in zip(start_logits, end_logits, strict=True)
@@ -71,19 +63,7 @@ def ranked(
     count: int,
     max_answer_length: int,
 ) -> Iterator[Candidate]:
-    """Yields the candidates, the highest sum of scores first.
-
-    Args:
-        features: the question's windows.
-        start_logits: of each window [L] float64.
-        end_logits: of each window [L] float64.
-        null: a candidate more, after the others of the same sum; None for none.
-        count: starts and ends that are paired in each window.
-        max_answer_length: a candidate's tokens at most.
-
-    Raises:
-        ValueError: there are not as many logits as windows.
-    """
+    """Yields the candidates, the highest sum of scores first."""
     windows = [
         _pairs(
             window, shown_best, features.offset, start, end, count, max_answer_length
@@ -120,20 +100,7 @@ def _pairs(
     count: int,
     max_answer_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A window's candidates.
-
-    Args:
-        window: which of the paragraph's tokens it has.
-        shown_best: [T] which of them it shows best.
-        offset: where in the record they begin.
-        start: [L] the record's start scores.
-        end: [L] its end scores.
-        count: how many of them are paired.
-        max_answer_length: tokens at most.
-
-    Returns:
-        [K] first tokens and last ones, in the paragraph, and the scores of each.
-    """
+    """A window's candidates."""
     first = _highest(start, count) - offset
     first = first[(first >= 0) & (first < window.length)]
     first = first[shown_best[first]]

@@ -17,14 +17,7 @@ class CheckedQuestions:
     """
 
     def __init__(self, reader: QuestionReader) -> None:
-        """Reads them, and says what is wrong.
-
-        Args:
-            reader: what reads them, each time that they are gone through.
-
-        Raises:
-            InputError: they cannot be read, or are of another version.
-        """
+        """Reads them, and says what is wrong."""
         self._reader = reader
         self.num_questions = 0
         self.have_answers = True

@@ -23,7 +23,7 @@ from absl import logging
 from bert_tf.squad.candidates import Candidate, null_candidate, ranked
 from bert_tf.squad.features import QuestionFeatures
 from bert_tf.squad.final_text import align
-from bert_tf.text.alignment import Span
+from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
 # How an answer's tokens become text: aligned with their words, as the original does it,
@@ -50,9 +50,6 @@ class DecodingSettings:
         do_lower_case: whether tokens are lowered and without accents.
         answer_text: ALIGNMENT or OFFSETS.
         verbose_logging: log each alignment that failed.
-
-    Raises:
-        ValueError: a setting is not one of these, or below 1.
     """
 
     n_best_size: int = 20
@@ -113,12 +110,7 @@ class Decoder:
     """Chooses answers."""
 
     def __init__(self, tokenizer: WordPieceTokenizer, settings: DecodingSettings):
-        """Keeps what it takes.
-
-        Args:
-            tokenizer: what made the tokens.
-            settings: how to choose.
-        """
+        """Keeps what it takes."""
         self._vocabulary = tokenizer.vocabulary.tokens
         self._settings = settings
 
@@ -128,20 +120,7 @@ class Decoder:
         start_logits: Sequence[np.ndarray],
         end_logits: Sequence[np.ndarray],
     ) -> Decoded:
-        """Chooses a question's answers.
-
-        Args:
-            features: the question's windows.
-            start_logits: of each window [L], L being the record's length or more: what
-                is behind the record counts as its padding.
-            end_logits: of each window [L].
-
-        Returns:
-            The answers; where there is no span at all, "no answer" or NO_SPAN_TEXT.
-
-        Raises:
-            ValueError: there are not as many logits as windows.
-        """
+        """Chooses a question's answers."""
         settings = self._settings
         starts = [np.asarray(logits, np.float64) for logits in start_logits]
         ends = [np.asarray(logits, np.float64) for logits in end_logits]
@@ -208,28 +187,13 @@ class Decoder:
 
 
 def answer(decoded: Decoded, settings: DecodingSettings, threshold: float) -> str:
-    """What is predicted.
-
-    Args:
-        decoded: the question's answers.
-        settings: how they were chosen.
-        threshold: SQuAD 2.0's null_score_diff_threshold.
-
-    Returns:
-        The answer; "" for "no answer".
-    """
+    """What is predicted."""
     score_diff = decoded.score_diff if settings.version_2_with_negative else None
     return text_or_null(decoded.best_text, score_diff, threshold)
 
 
 def text_or_null(best_text: str, score_diff: float | None, threshold: float) -> str:
-    """The best span's text, or "" where "no answer" is better by over the threshold.
-
-    Args:
-        best_text: as `Decoded` has it.
-        score_diff: as `Decoded` has it; None for SQuAD 1.1, which has an answer always.
-        threshold: null_score_diff_threshold.
-    """
+    """The best span's text, or "" where "no answer" is better by over the threshold."""
     if score_diff is not None and score_diff > threshold:
         return ""
     return best_text

@@ -40,24 +40,14 @@ class Ensemble:
     """Adds up runs, one at a time; of their n-best lists only sums are kept."""
 
     def __init__(self, *, version_2_with_negative: bool = False, n_best_size: int = 20):
-        """Starts without a run.
-
-        Args:
-            version_2_with_negative: whether the predictions are SQuAD 2.0's.
-            n_best_size: texts of a question to keep; in 2.0 "" is always there.
-        """
+        """Starts without a run."""
         self._version_2_with_negative = version_2_with_negative
         self._n_best_size = n_best_size
         self._folders: list[str] = []
         self._votes: dict[str, _Votes] = {}
 
     def add(self, folder: str) -> None:
-        """Adds the run whose prediction files are in a folder.
-
-        Raises:
-            InputError: a file is missing or not of the format, is of the other version
-                of SQuAD, or its questions are not those of the runs before it.
-        """
+        """Adds the run whose prediction files are in a folder."""
         path, odds_path = os.path.join(folder, N_BEST), os.path.join(folder, NULL_ODDS)
         n_best = _read(path)
         if self._folders:

@@ -28,16 +28,7 @@ from bert_tf.squad.report import (
 
 
 class EntryReader:
-    """Reads the paragraphs of one file, in one pass over it.
-
-    Args:
-        report: of this pass; learns of every fault.
-        version_2_with_negative: whether there may be questions without an answer.
-        for_training: whether each question must have one, unless it is impossible, and
-            is left with that alone. Otherwise a question keeps all its answers, those
-            too that do not stand in the text where they should: they are scored by
-            their text. The place of such an answer is -1.
-    """
+    """Reads the paragraphs of one file, in one pass over it."""
 
     def __init__(
         self, report: Report, *, version_2_with_negative: bool, for_training: bool
@@ -48,16 +39,7 @@ class EntryReader:
         self._ids: set[str] = set()
 
     def read(self, entry: Any, title: str, where: str) -> Iterator[Question]:
-        """Yields the questions of a paragraph that can be used.
-
-        Args:
-            entry: the parsed paragraph.
-            title: the article's.
-            where: the paragraph's place in the file, for messages.
-
-        Raises:
-            InputError: a question is impossible, and none may be.
-        """
+        """Yields the questions of a paragraph that can be used."""
         context, qas = (
             (entry.get("context"), entry.get("qas"))
             if isinstance(entry, dict)

@@ -89,18 +89,7 @@ class QuestionFeatures:
 
 
 class Featurizer:
-    """Makes questions into features. It may be pickled.
-
-    Args:
-        tokenizer: the model's.
-        max_seq_length: the length of a record.
-        doc_stride: tokens from a window's beginning to the next one's.
-        max_query_length: the most tokens of a question; the rest is cut off.
-        for_training: whether answers are looked up.
-
-    Raises:
-        InputError: a question can leave no room for a window, or the stride is none.
-    """
+    """Makes questions into features. It may be pickled."""
 
     def __init__(
         self,
@@ -143,11 +132,7 @@ class Featurizer:
         }
 
     def __call__(self, questions: Iterable[Question]) -> Iterator[QuestionFeatures]:
-        """Yields the features of each question, in order.
-
-        Raises:
-            ValueError: a question to be trained on has no answer and is not impossible.
-        """
+        """Yields the features of each question, in order."""
         for question in questions:
             all_ids = self.tokenizer.encode(question.text)
             query_ids = all_ids[: self.max_query_length]

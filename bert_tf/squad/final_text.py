@@ -31,16 +31,7 @@ class Alignment(NamedTuple):
 
 
 def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
-    """Finds the tokens' text in the words that they come from.
-
-    Args:
-        token_text: the answer's tokens, as `wordpiece.joined` has them.
-        words: the text of the words that they come from.
-        do_lower_case: whether the tokens are lowered and without accents.
-
-    Returns:
-        The part of `words` that the answer is: where the alignment fails, all.
-    """
+    """Finds the tokens' text in the words that they come from."""
     normalized = " ".join(split_words(words, do_lower_case))
     start = normalized.find(token_text)
     if start < 0 or not token_text:

@@ -27,11 +27,7 @@ _NUMBER_MARKS = 2
 
 
 class JsonStream:
-    """A JSON file, read on as its values are asked for.
-
-    Args:
-        path: the file, UTF-8; .gz, .bz2 and .xz are unpacked.
-    """
+    """A JSON file, read on as its values are asked for."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -43,11 +39,7 @@ class JsonStream:
         self._column = 1
 
     def peek(self) -> str:
-        """The character with which the next value or mark begins; "" at the end.
-
-        Raises:
-            InputError: the file is damaged, or not UTF-8.
-        """
+        """The character with which the next value or mark begins; "" at the end."""
         while True:
             blanks = _BLANKS.match(self._text, self._position)
             assert blanks is not None
@@ -58,11 +50,7 @@ class JsonStream:
                 return ""
 
     def value(self) -> Any:
-        """The next value, whole.
-
-        Raises:
-            InputError: as `peek`, or it is not JSON (names line and column).
-        """
+        """The next value, whole."""
         self.peek()
         while True:
             try:
@@ -82,9 +70,6 @@ class JsonStream:
 
         The caller takes the element, by `value` or by walking through it, before asking
         for the next number.
-
-        Raises:
-            InputError: as `value`.
         """
         self._take("[")
         if self.peek() == "]":
@@ -96,11 +81,7 @@ class JsonStream:
                 return
 
     def members(self) -> Iterator[str]:
-        """Walks through an object: yields each key, before the value, as `elements`.
-
-        Raises:
-            InputError: as `value`.
-        """
+        """Walks through an object: yields each key, before the value, as `elements`."""
         self._take("{")
         if self.peek() == "}":
             self._take("}")
@@ -115,11 +96,7 @@ class JsonStream:
                 return
 
     def finish(self) -> None:
-        """Makes sure that the file ends here.
-
-        Raises:
-            InputError: it goes on, or as `peek`.
-        """
+        """Makes sure that the file ends here."""
         if self.peek():
             raise self._error("the file must end here", self._position)
 

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from bert_tf.squad.examples import Paragraph
-from bert_tf.text.alignment import Span
+from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them; so a word
@@ -56,9 +56,6 @@ class ParagraphTokenizer:
     """Tokenizes each paragraph once, for as long as questions are about it.
 
     It may be pickled; a copy begins without paragraphs.
-
-    Args:
-        tokenizer: the model's.
     """
 
     def __init__(self, tokenizer: WordPieceTokenizer) -> None:

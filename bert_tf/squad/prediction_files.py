@@ -37,13 +37,7 @@ class PredictionFiles:
     """
 
     def __init__(self, folder: str, version_2_with_negative: bool, prefix: str = ""):
-        """Names the files.
-
-        Args:
-            folder: where they are to be; must exist.
-            version_2_with_negative: whether the questions are SQuAD 2.0's.
-            prefix: what their names begin with.
-        """
+        """Names the files."""
         self._folder = folder
         self._prefix = prefix
         self._version_2_with_negative = version_2_with_negative
@@ -67,16 +61,7 @@ class PredictionFiles:
             files.remove(self._temporary)
 
     def add(self, question_id: str, decoded: Decoded) -> None:
-        """Writes a question's answers.
-
-        Args:
-            question_id: its id.
-            decoded: its answers.
-
-        Raises:
-            ValueError: a question of this id is there already, or the answers are those
-                of the other version of SQuAD.
-        """
+        """Writes a question's answers."""
         if question_id in self.best_texts:
             raise ValueError(f"A question must come once. Received: {question_id!r}")
         if (decoded.score_diff is not None) != self._version_2_with_negative:
@@ -93,22 +78,14 @@ class PredictionFiles:
             self.null_odds[question_id] = decoded.score_diff
 
     def answers(self, threshold: float = 0.0) -> dict[str, str]:
-        """What is predicted, by question id.
-
-        Args:
-            threshold: SQuAD 2.0's null_score_diff_threshold.
-        """
+        """What is predicted, by question id."""
         return {
             question_id: text_or_null(text, self.null_odds.get(question_id), threshold)
             for question_id, text in self.best_texts.items()
         }
 
     def finish(self, threshold: float = 0.0) -> None:
-        """Writes what is left, and gives the files their names.
-
-        Args:
-            threshold: SQuAD 2.0's null_score_diff_threshold.
-        """
+        """Writes what is left, and gives the files their names."""
         self._file.write(b"\n}\n" if self.best_texts else b"}\n")
         if not files.is_remote(self._temporary):
             self._file.flush()

@@ -28,12 +28,6 @@ class QuestionReader(abc.ABC):
     cannot be used is skipped. Each fault is a warning of the first complete pass; later
     ones are silent, and all have a `report`.
 
-    Args:
-        path: what identifies the source in messages.
-        version_2_with_negative: whether there may be questions without an answer.
-        for_training: whether each question must have an answer or be impossible; see
-            `EntryReader`.
-
     Attributes:
         path: as given.
     """
@@ -47,12 +41,7 @@ class QuestionReader(abc.ABC):
         self._report: Report | None = None
 
     def __iter__(self) -> Iterator[Question]:
-        """Reads the questions.
-
-        Raises:
-            InputError: the source cannot be read, has questions without an answer where
-                none may be, or has no question that can be used.
-        """
+        """Reads the questions."""
         report = Report(self.path, is_quiet=self._report is not None)
         reader = EntryReader(
             report,
@@ -83,16 +72,7 @@ class QuestionReader(abc.ABC):
 
 
 class SquadFile(QuestionReader):
-    """The questions of a file, in its order.
-
-    Args:
-        path: the file, local or remote; .gz, .bz2 and .xz are unpacked.
-        version_2_with_negative: whether there may be questions without an answer.
-        for_training: whether each question must have an answer or be impossible.
-
-    Raises:
-        InputError: there is no such file.
-    """
+    """The questions of a file, in its order."""
 
     def __init__(
         self,

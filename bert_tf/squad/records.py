@@ -1,6 +1,6 @@
 """Windows as the arrays of their records, many at once, on one core or on several.
 
-The features are the original's: `bert_tf.records.schema.squad_schema` has them. R
+The features are the original's: `bert_tf.records.spec.squad_schema` has them. R
 records, L tokens of a record.
 """
 
@@ -63,17 +63,7 @@ def blocks(
     first_unique_id: int = FIRST_UNIQUE_ID,
     for_training: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of all windows, many at once, as `squad_schema` has them.
-
-    Args:
-        features: one question's after another's.
-        max_seq_length: what they were made for: the length that records are padded to.
-        first_unique_id: the first record's number; the others count on.
-        for_training: whether records say where the answer is.
-
-    Returns:
-        An iterator of arrays int64 [R, length] by the feature's name; none is empty.
-    """
+    """The records of all windows, many at once, as `squad_schema` has them."""
     some = _groups(features, lambda one: len(one.windows))
     rows = (_rows(group, max_seq_length) for group in some)
     yield from _blocks(rows, for_training, first_unique_id)
@@ -91,13 +81,6 @@ def parallel_blocks(
 
     They are the same whatever the number of processes, which import no TensorFlow. The
     first ones are made in this process, so that a small set waits for no other.
-
-    Args:
-        questions: asked for as processes become free.
-        featurizer: what makes their windows.
-        num_workers: how many processes; with 1 it is this one.
-        first_unique_id: as for `blocks`.
-        cut: what counts the questions that were cut, as the records are made.
     """
 
     def most_windows(question: Question) -> int:

@@ -24,10 +24,6 @@ _MAX_SHOWN = 60
 class Report:
     """The faults found in one pass over a file.
 
-    Args:
-        source: the file, for messages.
-        is_quiet: whether faults are only counted, since an earlier pass has said them.
-
     Attributes:
         num_questions: all that the file has, the skipped ones included.
         skipped: questions left out, by why.
@@ -47,25 +43,12 @@ class Report:
         return self.num_questions - self.skipped.total()
 
     def skip(self, kind: str, where: str, what: str, count: int = 1) -> None:
-        """Counts questions that are left out, and warns of them.
-
-        Args:
-            kind: why, such as `DUPLICATE`.
-            where: article, paragraph and question.
-            what: what is wrong there.
-            count: how many questions it costs.
-        """
+        """Counts questions that are left out, and warns of them."""
         self.skipped[kind] += count
         self._warn(where, f"{what}; skipped")
 
     def note(self, kind: str, where: str = "", what: str = "") -> None:
-        """Counts what costs no question, and warns of it if there is something to say.
-
-        Args:
-            kind: such as `FAULTY_ANSWERS`.
-            where: article, paragraph and question.
-            what: what is wrong there.
-        """
+        """Counts what costs no question, and warns if there is any."""
         self.notes[kind] += 1
         if what:
             self._warn(where, what)

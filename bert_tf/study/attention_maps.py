@@ -37,15 +37,7 @@ class AttentionMaps:
     heads: tuple[int, ...]
 
     def of(self, layers: Sequence[int], heads: Sequence[int]) -> "AttentionMaps":
-        """Some layers and heads of these; negative numbers count from the last one.
-
-        Args:
-            layers: their numbers; all if empty.
-            heads: likewise.
-
-        Raises:
-            InputError: there is no such layer or head.
-        """
+        """Some layers and heads of these; negative numbers count from the last one."""
         rows = _chosen(layers, self.layers, "layer")
         columns = _chosen(heads, self.heads, "head")
         return AttentionMaps(
@@ -62,17 +54,7 @@ def attention_maps(
     text_a: str,
     text_b: str | None = None,
 ) -> AttentionMaps:
-    """The attention of all layers and heads, without dropout.
-
-    Args:
-        encoder: the model, made with `output_attentions=True`.
-        tokenizer: its tokenizer.
-        text_a: the sentence.
-        text_b: the second one of a pair.
-
-    Raises:
-        InputError: the text has more tokens than the model can take.
-    """
+    """The attention of all layers and heads, without dropout."""
     vocabulary = tokenizer.vocabulary
     ids = [vocabulary.cls_id, *tokenizer.encode(text_a), vocabulary.sep_id]
     first = len(ids)
@@ -105,12 +87,7 @@ def attention_maps(
 
 
 def attention_picture(maps: AttentionMaps, title: str) -> bytes:
-    """All maps in one PNG: a row a layer, a column a head; dark is much attention.
-
-    Args:
-        maps: what to draw.
-        title: the line above the picture.
-    """
+    """All maps in one PNG: a row a layer, a column a head; dark is much attention."""
     tokens = [_shown(token) for token in maps.tokens]
     count, has_names = len(tokens), len(tokens) <= _MOST_NAMED
     rows, columns = maps.probabilities.shape[:2]

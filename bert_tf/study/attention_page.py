@@ -92,12 +92,7 @@ draw(null);
 
 
 def attention_page(maps: AttentionMaps, title: str) -> str:
-    """The page's HTML.
-
-    Args:
-        maps: what to show.
-        title: the line above it.
-    """
+    """The page's HTML."""
     data = {
         "tokens": maps.tokens,
         "layers": maps.layers,

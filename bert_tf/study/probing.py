@@ -67,13 +67,7 @@ class ProbeScore:
 def control_labels(
     words: Sequence[str], labels: Sequence[str], *, seed: int = 0
 ) -> list[str]:
-    """A label for each word that hangs on nothing but its type.
-
-    Args:
-        words: the words.
-        labels: those that are drawn from, each as often as it is there.
-        seed: other draws.
-    """
+    """A label for each word that hangs on nothing but its type."""
     there = sorted(labels)
     drawn = {}
     for word in sorted(set(words)):
@@ -85,18 +79,7 @@ def control_labels(
 def probe(
     train: ProbedWords, test: ProbedWords, layer: int, *, l2: float = 1.0, seed: int = 0
 ) -> ProbeScore:
-    """Trains and scores a probe of one layer, and one on the control task.
-
-    Args:
-        train: the words to train on.
-        test: the words to score.
-        layer: the layer's place in `vectors`.
-        l2: the weight of |W|^2 / 2 beside the sum of the words' losses.
-        seed: of the control task.
-
-    Raises:
-        ValueError: the words to train on have fewer than two labels.
-    """
+    """Trains and scores a probe of one layer, and one on the control task."""
     if len(set(train.labels)) < 2:
         raise ValueError("A probe needs words of two labels at least.")
     vectors, test_vectors = (
@@ -119,11 +102,6 @@ def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeSc
     """What comes of a word's type alone: the label that it most often has in training.
 
     A type that is not there has the commonest label of all.
-
-    Args:
-        train: the words to train on.
-        test: the words to score.
-        seed: of the control task.
     """
     drawn, test_drawn = (
         control_labels(part.words, train.labels, seed=seed) for part in (train, test)
@@ -140,14 +118,7 @@ def probing_picture(
     of_types: ProbeScore,
     title: str,
 ) -> bytes:
-    """Accuracy, control accuracy and selectivity by layer, as a PNG.
-
-    Args:
-        layers: the layers' names.
-        scores: of each.
-        of_types: the `baseline`.
-        title: the line above the picture.
-    """
+    """Accuracy, control accuracy and selectivity by layer, as a PNG."""
     with drawing():
         from matplotlib.figure import Figure
 

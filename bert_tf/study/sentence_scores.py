@@ -64,16 +64,7 @@ def corpus_pseudo_perplexity(scores: Sequence[SentenceScore]) -> float:
 
 
 class SentenceScorer:
-    """Scores sentences with a pre-trained model.
-
-    Args:
-        model: the model.
-        tokenizer: its tokenizer.
-        batch_size: sequences that the model is given at once.
-
-    Raises:
-        InputError: the model reads from left to right, and knows no [MASK].
-    """
+    """Scores sentences with a pre-trained model."""
 
     def __init__(
         self,
@@ -112,14 +103,7 @@ class SentenceScorer:
         self._follows = follows
 
     def sentences(self, texts: Iterable[str]) -> Iterator[SentenceScore]:
-        """Scores sentences, one after the other.
-
-        Args:
-            texts: the sentences.
-
-        Raises:
-            InputError: a sentence has no token, or more than the model can take.
-        """
+        """Scores sentences, one after the other."""
         # Masked copies of many short sentences share a batch.
         for texts_at_once in _batched(texts, self._batch_size):
             encoded = [self._encoded(text) for text in texts_at_once]
@@ -132,15 +116,7 @@ class SentenceScorer:
                 yield SentenceScore(tokens, list(itertools.islice(scores, len(tokens))))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[float]:
-        """The probability of each pair that the second text follows the first one.
-
-        Args:
-            pairs: (text, text).
-
-        Raises:
-            InputError: the model has no next sentence head, a text has no token, or
-                both have more than the model can take.
-        """
+        """The probability of each pair that the second text follows the first one."""
         self._refuse_pairs_without_head()
         for some in _batched(pairs, self._batch_size):
             rows = [self._encoded(*pair) for pair in some]
@@ -154,14 +130,7 @@ class SentenceScorer:
             yield from self._follows(inputs).numpy().tolist()
 
     def check(self, *texts: str) -> None:
-        """Checks that a sentence, or a pair of two, can be scored.
-
-        Args:
-            *texts: one text, or two.
-
-        Raises:
-            InputError: as `sentences` and `pairs`.
-        """
+        """Checks that a sentence, or a pair of two, can be scored."""
         if len(texts) > 1:
             self._refuse_pairs_without_head()
         self._encoded(*texts)

@@ -53,21 +53,7 @@ def read_conllu(
     has_labels: bool | None,
     document: int,
 ) -> list[Sentence]:
-    """The sentences of a file.
-
-    Args:
-        lines: the file's, with their numbers.
-        path: the file, for messages.
-        word_column: the words' column, from 0; negative ones from the end.
-        label_column: the labels' column, likewise.
-        has_labels: whether words have labels; None: whether any of that column is
-            annotated.
-        document: the number of the file's first document.
-
-    Raises:
-        InputError: a line is none of CoNLL-U's, or there are no labels where there must
-            be some.
-    """
+    """The sentences of a file."""
     sentences = []
     is_annotated = False
     for source, number, rows in _sentences(lines, path, document):

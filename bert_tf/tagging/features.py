@@ -40,18 +40,7 @@ class Features(NamedTuple):
 
 
 class Featurizer:
-    """Makes sentences into windows.
-
-    Args:
-        tokenizer: the model's.
-        max_seq_length: the length of a record.
-        doc_stride: tokens from a window's beginning to the next one's; None for half of
-            what a window holds.
-        document_context: whether a document is one text, or a sentence is.
-
-    Raises:
-        InputError: a record has no room for a token.
-    """
+    """Makes sentences into windows."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import InputError
-from bert_tf.text.jsonl import whole_characters
+from bert_tf.text.documents import whole_characters
 
 
 def read_object(
@@ -18,24 +18,7 @@ def read_object(
     has_labels: bool | None,
     names_of_numbers: Sequence[str] | None,
 ) -> tuple[list[str], list[str] | None, Any]:
-    """Reads a line.
-
-    Args:
-        line: it.
-        source: where it stands, for messages.
-        word_names: what the words' field may be called.
-        label_names: what the labels' may.
-        document_name: the field that sentences of a document share.
-        has_labels: whether labels must be there; None: whether or not they are.
-        names_of_numbers: what labels that are numbers stand for.
-
-    Returns:
-        The words, the labels (None without any), and the document's name or number
-        (None without one).
-
-    Raises:
-        InputError: the line is none such object.
-    """
+    """Reads a line."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -67,16 +50,7 @@ def read_object(
 
 
 def label_name(label: object, names: Sequence[str] | None, source: str) -> str:
-    """A label as a word.
-
-    Args:
-        label: as it was read.
-        names: what numbers stand for.
-        source: where it stands, for messages.
-
-    Raises:
-        InputError: it is neither a word nor a number that has a name.
-    """
+    """A label as a word."""
     if isinstance(label, str) and label and not any(map(str.isspace, label)):
         return whole_characters(label)
     if isinstance(label, int) and not isinstance(label, bool):

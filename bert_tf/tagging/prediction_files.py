@@ -22,16 +22,7 @@ from bert_tf.tagging.sentences import Sentence
 def write_predictions(
     path: str, sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
 ) -> None:
-    """Writes the file.
-
-    Args:
-        path: the file.
-        sentences: as they were read.
-        labels: what was predicted for each word of each.
-
-    Raises:
-        ValueError: a word has no label.
-    """
+    """Writes the file."""
     files.write_atomically(path, "".join(_lines(sentences, labels)))
 
 

@@ -92,17 +92,7 @@ class Layout:
 def read_sentences(
     paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
 ) -> list[Sentence]:
-    """The sentences of some files, as if they were one.
-
-    Args:
-        paths: the files.
-        layout: how they are read.
-        has_labels: whether their words have labels; None: where there are any.
-
-    Raises:
-        InputError: no such file, a line is not as its format has it, or there is no
-            sentence.
-    """
+    """The sentences of some files, as if they were one."""
     found: list[Sentence] = []
     for path in paths:
         name = layout.format

@@ -36,13 +36,6 @@ def find_scheme(sentences: Iterable[Labels]) -> str:
 
     IOB1 and IOB2 are told apart by how most entities begin, so that a wrong label here
     and there makes no difference.
-
-    Args:
-        sentences: the labels of each.
-
-    Returns:
-        One of `bert_tf.metrics.entities.SCHEMES`, or "none" where a label is neither O
-        nor a part of an entity, and where all are O.
     """
     prefixes: set[str] = set()
     starts: Counter[str] = Counter()
@@ -69,22 +62,13 @@ def scheme_of_labels(labels: Sequence[str]) -> str:
 
     B and I alone may be either IOB scheme; they are taken for IOB2, in which nearly all
     models are trained.
-
-    Args:
-        labels: all that the model may predict.
     """
     scheme = find_scheme([[label] for label in labels])
     return IOB2 if scheme == IOB1 else scheme
 
 
 def respelt(labels: Labels, scheme: str) -> list[str]:
-    """A sentence's labels in another scheme, with the same entities.
-
-    Args:
-        labels: in any scheme, or in none that is kept to: they are read as the official
-            scorer reads them.
-        scheme: of `bert_tf.metrics.entities.SCHEMES`, or "none" to leave them.
-    """
+    """A sentence's labels in another scheme, with the same entities."""
     if scheme == NO_SCHEME:
         return list(labels)
     spelt = [OUTSIDE] * len(labels)
@@ -105,16 +89,7 @@ def respelt(labels: Labels, scheme: str) -> list[str]:
 
 
 def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
-    """All labels that the types of some labels have in a scheme, O first.
-
-    Args:
-        scheme: of `bert_tf.metrics.entities.SCHEMES`, or "none".
-        labels: those of some sentences.
-
-    Returns:
-        Sorted by their type, each type's in the order B, I, E, S; without a scheme the
-        labels themselves, sorted.
-    """
+    """All labels that the types of some labels have in a scheme, O first."""
     if scheme == NO_SCHEME:
         return sorted(set(labels))
     names = {split_label(label)[1] for label in labels} - {""}

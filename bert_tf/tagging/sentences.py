@@ -40,15 +40,7 @@ class Sentence:
         document: int,
         source: str,
     ) -> "Sentence":
-        """A sentence whose file has no columns, as a column file would have it.
-
-        Args:
-            words: in a column, white space in one is an underscore, and so is an empty
-                one.
-            labels: as many, or None.
-            document: a number that sentences of one document share.
-            source: where it begins.
-        """
+        """A sentence whose file has no columns, as a column file would have it."""
         # Blanks stand between columns alone, and no column is empty.
         rows = [re.sub(r"\s", "_", word) or "_" for word in words]
         if labels is not None:

@@ -22,14 +22,7 @@ class Window(NamedTuple):
 
 
 def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Window]:
-    """The windows of a text.
-
-    Args:
-        num_tokens: of the text, 1 at least.
-        room: r, the tokens of a window.
-        stride: s, from one window's beginning to the next one's. Default: half of the
-            room. At most all of it.
-    """
+    """The windows of a text."""
     stride = min(stride or max(1, room // 2), room)
     last = max(0, num_tokens - room)
     starts = [*range(0, last, stride), last]
@@ -43,13 +36,6 @@ def best_windows(places: np.ndarray, found: list[Window]) -> np.ndarray:
     text's own end lacks nothing there would change no choice: the other windows have
     less on their other side. Of windows of one length it is the one whose middle is
     nearest, which needs no table of tokens by windows: a document may have millions.
-
-    Args:
-        places: [N], the tokens' places in the text.
-        found: its windows, as `windows` has them: in their order, of one length.
-
-    Returns:
-        [N], the numbers of the windows.
     """
     # Start and last token together are twice the middle.
     twice_middles = np.array([start + end - 1 for start, end in found])

@@ -85,16 +85,7 @@ class ColumnNames:
     labels: tuple[str, ...] | None = None
 
     def find(self, there: Sequence[str], path: str, *, has_labels: bool) -> "Columns":
-        """The columns of a file.
-
-        Args:
-            there: the names in the file's header, or in its first object.
-            path: the file, for messages.
-            has_labels: whether there must be a label.
-
-        Raises:
-            InputError: one is not there.
-        """
+        """The columns of a file."""
         premise = self.premise or _first(PREMISES, there)
         if premise is None:
             wanted = f"{', '.join(map(repr, PREMISES[:-1]))} or {PREMISES[-1]!r}"
@@ -117,11 +108,7 @@ class ColumnNames:
         return Columns(premise, start, endings, label)
 
     def target(self, num_endings: int, path: str) -> Target:
-        """What is predicted where there are so many endings.
-
-        Raises:
-            InputError: there are not two, or not as many labels, or one twice.
-        """
+        """What is predicted where there are so many endings."""
         if num_endings < 2:
             raise InputError(
                 f"{path}: there must be two endings or more to choose from. Found:"

@@ -15,16 +15,20 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import classifier_flops
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
-from bert_tf.records.schema import RecordSchema, classifier_schema
-from bert_tf.task import Task
+from bert_tf.records.spec import RecordSchema, classifier_schema
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
 from bert_tf.tasks.windows import windows_of_pair
-from bert_tf.text.pair_ids import Tokens, pair_features, truncate_pair
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import (
+    Tokens,
+    WordPieceTokenizer,
+    pair_features,
+    truncate_pair,
+)
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import classifier_flops
 
 _EXAMPLES_AT_ONCE = 1024
 
@@ -37,16 +41,7 @@ def task(
     recompute: bool = False,
     **options: Any,
 ) -> Task:
-    """The task of predicting a target.
-
-    Args:
-        config: the model's architecture.
-        target: what the model predicts.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertClassifier.
-    """
+    """The task of predicting a target."""
     return Task(
         name=name,
         build_model=lambda: BertClassifier(
@@ -76,15 +71,6 @@ def check_labels(examples: Iterable[Example], target: Target) -> None:
 
 class Featurizer:
     """Makes examples into records: tokenized, cut or in windows, padded.
-
-    Args:
-        tokenizer: the model's.
-        max_seq_length: the length that sequences are cut or padded to.
-        target: what the model predicts.
-        windows: whether a text that is longer is read in windows that overlap
-            (`bert_tf.tasks.windows`), each a record, rather than cut.
-        doc_stride: tokens from a window's beginning to the next one's. Default: half of
-            what a window holds.
 
     Attributes:
         num_truncated: how many of the examples seen last have lost tokens.
@@ -121,17 +107,7 @@ class Featurizer:
         }
 
     def blocks(self, examples: Iterable[Example]) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them.
-
-        Args:
-            examples: the texts.
-
-        Returns:
-            An iterator of arrays [R, length] by the feature's name.
-
-        Raises:
-            InputError: a label is none that the target takes (names the line).
-        """
+        """The records of examples, many at once, as `schema` has them."""
         self.num_truncated = 0
         self.window_counts = []
         remaining = iter(examples)

@@ -23,11 +23,7 @@ _OF_OWN = (
 
 
 def data_set_from_flags(flag_values: flags.FlagValues) -> DataSet:
-    """The data set of `bert_tf.finetuning_flags.define_data_set`'s flags.
-
-    Raises:
-        InputError: there is no such task, or the flags contradict each other.
-    """
+    """The data set of `bert_tf.finetuning_flags.define_data_set`'s flags."""
     found = _data_set(flag_values)
     _refuse_useless(flag_values, found)
     if flag_values.tfds_name is not None:

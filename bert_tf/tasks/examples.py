@@ -61,15 +61,7 @@ class UnusableRows:
         self._lines.append(line)
 
     def report(self, num_rows: int, *, may_be_few: bool) -> None:
-        """Warns of the rows.
-
-        Args:
-            num_rows: of the file, these ones included.
-            may_be_few: whether up to MAX_UNUSABLE of them is no error.
-
-        Raises:
-            InputError: there are more than there may be (names the first one).
-        """
+        """Warns of the rows."""
         count = len(self._lines)
         if not count:
             return
@@ -93,13 +85,7 @@ class UnusableRows:
 
 
 def warn_of_left_out(path: str, lines: Sequence[int], what: str) -> None:
-    """Warns of rows that are left out, however many; says nothing where none are.
-
-    Args:
-        path: their file.
-        lines: where they stand in it.
-        what: they are, such as "blank".
-    """
+    """Warns of rows that are left out, however many; says nothing where none are."""
     if lines:
         logging.warning(
             "%s: left out %s %s row%s: %s.",
@@ -244,15 +230,7 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each row of a CSV text; a cell may have several lines.
-
-    Args:
-        text: the whole file.
-        path: its name, for messages.
-
-    Raises:
-        InputError: a quote is not closed, or another one stands where none may be.
-    """
+    """(line number, cells) of each row of a CSV text; a cell may have several lines."""
     # A cell may be as long as the file. The limit is the whole process's.
     limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
     # strict: or a quote that is not closed takes all rows behind it into one cell.

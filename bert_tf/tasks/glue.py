@@ -22,14 +22,7 @@ _NLI = ("contradiction", "entailment", "neutral")
 def _glue(
     name: str, table: TableSplit, *, test: TableSplit | None = None, **values: Any
 ) -> DataSet:
-    """A task whose files are train.tsv, dev.tsv and test.tsv.
-
-    Args:
-        name: as GLUE spells it, which is its folder too.
-        table: the columns of train.tsv and dev.tsv.
-        test: those of test.tsv; by default the same without the label.
-        **values: of its `DataSet`.
-    """
+    """A task whose files are train.tsv, dev.tsv and test.tsv."""
     test = test or dataclasses.replace(table, label=None)
     return DataSet(
         name=name,
@@ -182,11 +175,7 @@ GLUE_TASKS: dict[str, DataSet] = {
 
 
 def xnli(language: str = "zh") -> DataSet:
-    """XNLI (Conneau et al. 2018): the training set machine-translated.
-
-    Args:
-        language: a code of its own, such as "de"; the original's is Chinese.
-    """
+    """XNLI (Conneau et al. 2018): the training set machine-translated."""
     labelled = TableSplit(text_a=6, text_b=7, label=1, only={0: language})
     train = TableSplit(
         text_a=0, text_b=1, label=2, rename={"contradictory": "contradiction"}

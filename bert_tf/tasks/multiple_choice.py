@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import multiple_choice_flops
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
-from bert_tf.records.schema import RecordSchema, multiple_choice_schema
-from bert_tf.task import Task
+from bert_tf.records.spec import RecordSchema, multiple_choice_schema
 from bert_tf.tasks.choices import ChoiceExample
 from bert_tf.tasks.targets import Target
-from bert_tf.text.pair_ids import pair_features, truncate_pair
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import multiple_choice_flops
 
 _EXAMPLES_AT_ONCE = 256
 
@@ -33,15 +32,7 @@ _EXAMPLES_AT_ONCE = 256
 def task(
     config: BertConfig, *, name: str = "swag", recompute: bool = False, **options: Any
 ) -> Task:
-    """The task of choosing.
-
-    Args:
-        config: the model's architecture.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertMultipleChoice.
-    """
+    """The task of choosing."""
     return Task(
         name=name,
         build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
@@ -59,12 +50,6 @@ class Featurizer:
     """Makes examples into records: tokenized, cut, padded.
 
     A premise is tokenized once for all its endings.
-
-    Args:
-        tokenizer: the model's.
-        max_seq_length: the length that sequences are cut or padded to: as pairs of
-            sentences are, the longer one by its end.
-        target: what the model predicts.
 
     Attributes:
         num_truncated: how many of the examples seen last have lost tokens, in one
@@ -92,17 +77,7 @@ class Featurizer:
     def blocks(
         self, examples: Iterable[ChoiceExample]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them.
-
-        Args:
-            examples: with as many endings as the target has labels.
-
-        Returns:
-            An iterator of arrays [R, ...] by the feature's name.
-
-        Raises:
-            InputError: a label is none that the target takes (names the line).
-        """
+        """The records of examples, many at once, as `schema` has them."""
         self.num_truncated = 0
         remaining = iter(examples)
         while block := list(itertools.islice(remaining, _EXAMPLES_AT_ONCE)):

@@ -48,11 +48,7 @@ def add_task(data_set: DataSet) -> None:
 
 
 def find(name: str) -> DataSet:
-    """A task by its name, in any case, with its hyphen or without.
-
-    Raises:
-        InputError: there is no such task (names the nearest).
-    """
+    """A task by its name, in any case, with its hyphen or without."""
     found = {_key(task): data_set for task, data_set in TASKS.items()}
     if _key(name) in found:
         return found[_key(name)]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import pretraining_flops
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
-from bert_tf.task import Task
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import pretraining_flops
 
 
 def pretraining_task(
@@ -19,19 +19,7 @@ def pretraining_task(
     packed: bool = False,
     recompute: bool = False,
 ) -> Task:
-    """The task of pre-training a model of that architecture.
-
-    Args:
-        config: the architecture.
-        next_sentence: whether to predict the next sentence too. Without, the model has
-            the same weights; the pooler and the head, which nothing trains, stay as
-            they are: "No NSP" of Devlin et al. 2018, section 5.1. With
-            `left_to_right` in the config and records of
-            `PretrainingRecords(..., left_to_right=True)`, "LTR & No NSP".
-        packed: whether a row of the records holds several sequences.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-    """
+    """The task of pre-training a model of that architecture."""
     build_model = functools.partial(
         BertPretrainer, config, packed=packed, recompute=recompute
     )

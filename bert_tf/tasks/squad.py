@@ -9,12 +9,12 @@ import functools
 from typing import Any
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import span_flops
+from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
-from bert_tf.modeling.token_heads import BertSpanPredictor
-from bert_tf.records.schema import RecordSchema, squad_schema
+from bert_tf.records.spec import RecordSchema, squad_schema
 from bert_tf.squad.records import CutQuestions, blocks, parallel_blocks
-from bert_tf.task import Task
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import span_flops
 
 __all__ = ["CutQuestions", "blocks", "parallel_blocks", "schema", "task"]
 
@@ -22,15 +22,7 @@ __all__ = ["CutQuestions", "blocks", "parallel_blocks", "schema", "task"]
 def task(
     config: BertConfig, *, name: str = "squad", recompute: bool = False, **options: Any
 ) -> Task:
-    """The task of finding answers.
-
-    Args:
-        config: the model's architecture.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertSpanPredictor.
-    """
+    """The task of finding answers."""
     return Task(
         name=name,
         build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),

@@ -11,15 +11,7 @@ from bert_tf.tasks.squad_tfds import TfdsSquad
 def questions_from_flags(
     flag_values: flags.FlagValues, *, for_training: bool
 ) -> CheckedQuestions:
-    """The questions to train on, or to answer.
-
-    Args:
-        flag_values: those of `squad_flags.define_questions`.
-        for_training: which of the two.
-
-    Raises:
-        InputError: they cannot be read, or are of another version.
-    """
+    """The questions to train on, or to answer."""
     version_2 = flag_values.version_2_with_negative
     reader: QuestionReader
     if flag_values.tfds_name:

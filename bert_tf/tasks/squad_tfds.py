@@ -28,19 +28,6 @@ class TfdsSquad(QuestionReader):
     """The questions of a split.
 
     A set that is not prepared yet is, which may download it.
-
-    Args:
-        name: such as "squad/v2.0", with a version or without; any set whose features
-            are `id`, `context`, `question` and, where they are known, `answers`,
-            `is_impossible` and `title`.
-        split: such as "train", or a slice: "validation[:50%]".
-        data_dir: where prepared sets lie; None for the library's own.
-        version_2_with_negative: whether there may be questions without an answer.
-        for_training: whether each question must have an answer or be impossible.
-
-    Raises:
-        InputError: there is no such set, it has not these features, or it cannot be
-            prepared.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from bert_tf.tasks.choices import ChoiceExample, ChoiceSet, ColumnNames, Columns
 from bert_tf.tasks.examples import UnusableRows, comma_separated, warn_of_left_out
 from bert_tf.tasks.targets import Target
 from bert_tf.text import blocks
-from bert_tf.text.jsonl import whole_characters
+from bert_tf.text.documents import whole_characters
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
 # What stands for a label in sets whose labels are kept back.
@@ -31,17 +31,7 @@ _BLANK = "the row is blank."
 
 
 def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSet:
-    """The examples of a file.
-
-    Args:
-        path: the file.
-        names: what its columns are called.
-        has_labels: whether each must have a label; if not, labels are not looked at.
-
-    Raises:
-        InputError: no such file, not UTF-8, not CSV, a column is missing, there is no
-            example in it, or too many rows cannot be used (names the first one).
-    """
+    """The examples of a file."""
     header, rows = _rows(path)
     columns = names.find(header, path, has_labels=has_labels)
     return choices_of_rows(rows, columns, names, path, has_labels=has_labels)
@@ -55,18 +45,7 @@ def choices_of_rows(
     *,
     has_labels: bool,
 ) -> ChoiceSet:
-    """The examples of rows, as `read_choices` has those of a file.
-
-    Args:
-        rows: the rows, numbered.
-        columns: what their columns are called.
-        names: what the labels are.
-        path: where the rows stand, for messages.
-        has_labels: whether each must have a label.
-
-    Raises:
-        InputError: there is no row, or too many cannot be used (names the first one).
-    """
+    """The examples of rows, as `read_choices` has those of a file."""
     unusable = UnusableRows(path)
     examples: list[ChoiceExample] = []
     target: Target | None = None

@@ -27,17 +27,6 @@ def read_tfds_choices(
     """The examples of a split.
 
     A set that is not prepared yet is, which may download it.
-
-    Args:
-        name: such as "hellaswag", with a version or without.
-        split: such as "train", or a slice: "validation[:50%]".
-        names: what its features are called.
-        data_dir: where prepared sets lie; None for the library's own.
-        has_labels: whether each must have a label; if not, labels are not looked at.
-
-    Raises:
-        InputError: there is no such set, split or feature, it cannot be prepared, or
-            too many examples cannot be used (names the first one).
     """
     builder = prepared_builder(name, data_dir)
     path = f"tfds:{builder.info.full_name}:{split}"

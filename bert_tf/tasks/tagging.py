@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import tagger_flops
+from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.modeling.token_heads import BertTagger
-from bert_tf.records.schema import INT64, Feature, RecordSchema
+from bert_tf.records.spec import INT64, Feature, RecordSchema
 from bert_tf.tagging.features import Features
-from bert_tf.task import Task
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import tagger_flops
 
 # Of a word whose label the model does not have.
 NO_LABEL = -1
@@ -50,16 +50,7 @@ def task(
     recompute: bool = False,
     **options: Any,
 ) -> Task:
-    """The task of labelling words.
-
-    Args:
-        config: the model's architecture.
-        num_labels: how many labels.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertTagger.
-    """
+    """The task of labelling words."""
     return Task(
         name=name,
         build_model=lambda: BertTagger(
@@ -71,11 +62,7 @@ def task(
 
 
 def schema(max_seq_length: int) -> RecordSchema:
-    """What a record holds.
-
-    Args:
-        max_seq_length: L, tokens per sequence with [CLS], [SEP] and padding.
-    """
+    """What a record holds."""
     return RecordSchema(
         [
             Feature(name, INT64, (max_seq_length,), "max_seq_length")
@@ -87,17 +74,7 @@ def schema(max_seq_length: int) -> RecordSchema:
 def blocks(
     features: Iterable[Features], labels: np.ndarray, max_seq_length: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of windows, many at once.
-
-    Args:
-        features: the windows.
-        labels: [W], the number of each word's label; `NO_LABEL` where it counts for
-            nothing.
-        max_seq_length: the length that records are padded to.
-
-    Returns:
-        An iterator of arrays int64 [R, max_seq_length] by the feature's name.
-    """
+    """The records of windows, many at once."""
     group: list[Features] = []
     for one in features:
         group.append(one)

@@ -28,9 +28,6 @@ class Target:
         labels: the classes in the order of the outputs; for a regression of several
             numbers their names; () for one number.
         separator: what stands between several labels, or several numbers, in a cell.
-
-    Raises:
-        ValueError: no such kind, too few labels, or a label twice.
     """
 
     kind: str
@@ -65,15 +62,7 @@ class Target:
         return "int64" if self.kind == SINGLE_LABEL else "float32"
 
     def encode(self, label: str | None, source: str) -> list[int] | list[float]:
-        """A record's label_ids: a class's id, the numbers, or 0.0 or 1.0 a label.
-
-        Args:
-            label: as written; None where there is none, which gives zeros.
-            source: "file:line", for the message.
-
-        Raises:
-            InputError: a label is none of the classes, or not as many numbers.
-        """
+        """A record's label_ids: a class's id, the numbers, or 0.0 or 1.0 a label."""
         if self.kind == SINGLE_LABEL:
             return [0 if label is None else self._id(label, source)]
         if label is None:
@@ -101,15 +90,7 @@ class Target:
         return powers / powers.sum(axis=-1, keepdims=True)
 
     def predictions(self, logits: np.ndarray) -> np.ndarray:
-        """What is predicted, as metrics take it.
-
-        Args:
-            logits: [N, C].
-
-        Returns:
-            Class ids [N]; 1 for each label likelier than not [N, C]; or numbers, [N]
-            where there is one, else [N, C].
-        """
+        """What is predicted, as metrics take it."""
         logits = np.asarray(logits)
         if self.kind == SINGLE_LABEL:
             return logits.argmax(axis=-1)
@@ -118,11 +99,7 @@ class Target:
         return logits[:, 0] if self.num_outputs == 1 else logits
 
     def words(self, logits: np.ndarray) -> list[str]:
-        """What is predicted, as a person writes it: "entailment", "a,c", "3.214".
-
-        Args:
-            logits: [N, C].
-        """
+        """What is predicted, as a person writes it: "entailment", "a,c", "3.214"."""
         predictions = self.predictions(logits)
         if self.kind == SINGLE_LABEL:
             return [self.labels[index] for index in predictions]

@@ -55,12 +55,7 @@ class TfdsSet:
     def make_splits(
         self, name: str | None, folder: str | None
     ) -> dict[str, "TfdsSplit"]:
-        """The splits; those of our names that begin with "test" have no labels.
-
-        Args:
-            name: in place of `name`, such as one with a version.
-            folder: where prepared data sets lie; None for the library's own.
-        """
+        """The splits; those of our names that begin with "test" have no labels."""
         return {
             ours: TfdsSplit(
                 name=name or self.name,
@@ -101,15 +96,6 @@ class TfdsSplit:
         A set that is not prepared yet is, which may download it. Examples of class -1,
         the library's mark for those without a label (SNLI has them where those who
         labelled did not agree), are left out, as many as there are.
-
-        Args:
-            check: what a label has to pass; None: any label.
-            separator: put between several labels or numbers of an example.
-
-        Raises:
-            InputError: there is no such set, split or feature, the set cannot be
-                prepared, no example has a label, or too many have one that does not
-                pass.
         """
         builder = prepared_builder(self.name, self.folder)
         self._check_features(builder)

@@ -17,25 +17,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.text.pair_ids import Tokens
+from bert_tf.text.wordpiece import Tokens
 
 
 def windows_of_pair(
     tokens_a: Tokens, tokens_b: Tokens, room: int, stride: int | None = None
 ) -> tuple[list[tuple[Tokens, Tokens]], bool]:
-    """The windows of a text or a pair.
-
-    Args:
-        tokens_a: the first text's.
-        tokens_b: the second one's; empty where there is none.
-        room: the most tokens of both together.
-        stride: tokens from a window's beginning to the next one's. Default: half of
-            what a window holds. At most all of that.
-
-    Returns:
-        The pairs, one where all of it fits; and whether the text that stands whole in
-        each had to be cut.
-    """
+    """The windows of a text or a pair."""
     if len(tokens_a) + len(tokens_b) <= room:
         return [(tokens_a, tokens_b)], False
     if len(tokens_a) > len(tokens_b):
@@ -58,18 +46,7 @@ def _windows(
 
 
 def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """The outputs of examples from those of their windows: the mean of the logits.
-
-    Args:
-        logits: [R, C], of all windows, an example's one after another.
-        counts: [N], how many windows each example has; all at least 1.
-
-    Returns:
-        [N, C].
-
-    Raises:
-        ValueError: the counts do not add up to R.
-    """
+    """The outputs of examples from those of their windows: the mean of the logits."""
     numbers = np.array(counts, np.int64)
     if numbers.sum() != len(logits) or (numbers < 1).any():
         raise ValueError(

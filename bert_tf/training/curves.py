@@ -44,12 +44,7 @@ Curve = tuple[list[int], list[float]]
 
 
 def write_curves(folder: str, title: str) -> None:
-    """Draws a run into its folder; a run too short for a line of metrics has none.
-
-    Args:
-        folder: the run's output_dir.
-        title: the task.
-    """
+    """Draws a run into its folder; a run too short for a line of metrics has none."""
     try:
         picture = curves_picture(folder, title)
     except InputError as error:
@@ -59,15 +54,7 @@ def write_curves(folder: str, title: str) -> None:
 
 
 def curves_picture(folder: str, title: str | None = None) -> bytes:
-    """What training reported as lines, evaluations as points, as a PNG.
-
-    Args:
-        folder: a run's output_dir; local or remote.
-        title: the line above the picture. Default: the folder's own name.
-
-    Raises:
-        InputError: it has no metrics.jsonl, or none with a loss yet.
-    """
+    """What training reported as lines, evaluations as points, as a PNG."""
     curves = read_curves(folder)
     panels: dict[str, dict[str, Curve]] = {}
     for name, curve in curves.items():
@@ -100,14 +87,7 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
 
 
 def read_curves(folder: str) -> dict[str, Curve]:
-    """Every metric in a run's metrics.jsonl by its name, an evaluation's as `eval/...`.
-
-    Args:
-        folder: a run's output_dir.
-
-    Raises:
-        InputError: there is no metrics.jsonl.
-    """
+    """The metrics in a run's metrics.jsonl by name, an evaluation's as `eval/...`."""
     curves: dict[str, Curve] = {}
     path = os.path.join(folder, METRICS_NAME)
     for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):

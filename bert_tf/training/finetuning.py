@@ -13,13 +13,17 @@ from absl import flags, logging
 
 from bert_tf.errors import InputError
 from bert_tf.records import pipeline
-from bert_tf.records.length_plan import LengthPlan, PlannedBatches, training_lengths
+from bert_tf.records.batching import (
+    LengthPlan,
+    PlannedBatches,
+    SplitRecords,
+    training_lengths,
+)
 from bert_tf.records.pipeline import InputShard
-from bert_tf.records.split_records import SplitRecords
-from bert_tf.task import Task
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start, resolved
+from bert_tf.training.task import Task
 
 
 def finetune(
@@ -46,29 +50,6 @@ def finetune(
     is shuffled anew each epoch, where the original shuffles within a buffer of 100.
     With batches of like length an epoch has ceil(examples / batch) batches and each
     example once. Warmup: int(steps * proportion).
-
-    Args:
-        task: what to train.
-        records: on what.
-        flag_values: how, by the flags of `TrainingConfig`'s names.
-        strategy: the devices.
-        folder: the run's output_dir.
-        data: the split, as the folder records it.
-        num_train_epochs: passes over the records.
-        max_lengths: how many lengths batches may have; None for max_seq_length alone.
-        num_examples: what the original counts an epoch's steps by, where that is not
-            the records: SQuAD's questions, of which some have several windows.
-        epochs_flag: what `num_train_epochs` comes from, for the message.
-        init_checkpoint: what a fresh run starts from. Default: --init_checkpoint.
-        until: the share of the steps to make now. The schedule is that of all of them.
-        evaluate: what to do every --eval_steps.
-        **settings: of `TrainingConfig`, before the flags.
-
-    Returns:
-        The model, and the number of steps that it was trained for.
-
-    Raises:
-        InputError: that is less than one step.
     """
     settings = {"train_batch_size": flag_values.train_batch_size, **settings}
     batch_size = settings["train_batch_size"]
@@ -125,18 +106,7 @@ def finetune(
 def steps_of(
     num_batches: float, num_train_epochs: float, *, is_whole: bool, flag: str
 ) -> int:
-    """The steps of some epochs.
-
-    Args:
-        num_batches: examples / batch size of an epoch.
-        num_train_epochs: passes over the examples.
-        is_whole: whether each epoch's last batch, too, is a step; the original's
-            reaches into the next epoch.
-        flag: what `num_train_epochs` comes from, for the message.
-
-    Raises:
-        InputError: that is less than one step, or more than there can be.
-    """
+    """The steps of some epochs."""
     passed = num_batches * num_train_epochs
     if passed > np.iinfo(np.int32).max:
         raise InputError(

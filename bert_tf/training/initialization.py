@@ -4,11 +4,11 @@ import keras
 import tensorflow as tf
 
 from bert_tf.conversion.adapter_files import load_adapter
-from bert_tf.conversion.checkpoint import load_weights
+from bert_tf.conversion.loading import load_weights
 from bert_tf.errors import InputError
-from bert_tf.task import Task
 from bert_tf.training.checkpoints import RunCheckpoints
-from bert_tf.training.precision import computing_in
+from bert_tf.training.step import computing_in
+from bert_tf.training.task import Task
 
 
 def restore_or_initialize(
@@ -20,23 +20,7 @@ def restore_or_initialize(
     *,
     init_adapter: str | None = None,
 ) -> tuple[keras.Model, int]:
-    """A task's model for evaluation: the folder's checkpoint, or else the given one.
-
-    Args:
-        task: the task.
-        folder: the run's output_dir.
-        init_checkpoint: what to take where it has no checkpoint.
-        precision: the numbers to compute in.
-        strategy: the devices; the default one if None.
-        init_adapter: LoRA's or adapters' weights, with their head, on top of that.
-
-    Returns:
-        The model, and the number of steps that it was trained for in this folder.
-
-    Raises:
-        InputError: there is neither, or it does not fit the model, or it has no head
-            for this task.
-    """
+    """A task's model for evaluation: the folder's checkpoint, or else the given one."""
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope(), computing_in(precision):
         model = task.build_model()
@@ -67,20 +51,7 @@ def initialize(
     init_adapter: str | None,
     init_head: bool = True,
 ) -> list[str]:
-    """Gives a model its first weights.
-
-    Args:
-        model: the model.
-        init_checkpoint: the weights, in any format that is read.
-        init_adapter: LoRA's or adapters' weights, with their head, on top of that.
-        init_head: whether to take the head, too; false: the encoder alone.
-
-    Returns:
-        The names of the weights that it did not find.
-
-    Raises:
-        InputError: the weights do not fit the model.
-    """
+    """Gives a model its first weights."""
     # An adapter has a head of its own.
     has_head = init_head and not init_adapter
     missing = load_weights(model, init_checkpoint, init_head=has_head)

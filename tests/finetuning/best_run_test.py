@@ -6,7 +6,7 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.finetuning.best_run import BestRun
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints as checkpoints_module
 from bert_tf.training.checkpoints import RunCheckpoints
 from tests.training import toy
 
@@ -23,7 +23,7 @@ class BestRunTest(tf.test.TestCase):
         model = BertClassifier(toy.CONFIG, 2)
         model.get_layer("classifier").output_bias.assign([bias, bias])
         toy.save_checkpoint(folder, model, step)
-        best_checkpoint.keep_if_best(folder, step, score, "accuracy")
+        checkpoints_module.keep_if_best(folder, step, score, "accuracy")
         return folder
 
     def bias(self, folder):

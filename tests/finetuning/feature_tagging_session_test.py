@@ -11,8 +11,8 @@ from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
 from bert_tf.features import FeatureExtractor
 from bert_tf.finetuning import feature_tagging_session, tagging_session
-from bert_tf.modeling.bilstm_tagger import BiLstmTagger
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from tests.modeling.examples import randomize

@@ -12,7 +12,7 @@ from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks.data_set import DataSet
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
-from bert_tf.training import best_checkpoint
+from bert_tf.training import checkpoints
 from bert_tf.training.reporting import Reporter
 from tests.training import toy
 
@@ -55,7 +55,7 @@ class FakeSession:
             reporter = Reporter(folder)
             reporter.report_evaluation(4, {"accuracy": before[0]})
             reporter.close()
-            best_checkpoint.keep_if_best(folder, 4, before[0], "accuracy")
+            checkpoints.keep_if_best(folder, 4, before[0], "accuracy")
         toy.save_checkpoint(folder, model, 8)
         return model, 8
 

@@ -9,7 +9,7 @@ from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
 from bert_tf.finetuning import tagging_session
 from bert_tf.finetuning.tagging_prediction import WordPredictions
-from bert_tf.modeling.token_heads import BertSpanPredictor
+from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.tagging.reader import Layout, read_sentences
 from bert_tf.text.vocabulary import Vocabulary
 from tests.training import toy

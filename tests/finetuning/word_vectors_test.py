@@ -10,7 +10,7 @@ from bert_tf.finetuning.word_vectors import (
     words_of_vectors,
     words_of_windows,
 )
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.batching import SplitRecords
 from bert_tf.tagging.features import Features
 from bert_tf.tasks import tagging
 

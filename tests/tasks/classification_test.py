@@ -9,9 +9,8 @@ from bert_tf.modeling import objectives
 from bert_tf.tasks import classification
 from bert_tf.tasks.examples import Example
 from bert_tf.tasks.targets import Target
-from bert_tf.text.pair_ids import truncate_pair
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e"]

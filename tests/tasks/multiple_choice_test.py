@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.errors import InputError
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records.batching import SplitRecords
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.choices import ChoiceExample
 from bert_tf.tasks.targets import Target

@@ -2,7 +2,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.pretraining import Majority, pretraining_task
 from bert_tf.training.config import TrainingConfig
 from bert_tf.training.initialization import restore_or_initialize

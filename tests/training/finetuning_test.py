@@ -11,7 +11,7 @@ from absl.testing import parameterized
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
 from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import finetuning, loop, step

@@ -8,7 +8,7 @@ from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
 from bert_tf.tasks.targets import Target
 from bert_tf.training.config import Phase, TrainingConfig

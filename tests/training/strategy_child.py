@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import cli
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
 from bert_tf.tasks.targets import SINGLE_LABEL, Target
 from bert_tf.training import loop, step
