@@ -14,10 +14,16 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import InputError
-from bert_tf.records.figures import figure_lines
 
-# Lengths are counted in at most so many bins, as equal as whole lengths allow.
+# Lengths are counted in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
+_BAR_WIDTH = 40
+_SEEN = {
+    "masked_share": "replaced by [MASK]",
+    "random_share": "by another token",
+    "replaced_share": "replaced",
+    "kept_share": "kept",
+}
 
 
 @dataclasses.dataclass
@@ -50,14 +56,32 @@ class Spread:
         return share(self.total, self.count)
 
 
+_COUNTS = (
+    "num_single_segments",
+    # Of the records that hold predictions alone, so that shares are theirs.
+    "num_predictable",
+    "num_tokens_with_predictions",
+    "num_masked",
+    "num_kept",
+    "num_next_sentence_labels",
+    "num_random_next",
+)
+
+
 class RecordStatistics:
     """The counts of some pre-training or classification records.
 
-    Args:
-        max_seq_length: values of `input_ids` in each record.
-        mask_id: of [MASK]; None where the vocabulary is not known, and predicted tokens
-            are told apart only as kept and replaced.
+    `mask_id` is None where the vocabulary is unknown; predicted tokens are then only
+    kept or replaced.
     """
+
+    num_single_segments: int
+    num_predictable: int
+    num_tokens_with_predictions: int
+    num_masked: int
+    num_kept: int
+    num_next_sentence_labels: int
+    num_random_next: int
 
     def __init__(self, *, max_seq_length: int, mask_id: int | None) -> None:
         if max_seq_length < 1:
@@ -67,28 +91,16 @@ class RecordStatistics:
         self.max_seq_length = max_seq_length
         self.mask_id = mask_id
         self.lengths = Spread()
-        self.length_bins = np.zeros(min(MAX_LENGTH_BINS, max_seq_length), np.int64)
-        self.num_single_segments = 0
-        # Of the records that hold predictions alone, so that shares are theirs.
         self.predictions = Spread()
-        self.num_predictable = 0
-        self.num_tokens_with_predictions = 0
-        self.num_masked = 0
-        self.num_kept = 0
-        self.num_next_sentence_labels = 0
-        self.num_random_next = 0
+        self.length_bins = np.zeros(min(MAX_LENGTH_BINS, max_seq_length), np.int64)
+        for name in _COUNTS:
+            setattr(self, name, 0)
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Counts a block of records.
+        """Counts a block of records: arrays [records, length] under the spec's names.
 
-        Args:
-            columns: arrays [records, length] of integers (weights of floats) under the
-                names of `bert_tf.records.spec`, `input_ids` as the model sees them;
-                `masked_lm_*` and `next_sentence_labels` may be absent, other names are
-                passed over.
-
-        Raises:
-            ValueError: `input_ids` is not of `max_seq_length`.
+        `input_ids` are as the model sees them; `masked_lm_*` and `next_sentence_labels`
+        may be absent.
         """
         input_ids = columns["input_ids"]
         if input_ids.shape[1:] != (self.max_seq_length,):
@@ -103,40 +115,31 @@ class RecordStatistics:
         bins = (lengths - 1) * len(self.length_bins) // self.max_seq_length
         last = len(self.length_bins) - 1
         self.length_bins += np.bincount(bins.clip(0, last), minlength=last + 1)
-        has_second = columns["segment_ids"].max(axis=1) > 0
-        num_pairs = int(np.count_nonzero(has_second))
+        num_pairs = int(np.count_nonzero(columns["segment_ids"].max(axis=1) > 0))
         self.num_single_segments += len(lengths) - num_pairs
         if "next_sentence_labels" in columns:
             labels = columns["next_sentence_labels"]
             self.num_next_sentence_labels += labels.size
             self.num_random_next += int(np.count_nonzero(labels))
-        if "masked_lm_positions" in columns:
-            self._add_predictions(input_ids, columns)
-            num_tokens = int(lengths.sum())
-            self.num_tokens_with_predictions += num_tokens
-            self.num_predictable += num_tokens - 2 * len(lengths) - num_pairs
-
-    def _add_predictions(
-        self, input_ids: np.ndarray, columns: Mapping[str, np.ndarray]
-    ) -> None:
+        if "masked_lm_positions" not in columns:
+            return
+        num_tokens = int(lengths.sum())
+        self.num_tokens_with_predictions += num_tokens
+        self.num_predictable += num_tokens - 2 * len(lengths) - num_pairs
         is_prediction = columns["masked_lm_weights"] > 0
         self.predictions.add(is_prediction.sum(axis=1))
         # A position outside the record is an error for others to report.
         positions = columns["masked_lm_positions"].clip(0, self.max_seq_length - 1)
         seen = np.take_along_axis(input_ids, positions, axis=1)[is_prediction]
         wanted = columns["masked_lm_ids"][is_prediction]
-        is_masked = (
-            np.zeros(seen.shape, bool) if self.mask_id is None else seen == self.mask_id
-        )
+        is_masked = np.zeros(seen.shape, bool)
+        if self.mask_id is not None:
+            is_masked = seen == self.mask_id
         self.num_masked += int(np.count_nonzero(is_masked))
         self.num_kept += int(np.count_nonzero((seen == wanted) & ~is_masked))
 
     def merge(self, other: "RecordStatistics") -> None:
-        """Adds the counts of other records.
-
-        Raises:
-            ValueError: they have another length or another [MASK].
-        """
+        """Adds the counts of other records of the same length and the same [MASK]."""
         ours = self.max_seq_length, self.mask_id
         theirs = other.max_seq_length, other.mask_id
         if ours != theirs:
@@ -163,11 +166,7 @@ class RecordStatistics:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
-        """The counts that `to_values` gave.
-
-        Raises:
-            InputError: the values are not such counts.
-        """
+        """The counts that `to_values` gave."""
         try:
             statistics = cls(
                 max_seq_length=values["max_seq_length"], mask_id=values["mask_id"]
@@ -223,10 +222,6 @@ class RecordStatistics:
                 figures["random_share"] = share(replaced, total)
         return figures
 
-    def lines(self) -> list[str]:
-        """What the counts say, for people."""
-        return figure_lines(self.figures())
-
     def _histogram(self) -> list[dict[str, int]]:
         """The shortest and longest length of each bin, and its records."""
         num_bins = len(self.length_bins)
@@ -241,28 +236,53 @@ class RecordStatistics:
             )
         ]
 
-
-_COUNTS = (
-    "num_single_segments",
-    "num_predictable",
-    "num_tokens_with_predictions",
-    "num_masked",
-    "num_kept",
-    "num_next_sentence_labels",
-    "num_random_next",
-)
+    def lines(self) -> list[str]:
+        """What the counts say, for people; the lengths as bars."""
+        figures = self.figures()
+        lines = [
+            f"records            {figures['records']:,}",
+            f"tokens             {figures['tokens']:,}; {figures['padding_share']:.1%}"
+            " of all places are padding",
+            f"tokens a record    {figures['length_mean']:.1f} on average,"
+            f" {figures['length_min']} to {figures['length_max']}"
+            f" of {figures['max_seq_length']}",
+        ]
+        most = max(1, self.length_bins.max())
+        for each in figures["length_histogram"]:
+            low, high, count = each["from"], each["to"], each["records"]
+            label = f"{low}-{high}" if low < high else high
+            # Rounded up: a bin with a single record is seen.
+            bar = "#" * -(-count * _BAR_WIDTH // most)
+            portion = share(count, figures["records"])
+            lines.append(f"  {label:>9} {count:>13,} {portion:>6.1%} {bar}".rstrip())
+        if "predictions" in figures:
+            seen = [
+                f"{figures[key]:.1%} {text}"
+                for key, text in _SEEN.items()
+                if key in figures
+            ]
+            lines += [
+                f"predictions        {figures['predictions']:,};"
+                f" {figures['predictions_mean']:.1f} a record on average,"
+                f" {figures['predictions_min']} to {figures['predictions_max']}",
+                f"predicted          {figures['predicted_share']:.2%} of the tokens"
+                f" ({figures['predicted_share_with_special_tokens']:.2%} counting [CLS]"
+                " and [SEP])",
+                f"of the predicted   {', '.join(seen)}",
+            ]
+        single = figures["single_segment_share"]
+        if single < 1 and "random_next_share" in figures:
+            lines.append(
+                f"next sentence      {figures['random_next_share']:.1%} random (of"
+                " sentence order: swapped)"
+            )
+        return [*lines, f"one segment only   {single:.1%} of records"]
 
 
 def row_figures(
     statistics: RecordStatistics, num_rows: int, *, max_seq_length: int
 ) -> dict[str, Any]:
-    """How full packed rows are, for programs.
-
-    Args:
-        statistics: of their sequences.
-        num_rows: how many rows there are.
-        max_seq_length: tokens of a row.
-    """
+    """How full packed rows are, from the statistics of their sequences."""
     num_places = num_rows * max_seq_length
     return {
         "rows": num_rows,
