@@ -38,6 +38,7 @@ vectors per token, W their width (H, or several times H for a concatenation).
 
 import contextlib
 import dataclasses
+import functools
 import glob
 import hashlib
 import itertools
@@ -131,11 +132,6 @@ class LayerSelection:
                     f"--layers: the model has {number} layers, {-number} to"
                     f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
                 )
-        if self.combine not in COMBINATIONS:
-            raise InputError(
-                f"--combine must be one of {', '.join(COMBINATIONS)}. Received:"
-                f" {self.combine}"
-            )
         wanted = len(self.layers) if self.combine == WEIGHTED else 0
         if len(self.weights) != wanted:
             raise InputError(
@@ -144,7 +140,7 @@ class LayerSelection:
                 if wanted
                 else f"--layer_weights is for --combine={WEIGHTED} alone."
             )
-        if not all(map(math.isfinite, self.weights)):
+        if not np.isfinite(self.weights).all():
             raise InputError(
                 f"--layer_weights must be finite. Received: {self.weights}"
             )
@@ -464,25 +460,14 @@ def _of_names(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureOptions:
-    """Which vectors there are, and how they are computed.
+    """Which vectors there are, and how they are computed."""
 
-    Attributes:
-        batch_size: inputs in a batch, over all devices.
-        max_seq_length: the longest input's tokens.
-        max_lengths: how many lengths batches may have; None for max_seq_length alone.
-        token_vectors: whether tokens or words have vectors.
-        sentence_vectors: of SENTENCE_VECTORS.
-        word_vectors: of WORD_VECTORS, for inputs with words.
-        precision: the numbers to compute in.
-        jit_compile: whether XLA compiles the model as a whole.
-    """
-
-    batch_size: int = 32
+    batch_size: int = 32  # over all devices
     max_seq_length: int = 128
-    max_lengths: int | None = 12
+    max_lengths: int | None = 12  # of batches; None for max_seq_length alone
     token_vectors: bool = True
     sentence_vectors: tuple[str, ...] = ()
-    word_vectors: str = FIRST_PIECE
+    word_vectors: str = FIRST_PIECE  # for inputs with words
     precision: str = "float32"
     jit_compile: bool = False
 
@@ -497,12 +482,8 @@ def extract(
 ) -> Iterator[Features]:
     """Yields the features of inputs, in their order.
 
-    Args:
-        inputs: the inputs.
-        predict: runs a `feature_model`.
-        options: how.
-        values_per_token: the numbers that the model gives of a token: L W.
-        num_inputs: how many there are, for the progress bar.
+    `predict` runs a `feature_model`, which gives `values_per_token` (L W) numbers of
+    each token; `num_inputs` is for the progress bar.
     """
     tokens_at_once = max(
         options.max_seq_length, VALUES_AT_ONCE // max(values_per_token, 1)
@@ -602,11 +583,15 @@ def _table(group: Sequence[FeatureInput], max_seq_length: int) -> ExampleTable:
     return ExampleTable([block], RecordSchema(features))
 
 
-class FeatureExtractor:
-    """A checkpoint's features, on any strategy, and the files that they are written to.
+_OF_TRAINING_ALONE = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+)
 
-    `settings` holds all that the features depend on but the inputs, for JSON.
-    """
+
+class FeatureExtractor:
+    """A checkpoint's features, on any strategy, and the files with them."""
 
     def __init__(
         self,
@@ -643,18 +628,20 @@ class FeatureExtractor:
             strategy,
             jit_compile=options.jit_compile,
         )
-        described = config.to_dict()
-        for name in (
-            "hidden_dropout_prob",
-            "attention_probs_dropout_prob",
-            "initializer_range",
-        ):
-            described.pop(name)  # of training alone
-        self.settings: dict[str, Any] = {
-            "config": described,
-            "weights": weights_digest(model),
-            "selection": dataclasses.asdict(selection),
-            "options": dataclasses.asdict(options),
+        self._config = config
+        self._model = model
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that the features depend on but the inputs, for JSON."""
+        config = self._config.to_dict()
+        for name in _OF_TRAINING_ALONE:
+            del config[name]
+        return {
+            "config": config,
+            "weights": weights_digest(self._model),
+            "selection": dataclasses.asdict(self.selection),
+            "options": dataclasses.asdict(self._options),
         }
 
     @property
@@ -684,25 +671,15 @@ class FeatureExtractor:
         num_inputs: int = 0,
     ) -> None:
         """Writes the features of inputs to a file of one of FORMATS."""
-        if output_format not in FORMATS:
-            raise ValueError(
-                f"`output_format` must be one of {', '.join(FORMATS)}. Received:"
-                f" {output_format!r}"
-            )
         if files.is_folder(output):
             raise InputError(f"The output file is a folder, not a file: {output}")
         labels = self.selection.labels
 
         def write(file: IO[bytes], features: Iterable[Features]) -> None:
             if output_format == "npz":
-                folder = None if files.is_remote(output) else os.path.dirname(output)
+                folder = "" if files.is_remote(output) else os.path.dirname(output)
                 write_arrays(
-                    file,
-                    features,
-                    labels,
-                    self.settings,
-                    vector_type,
-                    folder=folder or None,
+                    file, features, labels, self.settings, vector_type, folder or None
                 )
                 return
             for index, each in enumerate(features):
@@ -758,7 +735,10 @@ class FeatureExtractor:
     ) -> None:
         """Writes features; each worker computes them, and one of them writes."""
         if self.is_chief:
-            with _replacing(path) as file:
+            if folder := os.path.dirname(path):
+                files.make_folder(folder)
+            remove_leftovers(path)
+            with files.replacing(path) as file:
                 write(file, features)
         for _ in features:
             pass
@@ -771,26 +751,6 @@ class FeatureExtractor:
 
 
 # Files
-
-
-@contextlib.contextmanager
-def _replacing(path: str) -> Iterator[IO[bytes]]:
-    """A file under a temporary name, which is renamed when it is complete."""
-    folder = os.path.dirname(path)
-    if folder:
-        files.make_folder(folder)
-    remove_leftovers(path)
-    temporary = files.temporary_name(path)
-    try:
-        with files.open_binary(temporary, "wb") as file:
-            yield file
-            if not files.is_remote(path):
-                file.flush()
-                os.fsync(file.fileno())
-        files.replace(temporary, path)
-    finally:
-        if files.exists(temporary):
-            files.remove(temporary)
 
 
 # An array of strings is as wide as its longest one.
@@ -826,7 +786,6 @@ def write_arrays(
     labels: Sequence[LayerIndex],
     settings: Mapping[str, Any],
     vector_type: str = "float32",
-    *,
     folder: str | None = None,
 ) -> None:
     """Writes an npz file, whose arrays grow in temporary files of a folder."""

@@ -44,25 +44,15 @@ Columns = Mapping[str, np.ndarray]
 
 
 class RecordBlock(NamedTuple):
-    """Some records of a file.
-
-    Attributes:
-        path: the file.
-        first: the number, over all files, of the block's first record.
-        first_in_file: its number in the file.
-        num_records: those that were read.
-        num_bytes: what they take in the file.
-        rows: which of them are of the layout, and in `columns`.
-        columns: their features, arrays [records, length].
-    """
+    """Some records of a file."""
 
     path: str
-    first: int
+    first: int  # the first record's number, over all files
     first_in_file: int
     num_records: int
     num_bytes: int
-    rows: list[int]
-    columns: dict[str, np.ndarray]
+    rows: list[int]  # the records that are of the layout, and in `columns`
+    columns: dict[str, np.ndarray]  # [records, length]
 
 
 class InspectedRecords:
@@ -367,13 +357,7 @@ def _add_broken_predictions(
 
 
 class Survey:
-    """Statistics of all records, and the records that break a rule.
-
-    Attributes:
-        statistics: of the records that are of the layout.
-        violations: the number of records that break a rule, and the first of them.
-        labels: a classifier's classes and their records.
-    """
+    """Statistics of all records, and the records that break a rule."""
 
     def __init__(self, records: InspectedRecords) -> None:
         self._vocabulary = vocabulary = records.vocabulary
@@ -498,30 +482,17 @@ class Prediction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """A record, or a packed row's sequence, in readable form.
+    """A record, or a packed row's sequence, in readable form."""
 
-    Attributes:
-        record: its number over all files, from 0.
-        file: where it is.
-        record_in_file: its number there.
-        sequence: its number in a packed row, from 1; 0 where a record is one.
-        tokens: as the model sees them, without padding; ids without a vocabulary.
-        num_tokens_a: those of the first segment, [CLS] and [SEP] included.
-        max_seq_length: the record's length with padding.
-        predictions: what is to be predicted.
-        label: what `next_sentence_labels` or `label_ids` says, in words.
-        violations: the rules that it breaks.
-    """
-
-    record: int
+    record: int  # its number over all files, from 0
     file: str
     record_in_file: int
-    sequence: int
-    tokens: tuple[str, ...]
-    num_tokens_a: int
+    sequence: int  # its number in a packed row, from 1; 0 where a record is one
+    tokens: tuple[str, ...]  # as the model sees them; ids without a vocabulary
+    num_tokens_a: int  # [CLS] and [SEP] included
     max_seq_length: int
     predictions: tuple[Prediction, ...]
-    label: str
+    label: str  # what `next_sentence_labels` or `label_ids` means
     violations: tuple[str, ...]
 
     def to_values(self) -> dict[str, Any]:

@@ -8,11 +8,12 @@ Its special tokens are [CLS] and one [SEP] for each segment that is not empty.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bert_tf import strict_json
 from bert_tf.errors import InputError
 
 # Lengths are counted in at most this many bins, as equal as whole lengths allow.
@@ -56,18 +57,7 @@ class Spread:
         return share(self.total, self.count)
 
 
-_COUNTS = (
-    "num_single_segments",
-    # Of the records that hold predictions alone, so that shares are theirs.
-    "num_predictable",
-    "num_tokens_with_predictions",
-    "num_masked",
-    "num_kept",
-    "num_next_sentence_labels",
-    "num_random_next",
-)
-
-
+@dataclasses.dataclass(kw_only=True)
 class RecordStatistics:
     """The counts of some pre-training or classification records.
 
@@ -75,26 +65,32 @@ class RecordStatistics:
     kept or replaced.
     """
 
-    num_single_segments: int
-    num_predictable: int
-    num_tokens_with_predictions: int
-    num_masked: int
-    num_kept: int
-    num_next_sentence_labels: int
-    num_random_next: int
+    max_seq_length: int
+    mask_id: int | None
+    lengths: Spread = dataclasses.field(default_factory=Spread)
+    length_bins: list[int] = dataclasses.field(default_factory=list)
+    predictions: Spread = dataclasses.field(default_factory=Spread)
+    num_single_segments: int = 0
+    # Of the records that hold predictions alone, so that shares are theirs.
+    num_predictable: int = 0
+    num_tokens_with_predictions: int = 0
+    num_masked: int = 0
+    num_kept: int = 0
+    num_next_sentence_labels: int = 0
+    num_random_next: int = 0
 
-    def __init__(self, *, max_seq_length: int, mask_id: int | None) -> None:
-        if max_seq_length < 1:
-            raise ValueError(
-                f"`max_seq_length` must be positive. Received: {max_seq_length}"
+    def __post_init__(self) -> None:
+        if self.max_seq_length < 1:
+            raise InputError(
+                f"`max_seq_length` must be positive. Received: {self.max_seq_length}"
             )
-        self.max_seq_length = max_seq_length
-        self.mask_id = mask_id
-        self.lengths = Spread()
-        self.predictions = Spread()
-        self.length_bins = np.zeros(min(MAX_LENGTH_BINS, max_seq_length), np.int64)
-        for name in _COUNTS:
-            setattr(self, name, 0)
+        num_bins = min(MAX_LENGTH_BINS, self.max_seq_length)
+        self.length_bins = self.length_bins or [0] * num_bins
+        if len(self.length_bins) != num_bins:
+            raise InputError(
+                f"`length_bins` must be {num_bins} counts. Received:"
+                f" {len(self.length_bins)}"
+            )
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
         """Counts a block of records: arrays [records, length] under the spec's names.
@@ -112,9 +108,9 @@ class RecordStatistics:
             return
         lengths = columns["input_mask"].sum(axis=1)
         self.lengths.add(lengths)
-        bins = (lengths - 1) * len(self.length_bins) // self.max_seq_length
-        last = len(self.length_bins) - 1
-        self.length_bins += np.bincount(bins.clip(0, last), minlength=last + 1)
+        num_bins = len(self.length_bins)
+        bins = ((lengths - 1) * num_bins // self.max_seq_length).clip(0, num_bins - 1)
+        self._add_bins(np.bincount(bins, minlength=num_bins).tolist())
         num_pairs = int(np.count_nonzero(columns["segment_ids"].max(axis=1) > 0))
         self.num_single_segments += len(lengths) - num_pairs
         if "next_sentence_labels" in columns:
@@ -149,39 +145,24 @@ class RecordStatistics:
             )
         self.lengths.merge(other.lengths)
         self.predictions.merge(other.predictions)
-        self.length_bins += other.length_bins
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._add_bins(other.length_bins)
+        for field in dataclasses.fields(self):
+            if field.name.startswith("num_"):
+                count = getattr(self, field.name) + getattr(other, field.name)
+                setattr(self, field.name, count)
+
+    def _add_bins(self, counts: Sequence[int]) -> None:
+        bins = zip(self.length_bins, counts, strict=True)
+        self.length_bins = [ours + theirs for ours, theirs in bins]
 
     def to_values(self) -> dict[str, Any]:
         """The counts as JSON can hold them; `from_values` is the way back."""
-        return {
-            "max_seq_length": self.max_seq_length,
-            "mask_id": self.mask_id,
-            "lengths": dataclasses.asdict(self.lengths),
-            "length_bins": self.length_bins.tolist(),
-            "predictions": dataclasses.asdict(self.predictions),
-            **{name: getattr(self, name) for name in _COUNTS},
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
         """The counts that `to_values` gave."""
-        try:
-            statistics = cls(
-                max_seq_length=values["max_seq_length"], mask_id=values["mask_id"]
-            )
-            statistics.lengths = Spread(**values["lengths"])
-            statistics.predictions = Spread(**values["predictions"])
-            for number, count in enumerate(values["length_bins"]):
-                statistics.length_bins[number] = count
-            for name in _COUNTS:
-                setattr(statistics, name, int(values[name]))
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"Not the statistics of records, or those of another bert_tf: {error}"
-            ) from error
-        return statistics
+        return strict_json.from_values(cls, values, "statistics of records")
 
     def figures(self) -> dict[str, Any]:
         """What the counts say, for programs: numbers and shares between 0 and 1."""
@@ -232,7 +213,7 @@ class RecordStatistics:
         return [
             {"from": start, "to": end - 1, "records": count}
             for start, end, count in zip(
-                starts[:-1], starts[1:], self.length_bins.tolist(), strict=True
+                starts[:-1], starts[1:], self.length_bins, strict=True
             )
         ]
 
@@ -247,7 +228,7 @@ class RecordStatistics:
             f" {figures['length_min']} to {figures['length_max']}"
             f" of {figures['max_seq_length']}",
         ]
-        most = max(1, self.length_bins.max())
+        most = max(1, *self.length_bins)
         for each in figures["length_histogram"]:
             low, high, count = each["from"], each["to"], each["records"]
             label = f"{low}-{high}" if low < high else high

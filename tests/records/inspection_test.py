@@ -211,7 +211,8 @@ class RenderTest(tf.test.TestCase):
         self.assertEqual(
             lines_of(columns(**RECORD)),
             [
-                "record 3 (record 1 of x): 12 of 14 tokens (A 7, B 5); 3 predictions; B is random",
+                "record 3 (record 1 of x): 12 of 14 tokens (A 7, B 5); 3 predictions;"
+                " B is random",
                 "  A [CLS] the cats [MASK→sat] [on=] [SEP]",
                 "  B unhappiness [cat→river] [SEP]",
                 "  ! a rule",
