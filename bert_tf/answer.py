@@ -18,7 +18,7 @@ from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
-from bert_tf.squad.decoding import NBestEntry
+from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.documents import sentence_splitter
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def show(
     split: Callable[[str], Sequence[str]],
 ) -> str:
     """A question's answers as a person reads them, each with its sentence."""
-    from bert_tf.finetuning.answering import sentence_round
+    from bert_tf.tasks.squad.spans import sentence_round
 
     lines = [question]
     for answer in answers:
@@ -165,7 +165,7 @@ def options_of(
     given: Mapping[str, Any], source: "Source", checkpoint: str = ""
 ) -> dict[str, Any]:
     """What to make an `Answerer` with: as the user says, or else as the run had it."""
-    from bert_tf.finetuning import null_threshold
+    from bert_tf.tasks.squad import null_threshold
 
     run = flags_of_run(source.folder)
     options = {
@@ -225,7 +225,7 @@ def run(flag_values: flags.FlagValues) -> None:
     cli.import_tensorflow()
     from bert_tf.conversion.export import source_from_flags
     from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
-    from bert_tf.finetuning.answering import Answerer
+    from bert_tf.tasks.squad.spans import Answerer
 
     source = source_from_flags(flag_values)
     answerer = Answerer(

@@ -17,14 +17,14 @@ from absl import flags, logging
 
 from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
-from bert_tf.metrics.squad import (
+from bert_tf.path_flags import Path
+from bert_tf.tasks.squad.reading import JsonStream
+from bert_tf.tasks.squad.scoring import (
     Gold,
     evaluate_v1,
     evaluate_v2,
     precision_recall_curves,
 )
-from bert_tf.path_flags import Path
-from bert_tf.squad.json_stream import JsonStream
 
 
 class GoldFile(NamedTuple):
@@ -230,7 +230,7 @@ def _draw(
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
     """Draws under the official script's names; returns the average precisions."""
-    from bert_tf.finetuning import null_threshold_pictures as pictures
+    from bert_tf.tasks.squad import null_threshold as pictures
 
     curves = precision_recall_curves(golds, predictions, null_odds)
     titles = {

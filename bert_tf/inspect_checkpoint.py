@@ -50,7 +50,7 @@ def report(source: "Source") -> str:
 
 def _facts(source: "Source") -> Iterator[tuple[str, str]]:
     from bert_tf.conversion.source import Format
-    from bert_tf.conversion.tensorflow_checkpoint import step_of
+    from bert_tf.conversion.tensorflow import step_of
 
     yield "weights", source.weights.path
     if source.format in (Format.RUN, Format.TF1):

@@ -22,7 +22,7 @@ from absl import flags, logging
 from bert_tf import cli, files, run_ner, strict_json
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.tagging.feature_choices import (
+from bert_tf.tasks.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,
@@ -117,7 +117,7 @@ def flags_of(flag_values: flags.FlagValues, way: str) -> flags.FlagValues:
 def run(flag_values: flags.FlagValues) -> None:
     """Goes through the ways, and shows what came out."""
     cli.import_tensorflow()
-    from bert_tf.finetuning.feature_table import feature_picture, feature_table
+    from bert_tf.tasks.tagging.frozen_features import feature_picture, feature_table
 
     _refuse_other_ways(flag_values)
     scores: dict[str, float] = {}

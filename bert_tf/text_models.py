@@ -306,7 +306,7 @@ class TextClassifier(TextModel):
     """A checkpoint with a classifier: `predict`; and `embed`.
 
     Attributes:
-        target: what it predicts, `bert_tf.tasks.targets.Target`.
+        target: what it predicts, `bert_tf.tasks.tables.Target`.
     """
 
     head = "a classifier"
@@ -315,7 +315,7 @@ class TextClassifier(TextModel):
     def _load(self) -> "keras.Model":
         from bert_tf.config import REGRESSION
         from bert_tf.conversion.loading import load_classifier
-        from bert_tf.tasks.targets import Target
+        from bert_tf.tasks.tables import Target
 
         model = load_classifier(self.source)
         labels = self.source.labels
@@ -350,8 +350,8 @@ class TextClassifier(TextModel):
         from bert_tf.config import MULTI_LABEL, REGRESSION
         from bert_tf.records.batching import PADDING, ROWS, ExampleTable
         from bert_tf.tasks import classification
-        from bert_tf.tasks.examples import Example
-        from bert_tf.tasks.windows import average_windows
+        from bert_tf.tasks.classification import average_windows
+        from bert_tf.tasks.tables import Example
 
         examples = [
             Example(text, pair, None, f"text {number}")
@@ -447,7 +447,7 @@ class QuestionAnswerer(TextModel):
 
     def _load(self) -> "keras.Model":
         from bert_tf.conversion.loading import load_span_predictor
-        from bert_tf.finetuning.answering import Answerer
+        from bert_tf.tasks.squad.spans import Answerer
 
         model = load_span_predictor(self.source)
         given = {"max_seq_length": self.max_length}
@@ -526,12 +526,9 @@ class WordTagger(TextModel):
 
         import numpy as np
 
-        from bert_tf.finetuning.tagging_prediction import predict_words
-        from bert_tf.metrics.entities import entities
-        from bert_tf.tagging.features import Featurizer
-        from bert_tf.tagging.schemes import NO_SCHEME, scheme_of_labels
-        from bert_tf.tagging.sentences import Sentence
-        from bert_tf.tasks.tagging import NO_LABEL
+        from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
+        from bert_tf.tasks.tagging.sentences import Sentence
+        from bert_tf.tasks.tagging.words import NO_LABEL, Featurizer, predict_words
 
         all_words = [
             tuple(text.split() if isinstance(text, str) else text)

@@ -44,8 +44,8 @@ class FineTuning:
         import tensorflow as tf
 
         from bert_tf.conversion.loading import load_weights
-        from bert_tf.finetuning.classifier_session import ClassifierSession
         from bert_tf.optimization.optimizers import create_optimizer
+        from bert_tf.tasks.classification import ClassifierSession
         from bert_tf.tasks.data_set_flags import data_set_from_flags
         from bert_tf.training.step import computing_in, training_steps
 

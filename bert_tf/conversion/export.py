@@ -13,7 +13,7 @@ from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.conversion import huggingface, kerashub, names, tensorflow_checkpoint
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow
 from bert_tf.conversion.loading import checked_casing, refuse_other_function
 from bert_tf.conversion.source import (
     CONFIG_NAME,
@@ -248,8 +248,8 @@ def write_tf1(folder: str, model: Source) -> None:
             f"{model.weights.path}: the original's code cannot compute this model"
             f" ({other}). Export it as huggingface or saved_model."
         )
-    prefix = os.path.join(folder, tensorflow_checkpoint.RELEASED_PREFIX)
-    tensorflow_checkpoint.write(prefix, model.weights)
+    prefix = os.path.join(folder, tensorflow.RELEASED_PREFIX)
+    tensorflow.write(prefix, model.weights)
     files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
     _write_tokenizer(folder, model)
     write_labels(folder, model.labels, model.classifier_problem_type())

@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
-from bert_tf.conversion import huggingface, kerashub, names, tensorflow_checkpoint
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow
 from bert_tf.conversion.tokenizer_files import (
     TokenizerFiles,
     read_labels,
@@ -122,7 +122,7 @@ class Source:
     def checkpoint(self) -> str:
         """What its weights are read from: a checkpoint's path, or else the folder."""
         if self.format in (Format.RUN, Format.TF1):
-            return tensorflow_checkpoint.find_checkpoint(self.path)
+            return tensorflow.find_checkpoint(self.path)
         return self.folder
 
     def classifier_problem_type(self) -> str | None:
@@ -160,25 +160,25 @@ def find_format(path: str) -> Format:
             return Format.KERAS_HUB
         if files.exists(path):
             huggingface.refuse_pickles(path)
-        prefix = tensorflow_checkpoint.find_checkpoint(path)
-        return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+        prefix = tensorflow.find_checkpoint(path)
+        return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
     refuse_incomplete(path)
     if any(
         files.exists(there) and not files.is_folder(there)
         for there in (
             os.path.join(path, "checkpoint"),
-            os.path.join(path, tensorflow_checkpoint.RELEASED_PREFIX + ".index"),
+            os.path.join(path, tensorflow.RELEASED_PREFIX + ".index"),
         )
     ):
-        prefix = tensorflow_checkpoint.find_checkpoint(path)
-        return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+        prefix = tensorflow.find_checkpoint(path)
+        return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
     if kerashub.is_preset_folder(path):
         return Format.KERAS_HUB
     if huggingface.is_folder_of_hugging_face(path):
         return Format.HUGGING_FACE
     raise InputError(
         f"{path}: no checkpoint in this folder: neither a run's file 'checkpoint', nor"
-        f" {tensorflow_checkpoint.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
+        f" {tensorflow.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
         " model.weights.h5."
     )
 
@@ -228,7 +228,7 @@ def open_source(path: str) -> Source:
         format=format_,
         folder=folder,
         # LoRA is no format's but our own runs'.
-        weights=tensorflow_checkpoint.read_weights(path).merged(),
+        weights=tensorflow.read_weights(path).merged(),
         config=(
             BertConfig.from_json_file(config_path)
             if files.exists(config_path)

@@ -6,13 +6,18 @@ import re
 from absl import flags
 
 from bert_tf.errors import InputError
-from bert_tf.metrics.glue import METRICS, OWN_METRICS
-from bert_tf.tasks.data_set import DataSet
-from bert_tf.tasks.examples import Column, TableSplit
-from bert_tf.tasks.glue import xnli
-from bert_tf.tasks.named import OWN_TABLE, TASKS, find
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.tasks.tfds import SPLITS, TfdsSet
+from bert_tf.metrics import METRICS, OWN_METRICS
+from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    SPLITS,
+    Column,
+    DataSet,
+    TableSplit,
+    TfdsSet,
+)
 
 _OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
 _OF_TFDS = ("tfds_splits", "tfds_data_dir")

@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.choices import ChoiceSet, ColumnNames, Columns
-from bert_tf.tasks.swag import Row, choices_of_rows
+from bert_tf.tasks.multiple_choice import (
+    ChoiceSet,
+    ColumnNames,
+    Columns,
+    Row,
+    choices_of_rows,
+)
 from bert_tf.text.tfds import prepared_builder, read_split
 
 _BATCH_SIZE = 256

@@ -10,8 +10,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.tagging.json_lines import label_name
-from bert_tf.tagging.sentences import Sentence
+from bert_tf.tasks.tagging.sentences import Sentence, label_name
 from bert_tf.text import tfds
 
 WORDS, LABELS = "tokens", "ner"

@@ -22,12 +22,10 @@ from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
 from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSchema
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.training.checkpoints import RunCheckpoints, initialize
 from bert_tf.training.config import Phase, TrainingConfig, TrainingData
-from bert_tf.training.curves import write_curves
-from bert_tf.training.initialization import initialize
 from bert_tf.training.profiling import StepProfiler, parse_steps
-from bert_tf.training.reporting import Reporter, Window, progress_bar
+from bert_tf.training.reporting import Reporter, Window, progress_bar, write_curves
 from bert_tf.training.step import (
     SEQUENCES,
     SKIPPED,

@@ -10,7 +10,7 @@
     problem_type.txt       what it predicts, where the labels do not tell
                            (`bert_tf.conversion.tokenizer_files`)
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
-    curves.png             the same as a picture (`bert_tf.training.curves`)
+    curves.png             the same as a picture (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
 A folder belongs to one model, one vocabulary, one task and its training data; another
@@ -48,8 +48,7 @@ from bert_tf.training.checkpoint_files import (
     candidates,
     shown_key,
 )
-from bert_tf.training.curves import write_curves
-from bert_tf.training.reporting import Reporter
+from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Agreement, is_chief
 
 FLAGS_NAME = "flags.json"

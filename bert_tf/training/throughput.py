@@ -153,7 +153,8 @@ def tagger_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> floa
 #
 #     share of the peak = FLOPs of the model a step / seconds a step / peak
 #
-# is the model FLOPs utilization of `bert_tf.training.throughput`. The peak is the rate of
+# is the model FLOPs utilization of `bert_tf.training.throughput`. The peak is the rate
+# of
 # matrix products in the numbers that the model computes in:
 #
 #     GPUs, TPUs  as published, without sparsity, times their number

@@ -19,8 +19,7 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.tasks.classification import Featurizer
-from bert_tf.tasks.examples import Example
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, Target
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import export_test

@@ -19,9 +19,9 @@ from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import initialization, loop, reporting
+from bert_tf.training import checkpoints, loop, reporting
+from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.config import Phase, TrainingConfig
-from bert_tf.training.initialization import restore_or_initialize
 from bert_tf.training.loop import Streams, save_batch, train
 from bert_tf.training.reporting import Window
 from bert_tf.training.task import Task
@@ -615,7 +615,7 @@ class InitializationTest(LoopTestCase):
     def test_what_no_metric_depends_on_may_be_missing(self):
         """As of a checkpoint with the masked LM's head alone."""
         missing = ["bert/pooler/dense/kernel", "cls/seq_relationship/output_bias"]
-        with mock.patch.object(initialization, "load_weights", return_value=missing):
+        with mock.patch.object(checkpoints, "load_weights", return_value=missing):
             alone = pretraining_task(toy.CONFIG, next_sentence=False)
             _, step = restore_or_initialize(alone, self.folder("empty"), "given")
             self.assertEqual(step, 0)

@@ -15,7 +15,7 @@ from bert_tf.modeling.heads import (
 )
 from bert_tf.tasks import classification
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.tasks.targets import SINGLE_LABEL, Target
+from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import throughput
 from tests.training import toy
 

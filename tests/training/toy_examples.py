@@ -8,7 +8,7 @@ from bert_tf import flags as shared_flags
 from bert_tf.records import batching
 from bert_tf.records.batching import SplitRecords
 from bert_tf.tasks import classification
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from tests.training import toy
 
 L = 12

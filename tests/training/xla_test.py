@@ -29,10 +29,10 @@ from bert_tf.records import pipeline
 from bert_tf.records.batching import ROWS, EvaluationBatches
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.spec import packed_schema
-from bert_tf.tasks import classification
+from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
-from bert_tf.training import evaluation, finetuning, run_folder
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.training import evaluation, run_folder
 from bert_tf.training.step import computing_in, evaluation_step, training_steps
 from bert_tf.training.task import Task
 from tests.modeling.examples import random_choices, random_records, random_tags
