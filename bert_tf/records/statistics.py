@@ -162,7 +162,11 @@ class RecordStatistics:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
         """The counts that `to_values` gave."""
-        return strict_json.from_values(cls, values, "statistics of records")
+        source = "statistics of records"
+        fields = {field.name for field in dataclasses.fields(cls)}
+        if missing := fields - values.keys():
+            raise InputError(f"{source}: {', '.join(sorted(missing))} missing.")
+        return strict_json.from_values(cls, values, source)
 
     def figures(self) -> dict[str, Any]:
         """What the counts say, for programs: numbers and shares between 0 and 1."""
