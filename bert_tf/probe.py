@@ -7,7 +7,7 @@ r"""Probes what each layer of a model tells of words' labels.
 trains a linear probe on each layer's vectors of words, and one on a control task of
 random labels (Hewitt and Liang 2019), and prints their accuracies, which are in
 probing.md, probing.json and, drawn, probing.png too. Vectors are computed once, and a
-run that was stopped goes on.
+run that was stopped resumes.
 """
 
 import dataclasses
