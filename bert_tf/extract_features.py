@@ -1,4 +1,4 @@
-r"""Writes what BERT's layers say of each token of a text: its contextual vectors.
+r"""Writes the contextual vectors that BERT's layers give of each token of a text.
 
     python -m bert_tf.extract_features --input_file=/tmp/input.txt \
         --output_file=/tmp/output.jsonl --vocab_file=$BERT_BASE_DIR/vocab.txt \
@@ -6,141 +6,169 @@ r"""Writes what BERT's layers say of each token of a text: its contextual vector
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --layers=-1,-2,-3,-4 \
         --max_seq_length=128 --batch_size=8
 
-The input has a text a line, or two with " ||| " between them. Memory does not grow with
-the number of lines, and a run that was stopped goes on.
+The input has one text per line, or two with " ||| " between them. The output gets its
+name when it is complete.
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from absl import flags, logging
+from absl import logging
 
-from bert_tf import cli, feature_flags, files, finetuning_flags
-from bert_tf import flags as shared_flags
+from bert_tf import cli, files
 from bert_tf.errors import InputError
+from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
+from bert_tf.training.config import CheckpointOptions, ModelOptions
 
 if TYPE_CHECKING:
-    from bert_tf.features.inputs import FeatureInput
-
-_READ_AT_ONCE = 1 << 20
+    from bert_tf.features import FeatureInput
 
 
-def define_flags(flag_values: flags.FlagValues) -> None:
-    """Defines the script's flags."""
-    feature_flags.define_files(flag_values)
-    feature_flags.define_vectors(flag_values)
-    feature_flags.define_storage(flag_values)
-    feature_flags.define_running(flag_values)
-    finetuning_flags.define_padding(flag_values)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtractionOptions(
+    ModelOptions, CheckpointOptions, FeatureRunOptions, PaddingOptions
+):
+    """Which vectors of which text."""
+
+    input_file: str = option(
+        REQUIRED,
+        "One text per line, or two with ' ||| ' between them; may be compressed (.gz,"
+        " .bz2, .xz).",
+        path=Path.FILE,
+    )
+    output_file: str = option(REQUIRED, "What is written.", path=Path.OUTPUT)
+    init_checkpoint: str = with_default(CheckpointOptions, "init_checkpoint", REQUIRED)
+    layers: tuple[str, ...] = option(
+        ("-1", "-2", "-3", "-4"),
+        "Layers whose outputs are taken: 0 is the first one, -1 the last one. Also"
+        " `embeddings`, what goes into the first one, and `all`.",
+    )
+    combine: str = option(
+        "none",
+        "What is made of a token's layers: nothing, their sum, mean, weighted sum"
+        " (--layer_weights), or all of them one after another.",
+        choices=("none", "sum", "mean", "weighted", "concat"),
+    )
+    layer_weights: tuple[str, ...] = option(
+        (), "For --combine=weighted. A number for each layer of --layers."
+    )
+    token_vectors: bool = option(
+        True, "Whether tokens, or words, have vectors; else only --sentence_vectors."
+    )
+    sentence_vectors: tuple[str, ...] = option(
+        (),
+        "Vectors of a whole line, with commas between: the pooler's output"
+        " (pooled), that of [CLS] (cls), the mean over its tokens, [CLS] and [SEP]"
+        " included (mean).",
+        choices=("pooled", "cls", "mean"),
+    )
+    words: str | None = option(
+        None,
+        "A vector for each word between white space, and none for [CLS] and"
+        " [SEP]: that of its first piece, or the mean of its pieces'.",
+        choices=("first", "mean"),
+    )
+    format: str = option(
+        "jsonl",
+        "jsonl: the original's JSON lines; npz: arrays in one file.",
+        choices=("jsonl", "npz"),
+    )
+    vector_type: str = option(
+        "float32",
+        "For --format=npz. The numbers that are stored.",
+        choices=("float32", "float16"),
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Vectors that there are none of."""
+        yield from super().problems()
+        if not self.token_vectors and not self.sentence_vectors:
+            yield "`token_vectors=false` needs `sentence_vectors`."
+        if not self.token_vectors and self.words:
+            yield "`words` is for token vectors alone."
+        if self.vector_type != "float32" and self.format != "npz":
+            yield f"`vector_type={self.vector_type}` is for `format=npz`."
 
 
-class _Counted:
-    """Inputs, as they are gone through, counted."""
-
-    def __init__(self, inputs: Iterable["FeatureInput"]) -> None:
-        self._inputs = inputs
-        self.num_inputs = self.num_vectors = self.num_cut = 0
-
-    def __iter__(self) -> Iterator["FeatureInput"]:
-        for sequence in self._inputs:
-            self.num_inputs += 1
-            self.num_vectors += sequence.num_vectors
-            self.num_cut += sequence.is_cut
-            yield sequence
-
-
-def run(flag_values: flags.FlagValues) -> None:
+def run(options: ExtractionOptions) -> None:
     """Reads the lines, and writes their features."""
-    paths = flag_values.input_file, flag_values.output_file
+    paths = options.input_file, options.output_file
     if len(set(map(files.identity, paths))) == 1:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
-    if flag_values.format == "parquet":
-        cli.require_packages("--format=parquet", "pyarrow")
     cli.import_tensorflow()
+    from bert_tf import features
     from bert_tf.conversion.loading import model_files
-    from bert_tf.features.choices import FIRST_PIECE
-    from bert_tf.features.inputs import FeatureReader, count_lines, read_lines
-    from bert_tf.features.layers import LayerSelection
-    from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.text.wordpiece import WordPieceTokenizer
-    from bert_tf.training.strategy import check_batch_size, strategy_from_flags
+    from bert_tf.training.strategy import check_batch_size, strategy_of
 
-    strategy = strategy_from_flags(flag_values)
-    check_batch_size(strategy, flag_values.batch_size, flag="batch_size")
+    strategy = strategy_of(options)
+    check_batch_size(strategy, options.batch_size, flag="batch_size")
     # The whole input is read and checked before anything is computed.
-    num_lines = count_lines(flag_values.input_file)
+    num_lines = features.count_lines(options.input_file)
     found = model_files(
-        flag_values.init_checkpoint,
-        bert_config_file=flag_values.bert_config_file,
-        vocab_file=flag_values.vocab_file,
-        do_lower_case=shared_flags.given(flag_values, "do_lower_case"),
-        output_dir=flag_values.init_checkpoint,
+        options.init_checkpoint,
+        bert_config_file=options.bert_config_file,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.given("do_lower_case"),
+        output_dir=options.init_checkpoint,
     )
     assert found.source is not None
-    selection = LayerSelection.parse(
-        flag_values.layers,
-        found.config.num_hidden_layers,
-        combine=flag_values.combine,
-        weights=flag_values.layer_weights,
-    )
-    session = FeatureSession(
+    extractor = features.FeatureExtractor(
         dataclasses.replace(found.source, config=found.config),
-        selection,
+        features.LayerSelection.parse(
+            options.layers,
+            found.config.num_hidden_layers,
+            combine=options.combine,
+            weights=options.layer_weights,
+        ),
         strategy,
-        batch_size=flag_values.batch_size,
-        max_seq_length=flag_values.max_seq_length,
-        max_lengths=None if flag_values.pad == "max" else flag_values.length_buckets,
-        token_vectors=flag_values.token_vectors,
-        sentence_vectors=sorted(set(flag_values.sentence_vectors)),
-        word_vectors=flag_values.words or FIRST_PIECE,
-        precision=flag_values.precision,
-        jit_compile=flag_values.jit_compile,
+        features.FeatureOptions(
+            batch_size=options.batch_size,
+            max_seq_length=options.max_seq_length,
+            max_lengths=options.max_lengths,
+            token_vectors=options.token_vectors,
+            sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
+            word_vectors=options.words or features.FIRST_PIECE,
+            precision=options.precision,
+            jit_compile=options.jit_compile,
+        ),
     )
-    reader = FeatureReader(
+    reader = features.FeatureReader(
         WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case),
-        max_seq_length=flag_values.max_seq_length,
-        by_word=flag_values.words is not None,
+        max_seq_length=options.max_seq_length,
+        by_word=options.words is not None,
     )
-    inputs = _Counted(reader(read_lines(flag_values.input_file)))
-    made_from: dict[str, Any] = {
-        "input_sha256": _sha256(flag_values.input_file),
-        "vocab_sha256": found.vocabulary.sha256,
-        "do_lower_case": found.do_lower_case,
-        "by_word": flag_values.words is not None,
-    }
-    session.write(
-        inputs,
-        flag_values.output_file,
-        flag_values.format,
-        made_from=made_from,
-        vector_type=flag_values.vector_type,
+    counts = dict.fromkeys(("vectors", "cut"), 0)
+
+    def counted(inputs: "Iterable[FeatureInput]") -> "Iterator[FeatureInput]":
+        for each in inputs:
+            counts["vectors"] += each.num_vectors
+            counts["cut"] += each.is_cut
+            yield each
+
+    extractor.write(
+        counted(reader(features.read_lines(options.input_file))),
+        options.output_file,
+        options.format,
+        vector_type=options.vector_type,
         num_inputs=num_lines,
     )
-    if inputs.num_cut:
+    if counts["cut"]:
         logging.warning(
             "%d of %d lines were longer than --max_seq_length=%d, and cut.",
-            inputs.num_cut,
-            inputs.num_inputs,
-            flag_values.max_seq_length,
+            counts["cut"],
+            num_lines,
+            options.max_seq_length,
         )
     logging.info(
         "Wrote %d lines, %d %s, to %s.",
-        inputs.num_inputs,
-        inputs.num_vectors,
-        "words" if flag_values.words else "tokens",
-        flag_values.output_file,
+        num_lines,
+        counts["vectors"],
+        "words" if options.words else "tokens",
+        options.output_file,
     )
-
-
-def _sha256(path: str) -> str:
-    """A file's digest, a piece at a time."""
-    digest = hashlib.sha256()
-    with files.open_binary(path) as file:
-        while data := file.read(_READ_AT_ONCE):
-            digest.update(data)
-    return digest.hexdigest()
 
 
 def main() -> None:

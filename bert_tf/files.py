@@ -4,6 +4,7 @@ Local paths use Python's own calls, so that reading a vocabulary costs no Tensor
 import; a path with a scheme (`gs://...`) goes through `tf.io.gfile`.
 """
 
+import contextlib
 import fcntl
 import glob as local_glob
 import hashlib
@@ -151,20 +152,30 @@ def temporary_name(path: str) -> str:
     return f"{path}.tmp-{int.from_bytes(os.urandom(8), 'big')}"
 
 
-def write_atomically(path: str, content: bytes | str) -> None:
-    """Writes a file under a temporary name and renames it when it is complete.
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[IO[bytes]]:
+    """A file under a temporary name, which is renamed when it is complete.
 
     A reader sees the old file or the new one, never half of one.
     """
     path = expanded(path)
-    data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = temporary_name(path)
-    with open_binary(temporary, "wb") as file:
-        file.write(data)
-        if not is_remote(path):
-            file.flush()
-            os.fsync(file.fileno())
-    replace(temporary, path)
+    try:
+        with open_binary(temporary, "wb") as file:
+            yield file
+            if not is_remote(path):
+                file.flush()
+                os.fsync(file.fileno())
+        replace(temporary, path)
+    finally:
+        if exists(temporary):
+            remove(temporary)
+
+
+def write_atomically(path: str, content: bytes | str) -> None:
+    """Writes a file that is there as a whole, or not at all: see `replacing`."""
+    with replacing(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def names_in(folder: str) -> list[str]:

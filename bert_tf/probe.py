@@ -7,7 +7,7 @@ r"""Probes what each layer of a model tells of words' labels.
 trains a linear probe on each layer's vectors of words, and one on a control task of
 random labels (Hewitt and Liang 2019), and prints their accuracies, which are in
 probing.md, probing.json and, drawn, probing.png too. Vectors are computed once, and a
-run that was stopped goes on.
+run that was stopped resumes.
 """
 
 import dataclasses
@@ -28,8 +28,8 @@ from bert_tf.tasks.tagging.tagging_options import FormatOptions
 from bert_tf.training.config import ModelOptions, OutputOptions, TrainingOptions
 
 if TYPE_CHECKING:
+    from bert_tf.features import FeatureExtractor
     from bert_tf.study import ProbedWords, ProbeScore
-    from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -83,9 +83,8 @@ def run(options: ProbeOptions) -> None:
     cli.import_tensorflow()
     from bert_tf.conversion.loading import model_files
     from bert_tf.conversion.source import folder_of
-    from bert_tf.features.layers import LayerSelection
+    from bert_tf.features import FeatureExtractor, FeatureOptions, LayerSelection
     from bert_tf.study import baseline
-    from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.tasks.tagging.sentences import digest
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training.strategy import check_batch_size, strategy_of
@@ -102,28 +101,27 @@ def run(options: ProbeOptions) -> None:
     )
     assert found.source is not None
     selection = LayerSelection.parse("embeddings,all", found.config.num_hidden_layers)
-    session = FeatureSession(
-        dataclasses.replace(found.source, config=found.config),
-        selection,
-        strategy,
+    feature_options = FeatureOptions(
         batch_size=options.batch_size,
         max_seq_length=options.max_seq_length,
         max_lengths=options.max_lengths,
         precision=options.precision,
         jit_compile=options.jit_compile,
     )
+    source = dataclasses.replace(found.source, config=found.config)
+    extractor = FeatureExtractor(source, selection, strategy, feature_options)
     tokenizer = WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case)
     train, test = (
-        _probed(options, session, tokenizer, split, some)
+        _probed(options, extractor, tokenizer, split, some)
         for split, some in sentences.items()
     )
-    if not session.is_chief:
+    if not extractor.is_chief:
         return
     made_from = {
         "sentences": {split: digest(some) for split, some in sentences.items()},
         "vocabulary": found.vocabulary.sha256,
         "do_lower_case": found.do_lower_case,
-        "features": session.settings,
+        "features": extractor.settings,
         "l2": options.l2,
         "random_seed": options.random_seed,
     }
@@ -191,7 +189,7 @@ def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Senten
 
 def _probed(
     options: ProbeOptions,
-    session: "FeatureSession",
+    extractor: "FeatureExtractor",
     tokenizer: "WordPieceTokenizer",
     split: str,
     sentences: "Sequence[Sentence]",
@@ -206,10 +204,9 @@ def _probed(
 
     featurizer = Featurizer(tokenizer, max_seq_length=options.max_seq_length)
     windows = list(featurizer(sentences))
-    vectors = session.cached(
-        inputs_of_windows(windows),
-        os.path.join(options.output_dir, f"{split}_vectors"),
-    ).vectors
+    vectors = extractor.vectors(
+        inputs_of_windows(windows), options.output_dir, f"{split}_vectors"
+    )
     words = [word for one in sentences for word in one.words]
     labels = [label for one in sentences for label in one.labels or ()]
     if tokenizer.do_lower_case:

@@ -225,9 +225,14 @@ class TextModel:
         """
         import numpy as np
 
-        from bert_tf.features.choices import POOLED, SENTENCE_VECTORS
-        from bert_tf.features.extraction import extract
-        from bert_tf.features.inputs import FeatureReader, Line
+        from bert_tf.features import (
+            POOLED,
+            SENTENCE_VECTORS,
+            FeatureOptions,
+            FeatureReader,
+            Line,
+            extract,
+        )
 
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
@@ -243,25 +248,27 @@ class TextModel:
         reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
         inputs = list(reader(Line(*pair) for pair in _pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
-        groups = extract(
-            inputs,
-            predict,
-            values_per_token=0,
+        options = FeatureOptions(
             batch_size=min(self._batch_size, len(inputs)),
             max_seq_length=self.max_length,
-            num_inputs=len(inputs),
         )
-        vectors = [one.sentence[pooling] for group in groups for one in group.results()]
-        return np.stack([vector.reshape(-1) for vector in vectors])
+        found = extract(
+            inputs, predict, options, values_per_token=0, num_inputs=len(inputs)
+        )
+        return np.stack([one.sentence[pooling].reshape(-1) for one in found])
 
     def _features(self) -> tuple[list[str], _Predict]:
         """The vectors of texts that there are, and what computes them."""
         if self._embedder is None:
             from bert_tf.conversion import names
             from bert_tf.conversion.loading import load_encoder
-            from bert_tf.features.choices import CLS, MEAN_OF_TOKENS, POOLED
-            from bert_tf.features.layers import LayerSelection
-            from bert_tf.features.model import feature_model
+            from bert_tf.features import (
+                CLS,
+                MEAN_OF_TOKENS,
+                POOLED,
+                LayerSelection,
+                feature_model,
+            )
 
             has_pooler = names.POOLER[0].original in self.source.weights
             available = [CLS, MEAN_OF_TOKENS, *([POOLED] if has_pooler else [])]

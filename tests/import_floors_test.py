@@ -38,7 +38,6 @@ FLOORS = {
 # What imports nothing heavy: scripts and worker processes start there.
 LIGHT_FLOORS = (0, 1)
 LIGHT_MODULES = (
-    "bert_tf.features.choices",
     "bert_tf.conversion.names",
     "bert_tf.records.text_input",
     "bert_tf.records.tokenized_corpus",
@@ -188,7 +187,7 @@ class ImportFloorsTest(tf.test.TestCase):
                         )
 
     def test_what_few_need_is_imported_where_it_is_used(self):
-        seldom = ("matplotlib", "sklearn", "tensorflow_datasets", "pyarrow")
+        seldom = ("matplotlib", "sklearn", "tensorflow_datasets")
         seen = set()
         for path in self.modules.values():
             for name, line, at_import in imports_of(path):

@@ -40,8 +40,7 @@ from bert_tf.conversion.adapter_files import open_adapter, write_adapter
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, write_labels
 from bert_tf.errors import InputError
-from bert_tf.features.cache import FeatureArrays
-from bert_tf.features.inputs import read_lines
+from bert_tf.features import read_lines
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.batching import SplitRecords
@@ -290,21 +289,6 @@ def _read_result(folder):
     result = glue_suite.read_result(folder)
     if result is not None:
         _ = result.mean, result.standard_deviation, result.scores[result.metric]
-
-
-def _make_features(folder):
-    for name, array in (
-        ("vectors", np.ones([5, 2, 4], np.float32)),
-        ("offsets", np.array([0, 2, 5])),
-        ("layers", np.array([-1, -2])),
-    ):
-        np.save(_path(folder, name), array)
-    _write(folder, "settings.json", '{"weights": "x"}')
-
-
-def _read_features(folder):
-    vectors = FeatureArrays(folder)
-    vectors.padded(list(range(len(vectors))), 9)
 
 
 _QUESTION = {
@@ -611,7 +595,6 @@ READERS = {
         _json_of("features.json", {"features": "all", "weights": "x"}),
         _at("features.json", words.read_features),
     ),
-    "features": (_make_features, _read_features),
     "quickstart": (_quickstart, _quickstart),
     "result of a shard": (_make_shard_result, _read_shard_result),
     "tokenized corpus": (_make_corpus, _read_corpus),

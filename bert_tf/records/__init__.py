@@ -10,7 +10,7 @@ Making pre-training records, in the order of the work
     work_folder, tokenized_chunks, tokenized_corpus    text to ids, kept on disk
     generation, pretraining    ids to record files, in one process or several
     beam, beam_pipeline, beam_steps    the same on a cluster
-    statistics, figures, reports    what was read, dropped and written
+    statistics, reports    what was read, dropped and written
 
 Packing finished records, several sequences to a row
     packed_planning    what is asked for
@@ -26,7 +26,5 @@ Training from records
     packed_batches    rows taken apart, and put together again
 
 Looking at records (`tfrecords.inspect_records`)
-    inspection, reading, layouts    files as they are found, whole or broken
-    examples, rendering, manifest_summary    as a person reads them
-    checking, survey    the rules that records keep, and figures of all
+    inspection    files as they are found, the rules that records keep, examples
 """

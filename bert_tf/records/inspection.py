@@ -1,12 +1,22 @@
-"""Record files as they are found, whole or broken, for looking at them.
+"""Record files as they are found, whole or broken: examples, counts and broken rules.
 
 What training refuses is a warning here: a set that is not complete, a file of another
 size than its manifest says, one that breaks off, one of other records than the first.
+
+The rules are those of how a record is built: [CLS] A [SEP] B [SEP], where B may be
+empty; in a packed row, several of these. Masking touches neither [CLS] nor [SEP].
+
+An example is text, with a mark for each prediction: [MASK→river] where the model sees
+[MASK] and must say "river", [the→river] where it sees another token, [river=] where it
+sees the token itself. Pieces are joined to words where nothing is predicted.
 """
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -20,49 +30,35 @@ from bert_tf.records.manifest import (
     is_temporary,
     manifest_path,
 )
-from bert_tf.records.reading import FRAME_BYTES, record_blocks
-from bert_tf.records.spec import RecordLayout, find_layout
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.records.packing import unpacked_columns
+from bert_tf.records.pipeline import FRAME_BYTES, record_blocks
+from bert_tf.records.spec import CLASSIFICATION, RecordLayout, find_layout
+from bert_tf.records.statistics import RecordStatistics, row_figures
+from bert_tf.text.vocabulary import CLS, MASK, SEP, Vocabulary
+from bert_tf.text.wordpiece import CONTINUATION
+
+Columns = Mapping[str, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordBlock:
-    """Some records of a file.
+# Files
 
-    Attributes:
-        path: the file.
-        first: the number, over all files, of the block's first record.
-        first_in_file: its number in the file.
-        num_records: those that were read.
-        num_bytes: what they take in the file.
-        rows: which of them are of the layout, and in `columns`.
-        columns: their features, arrays [records, length].
-    """
+
+class RecordBlock(NamedTuple):
+    """Some records of a file."""
 
     path: str
-    first: int
+    first: int  # the first record's number, over all files
     first_in_file: int
     num_records: int
     num_bytes: int
-    rows: list[int]
-    columns: dict[str, np.ndarray]
+    rows: list[int]  # the records that are of the layout, and in `columns`
+    columns: dict[str, np.ndarray]  # [records, length]
 
 
 class InspectedRecords:
-    """Record files, the manifests and the vocabulary that belong to them.
+    """Record files, and the manifests, vocabulary and layout that belong to them.
 
-    Args:
-        patterns: files or globs, each with commas between or alone.
-        vocab_file: the vocabulary; None to take the records' own.
-
-    Attributes:
-        paths: the files.
-        manifests: those that could be read.
-        vocabulary: None where nobody says it.
-        problems: what was warned of, one line each.
-
-    Raises:
-        InputError: no file; a vocabulary that contradicts the manifest's.
+    `problems` has what was warned of; `vocabulary` is None where it is unknown.
     """
 
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
@@ -87,20 +83,20 @@ class InspectedRecords:
             in_file = 0
             try:
                 for records in record_blocks(path):
-                    if not in_file:
-                        self._check_layout(records[0], path)
-                    columns, rows = self.layout.parse(records)
+                    layout = self.layout if in_file else find_layout(records[0], path)
+                    if layout != self.layout:
+                        raise InputError(
+                            f"{path}: {layout}, passed over; the first file has"
+                            f" {self.layout}."
+                        )
+                    columns, rows = layout.parse(records)
+                    count = len(records)
+                    num_bytes = sum(map(len, records)) + FRAME_BYTES * count
                     yield RecordBlock(
-                        path=path,
-                        first=number,
-                        first_in_file=in_file,
-                        num_records=len(records),
-                        num_bytes=sum(map(len, records)) + FRAME_BYTES * len(records),
-                        rows=rows,
-                        columns=columns,
+                        path, number, in_file, count, num_bytes, rows, columns
                     )
-                    in_file += len(records)
-                    number += len(records)
+                    in_file += count
+                    number += count
             except InputError as error:
                 self.warn(str(error))
             else:
@@ -109,13 +105,6 @@ class InspectedRecords:
                         f"{path} has {in_file} records; its manifest says"
                         f" {expected[path]}."
                     )
-
-    def _check_layout(self, record: bytes, path: str) -> None:
-        layout = find_layout(record, path)
-        if layout != self.layout:
-            raise InputError(
-                f"{path}: {layout}, passed over; the first file has {self.layout}."
-            )
 
     def warn(self, problem: str) -> None:
         """Says what is wrong, once."""
@@ -146,43 +135,49 @@ class InspectedRecords:
             return []
 
     def _find_vocabulary(self, vocab_file: str | None) -> Vocabulary | None:
-        for manifest in self.manifests[1:]:
-            if manifest.vocab_sha256 != self.manifests[0].vocab_sha256:
-                raise InputError(
-                    f"{self.manifests[0].path} and {manifest.path} name different"
-                    " vocabularies; inspect these records one set at a time."
-                )
         given = Vocabulary.from_file(vocab_file) if vocab_file else None
-        for manifest in self.manifests[:1]:
-            if given is not None and given.sha256 != manifest.vocab_sha256:
+        if not self.manifests:
+            return given
+        manifest = self.manifests[0]
+        for other in self.manifests[1:]:
+            if other.vocab_sha256 != manifest.vocab_sha256:
+                raise InputError(
+                    f"{manifest.path} and {other.path} name different vocabularies;"
+                    " inspect these records one set at a time."
+                )
+        if given is not None:
+            if given.sha256 != manifest.vocab_sha256:
                 raise InputError(
                     f"--vocab_file={vocab_file} ({len(given)} tokens) is not the"
                     f" vocabulary of {manifest.path} ({manifest.vocab_size} tokens)."
                 )
-            if given is None:
-                return self._read_vocabulary(manifest)
-        return given
-
-    def _read_vocabulary(self, manifest: Manifest) -> Vocabulary | None:
+            return given
         try:
-            vocabulary = Vocabulary.from_file(manifest.vocab_path)
+            found = Vocabulary.from_file(manifest.vocab_path)
         except InputError as error:
             self.warn(f"{error}; give --vocab_file to see tokens instead of ids.")
             return None
-        if vocabulary.sha256 != manifest.vocab_sha256:
+        if found.sha256 != manifest.vocab_sha256:
             self.warn(
                 f"{manifest.vocab_path} is not the vocabulary that {manifest.path}"
                 " names; ids are shown."
             )
             return None
-        return vocabulary
+        return found
 
     def _find_layout(self) -> RecordLayout:
         for path in self.paths:
             try:
                 for records in record_blocks(path, 1):
                     layout = find_layout(records[0], path)
-                    self._compare_with_manifest(layout)
+                    for manifest in self.manifests[:1]:
+                        for name in ("max_seq_length", "max_predictions_per_seq"):
+                            said, found = getattr(manifest, name), getattr(layout, name)
+                            if found and said != found:
+                                self.warn(
+                                    f"{manifest.path}: {name} is {said}; records have"
+                                    f" {found}."
+                                )
                     return layout
             except InputError as error:
                 if path == self.paths[-1]:
@@ -190,21 +185,12 @@ class InspectedRecords:
                 self.warn(str(error))
         raise InputError(f"There is no record in {', '.join(self.paths[:3])}.")
 
-    def _compare_with_manifest(self, layout: RecordLayout) -> None:
-        for manifest in self.manifests[:1]:
-            for name in ("max_seq_length", "max_predictions_per_seq"):
-                said, found = getattr(manifest, name), getattr(layout, name)
-                if found and said != found:
-                    self.warn(
-                        f"{manifest.path}: {name} is {said}; records have {found}."
-                    )
-
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
-    """The record files of some patterns, without what stands beside records.
+    """The record files of some patterns, without the files that accompany records.
 
-    Files that are not yet complete are taken where there is nothing else: they are what
-    a killed run left behind.
+    Files that are not complete are taken where there is nothing else: a killed run left
+    them.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -222,3 +208,453 @@ def _find_files(patterns: Sequence[str]) -> list[str]:
         if files.is_folder(path):
             raise InputError(f"{path} is a folder; name {os.path.join(path, '*')}.")
     return records
+
+
+# Rules
+
+
+MISFIT = "layout"
+
+# The order of the report.
+RULES = {
+    MISFIT: "cannot be read, or has other features than the first record",
+    "input_mask": "input_mask is not ones, then zeros",
+    "padding": "input_ids are not 0 in the padding",
+    "segments": "segment_ids are not 0 for A, 1 for B, 0 in the padding",
+    "vocabulary": "an id is outside the vocabulary",
+    "cls": "the first token is not [CLS]",
+    "sep": "a segment does not end with [SEP]",
+    "rows": "sequence_ids are not 1, 2, ... then 0 in the padding, or cls_positions and"
+    " next_sentence_weights do not fit them",
+    "weights": "masked_lm_weights are not ones, then zeros with empty slots",
+    "positions": "masked_lm_positions do not ascend, or lie outside the tokens",
+    "special": "[CLS] or [SEP] is to be predicted",
+    "mask": "[MASK] stands where nothing is predicted",
+    "label": "next_sentence_labels is neither 0 nor 1",
+}
+
+
+def broken_rules(
+    columns: Columns, vocabulary: Vocabulary | None
+) -> dict[str, np.ndarray]:
+    """For each rule, which records of a block break it.
+
+    Without a vocabulary ids can only be negative, and [CLS], [SEP] and [MASK] are not
+    looked at.
+    """
+    if "sequence_ids" in columns:
+        broken = _broken_in_rows(columns, vocabulary)
+    else:
+        broken = _broken_in_sequences(columns, vocabulary)
+    if "masked_lm_positions" in columns:
+        _add_broken_predictions(broken, columns, vocabulary)
+    if "next_sentence_labels" in columns:
+        labels = columns["next_sentence_labels"]
+        broken["label"] = ((labels != 0) & (labels != 1)).any(axis=1)
+        if vocabulary is not None:
+            is_mask = columns["input_ids"] == vocabulary.ids.get(MASK, -1)
+            if "masked_lm_positions" in columns:
+                is_prediction = columns["masked_lm_weights"] > 0
+                places = columns["masked_lm_positions"].clip(0, is_mask.shape[1] - 1)
+                is_mask[np.nonzero(is_prediction)[0], places[is_prediction]] = False
+            broken["mask"] = is_mask.any(axis=1)
+    return broken
+
+
+def _broken_in_sequences(
+    columns: Columns, vocabulary: Vocabulary | None
+) -> dict[str, np.ndarray]:
+    ids, mask, segments = (
+        columns[name] for name in ("input_ids", "input_mask", "segment_ids")
+    )
+    lengths = mask.sum(axis=1)
+    places = np.arange(ids.shape[1])
+    is_token = places < lengths[:, None]
+    b_lengths = segments.sum(axis=1)
+    a_lengths = lengths - b_lengths
+    in_b = is_token & (places >= a_lengths[:, None])
+    broken = {
+        "input_mask": (mask != is_token).any(axis=1),
+        "padding": ((ids != 0) & ~is_token).any(axis=1),
+        "segments": (segments != in_b).any(axis=1) | (a_lengths < 0),
+        "vocabulary": _is_outside(ids, vocabulary),
+    }
+    if vocabulary is not None:
+        sep = vocabulary.ids.get(SEP, -1)
+        broken["cls"] = ids[:, 0] != vocabulary.ids.get(CLS, -1)
+        broken["sep"] = (_last(ids, lengths) != sep) | (
+            (b_lengths > 0) & (_last(ids, a_lengths) != sep)
+        )
+    return broken
+
+
+def _is_outside(ids: np.ndarray, vocabulary: Vocabulary | None) -> np.ndarray:
+    is_outside = ids < 0
+    if vocabulary is not None:
+        is_outside |= ids >= len(vocabulary)
+    return np.asarray(is_outside.any(axis=1))
+
+
+def _last(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The id at the end of each row's first `lengths` ids."""
+    ends = (lengths - 1).clip(0, ids.shape[1] - 1)
+    return ids[np.arange(len(ids)), ends]
+
+
+def _broken_in_rows(
+    columns: Columns, vocabulary: Vocabulary | None
+) -> dict[str, np.ndarray]:
+    """The rules of each of a row's sequences, and of how they make up a row."""
+    sequences, rows, _ = unpacked_columns(columns)
+    num_rows, length = columns["input_ids"].shape
+    broken = {
+        rule: np.bincount(rows[is_broken], minlength=num_rows) > 0
+        for rule, is_broken in _broken_in_sequences(sequences, vocabulary).items()
+    }
+    mask, ids = columns["input_mask"], columns["sequence_ids"]
+    is_token = mask > 0
+    in_front = np.arange(length) < mask.sum(axis=1)[:, None]
+    broken["input_mask"] |= (mask != in_front).any(axis=1)
+    for rule, name in (("padding", "input_ids"), ("segments", "segment_ids")):
+        broken[rule] |= ((columns[name] != 0) & ~is_token).any(axis=1)
+    steps = np.diff(ids, axis=1, prepend=0)
+    is_first = is_token & (steps == 1)
+    is_kept = np.where(is_token, (steps == 0) | is_first, ids == 0)
+    is_kept[:, 0] = ids[:, 0] == is_token[:, 0]
+    slots = np.arange(1, columns["cls_positions"].shape[1] + 1)
+    is_used = slots <= ids.max(axis=1, keepdims=True)
+    begins = (is_first[:, :, None] & (ids[:, :, None] == slots)).argmax(axis=1)
+    broken["rows"] = (
+        ~is_kept.all(axis=1)
+        | (columns["next_sentence_weights"] != is_used).any(axis=1)
+        | (columns["cls_positions"] != np.where(is_used, begins, 0)).any(axis=1)
+        | ((columns["next_sentence_labels"] != 0) & ~is_used).any(axis=1)
+    )
+    return broken
+
+
+def _add_broken_predictions(
+    broken: dict[str, np.ndarray], columns: Columns, vocabulary: Vocabulary | None
+) -> None:
+    positions, ids, weights = (
+        columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
+    )
+    is_used: np.ndarray = weights > 0
+    in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
+    lengths = columns["input_mask"].sum(axis=1, keepdims=True)
+    outside = (positions < 0) | (positions >= lengths)
+    falls = positions[:, 1:] <= positions[:, :-1]
+    broken["weights"] = (
+        (weights != in_front) | (((positions != 0) | (ids != 0)) & ~is_used)
+    ).any(axis=1)
+    broken["positions"] = (outside & is_used).any(axis=1) | (
+        falls & is_used[:, 1:] & is_used[:, :-1]
+    ).any(axis=1)
+    broken["vocabulary"] = broken["vocabulary"] | _is_outside(ids, vocabulary)
+    if vocabulary is not None:
+        special = [vocabulary.ids.get(token, -1) for token in (CLS, SEP)]
+        broken["special"] = (np.isin(ids, special) & is_used).any(axis=1)
+
+
+class Survey:
+    """Statistics of all records, and the records that break a rule."""
+
+    def __init__(self, records: InspectedRecords) -> None:
+        self._vocabulary = vocabulary = records.vocabulary
+        self._layout = records.layout
+        self.statistics = RecordStatistics(
+            max_seq_length=records.layout.max_seq_length,
+            mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
+        )
+        self.violations: dict[str, dict[str, Any]] = {}
+        self.labels: Counter[int] = Counter()
+        self._num_rows = 0
+        self._num_padding_examples = 0
+
+    def add(self, block: RecordBlock) -> None:
+        """Takes in a block."""
+        columns: Columns = block.columns
+        rows = np.array(block.rows, np.int64)
+        misfits = np.setdiff1d(np.arange(block.num_records), rows)
+        self._count(MISFIT, block, misfits)
+        if "is_real_example" in columns:
+            is_real = columns["is_real_example"][:, 0] != 0
+            self._num_padding_examples += int(np.count_nonzero(~is_real))
+            columns = {name: values[is_real] for name, values in columns.items()}
+            rows = rows[is_real]
+        self._num_rows += len(rows)
+        self.statistics.add(_sequences(columns)[0])
+        for rule, is_broken in broken_rules(columns, self._vocabulary).items():
+            self._count(rule, block, rows[is_broken])
+        if self._layout.kind == CLASSIFICATION and not self._layout.regression:
+            self.labels.update(columns["label_ids"].ravel().tolist())
+
+    def _count(self, rule: str, block: RecordBlock, rows: np.ndarray) -> None:
+        if len(rows):
+            first = f"record {block.first_in_file + rows[0]} of {block.path}"
+            found = self.violations.setdefault(rule, {"num_records": 0, "first": first})
+            found["num_records"] += len(rows)
+
+    def lines(self) -> list[str]:
+        """What was found, for people."""
+        lines = self.statistics.lines()
+        if self._layout.max_sequences_per_row:
+            figures = self._row_figures()
+            lines = [
+                f"rows               {figures['rows']:,} of"
+                f" {self._layout.max_seq_length} tokens,"
+                f" {figures['sequences_per_row']:.2f} sequences in each;"
+                f" {figures['padding_share']:.2%} of all places are padding",
+                "the sequences, as if unpacked into as many records:",
+                *lines,
+            ]
+        if self.labels:
+            counts = (f"{label}: {n:,}" for label, n in sorted(self.labels.items()))
+            lines.append(f"labels             {', '.join(counts)}")
+        if self._num_padding_examples:
+            lines.append(
+                f"padding            {self._num_padding_examples:,} more records only"
+                " fill the last batch up"
+            )
+        for rule, text in RULES.items():
+            if found := self.violations.get(rule):
+                count = found["num_records"]
+                lines.append(
+                    f"{count:,} record{'s' * (count > 1)}: {text}; the first is"
+                    f" {found['first']}"
+                )
+        if not self.violations:
+            lines.append(f"all {self._num_rows:,} records keep the rules")
+        if self._vocabulary is None:
+            lines.append("not checked without a vocabulary: ids, [CLS], [SEP], [MASK]")
+        return lines
+
+    def to_values(self) -> dict[str, Any]:
+        """What was found, for programs."""
+        is_packed = self._layout.max_sequences_per_row
+        return {
+            "statistics": self.statistics.figures(),
+            **({"rows": self._row_figures()} if is_packed else {}),
+            "labels": {str(label): n for label, n in sorted(self.labels.items())},
+            "padding_examples": self._num_padding_examples,
+            "violations": {
+                rule: self.violations[rule] for rule in RULES if rule in self.violations
+            },
+        }
+
+    def _row_figures(self) -> dict[str, Any]:
+        length = self._layout.max_seq_length
+        return row_figures(self.statistics, self._num_rows, max_seq_length=length)
+
+
+def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
+    """A block's sequences; each one's row, and its number in a packed row, from 1."""
+    if "sequence_ids" in columns:
+        unpacked, rows, numbers = unpacked_columns(columns)
+        return unpacked, rows, numbers + 1
+    rows = np.arange(len(columns["input_ids"]))
+    return columns, rows, np.zeros_like(rows)
+
+
+# Examples
+
+
+# What the model sees where it is to predict a token; REPLACED is one of the first two,
+# where the id of [MASK] is unknown.
+MASKED, RANDOM, KEPT, REPLACED = "masked", "random", "kept", "replaced"
+
+# By the manifest's `pairs`: what next_sentence_labels mean.
+_NEXT_SENTENCE = {
+    "nsp": ("B follows A", "B is random"),
+    "sop": ("A and B are in order", "A and B are swapped"),
+    "none": ("no pair", ""),
+}
+
+
+class Prediction(NamedTuple):
+    """A token to predict: where it is, the token there, and the token to say."""
+
+    position: int
+    seen: str
+    wanted: str
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    """A record, or a packed row's sequence, in readable form."""
+
+    record: int  # its number over all files, from 0
+    file: str
+    record_in_file: int
+    sequence: int  # its number in a packed row, from 1; 0 where a record is one
+    tokens: tuple[str, ...]  # as the model sees them; ids without a vocabulary
+    num_tokens_a: int  # [CLS] and [SEP] included
+    max_seq_length: int
+    predictions: tuple[Prediction, ...]
+    label: str  # what `next_sentence_labels` or `label_ids` means
+    violations: tuple[str, ...]
+
+    def to_values(self) -> dict[str, Any]:
+        """The example as JSON can hold it."""
+        values = {
+            **dataclasses.asdict(self),
+            "predictions": [each._asdict() for each in self.predictions],
+        }
+        if not self.sequence:
+            del values["sequence"]
+        return values
+
+    def lines(self, width: int) -> list[str]:
+        """The example as text, wrapped to a terminal's columns."""
+        sequence = f", sequence {self.sequence}" if self.sequence else ""
+        num_b = len(self.tokens) - self.num_tokens_a
+        segments = f" (A {self.num_tokens_a}, B {num_b})" if num_b else ""
+        count = len(self.predictions)
+        lines = [
+            f"record {self.record}{sequence} (record {self.record_in_file} of"
+            f" {self.file}): {len(self.tokens)} of {self.max_seq_length} tokens"
+            f"{segments}; {f'{count} predictions; ' if count else ''}{self.label}"
+        ]
+        border = self.num_tokens_a
+        for name, start, end in (("A", 0, border), ("B", border, len(self.tokens))):
+            if start < end:
+                lines += _wrapped(self._words(start, end), f"  {name} ", width)
+        return lines + [f"  ! {rule}" for rule in self.violations]
+
+    def _words(self, start: int, end: int) -> list[str]:
+        """The words and marks between two positions."""
+        marks = {each.position: each for each in self.predictions}
+        words: list[str] = []
+        joins = False  # whether the last word has all its pieces from the first on
+        for position in range(start, end):
+            token = self.tokens[position]
+            if position in marks:
+                _, seen, wanted, kind = marks[position]
+                seen = seen.strip("[]") if kind == MASKED else seen
+                words.append(f"[{seen}=]" if kind == KEPT else f"[{seen}→{wanted}]")
+                joins = False
+            elif joins and token.startswith(CONTINUATION):
+                words[-1] += token.removeprefix(CONTINUATION)
+            else:
+                words.append(token)
+                is_special = token.startswith("[") and token.endswith("]")
+                joins = not (token.startswith(CONTINUATION) or is_special)
+        return words
+
+
+def examples(
+    records: InspectedRecords, start: int, num_examples: int
+) -> Iterator[Example]:
+    """The records of some numbers that can be parsed."""
+    if not num_examples:
+        return
+    end = start + num_examples
+    number = 0
+    for block in records.blocks():
+        number = block.first + block.num_records
+        if number > start:
+            broken = broken_rules(block.columns, records.vocabulary)
+            columns, rows, sequences = _sequences(block.columns)
+            for index, row in enumerate(rows.tolist()):
+                offset = block.rows[row]
+                if start <= block.first + offset < end:
+                    yield Example(
+                        record=block.first + offset,
+                        file=block.path,
+                        record_in_file=block.first_in_file + offset,
+                        sequence=int(sequences[index]),
+                        violations=tuple(
+                            text
+                            for rule, text in RULES.items()
+                            if rule in broken and broken[rule][row]
+                        ),
+                        **read_example(
+                            {name: values[index] for name, values in columns.items()},
+                            records.vocabulary,
+                            records.pairs,
+                        ),
+                    )
+            if number >= end:
+                return
+    if start >= number:
+        records.warn(f"--start={start}, but there are {number} records.")
+
+
+def read_example(
+    record: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
+) -> dict[str, Any]:
+    """A record's part of an `Example`, however broken the record is."""
+    ids = record["input_ids"]
+    used = np.flatnonzero(record["input_mask"] | ids)
+    length = int(used[-1]) + 1 if len(used) else 0
+    second = np.flatnonzero(record["segment_ids"][:length])
+    return {
+        "tokens": tuple(_token(token_id, vocabulary) for token_id in ids[:length]),
+        "num_tokens_a": int(second[0]) if len(second) else length,
+        "max_seq_length": len(ids),
+        "predictions": tuple(_predictions(record, vocabulary)),
+        "label": _label(record, pairs),
+    }
+
+
+def _token(token_id: int, vocabulary: Vocabulary | None) -> str:
+    if vocabulary is None:
+        return str(token_id)
+    if 0 <= token_id < len(vocabulary):
+        return vocabulary.tokens[token_id]
+    return f"<id {token_id}?>"
+
+
+def _predictions(
+    record: Columns, vocabulary: Vocabulary | None
+) -> Iterator[Prediction]:
+    if "masked_lm_positions" not in record:
+        return
+    ids = record["input_ids"]
+    mask_id = vocabulary.ids.get(MASK) if vocabulary is not None else None
+    for position, wanted, weight in zip(
+        record["masked_lm_positions"].tolist(),
+        record["masked_lm_ids"].tolist(),
+        record["masked_lm_weights"].tolist(),
+        strict=True,
+    ):
+        if weight > 0 and 0 <= position < len(ids):
+            seen = int(ids[position])
+            kind = REPLACED if mask_id is None else RANDOM
+            kind = MASKED if seen == mask_id else KEPT if seen == wanted else kind
+            yield Prediction(
+                position, _token(seen, vocabulary), _token(wanted, vocabulary), kind
+            )
+
+
+def _label(record: Columns, pairs: str) -> str:
+    if "label_ids" in record:
+        labels = record["label_ids"].tolist()
+        return f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
+    label = int(record["next_sentence_labels"][0])
+    words = _NEXT_SENTENCE.get(pairs, _NEXT_SENTENCE["nsp"])
+    if label in (0, 1) and words[label]:
+        return words[label]
+    return f"next sentence label {label}"
+
+
+def _wrapped(words: Iterable[str], prefix: str, width: int) -> Iterator[str]:
+    """Lines of words, the first one after the prefix, the others as far in."""
+    line = ""
+    for word in words:
+        if line and display_width(f"{prefix}{line} {word}") > width:
+            yield prefix + line
+            prefix, line = " " * len(prefix), ""
+        line += f" {word}" if line else word
+    yield prefix + line
+
+
+def display_width(text: str) -> int:
+    """The columns that a text takes: two for a wide character, none for an accent."""
+    return sum(
+        0
+        if unicodedata.combining(character)
+        else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )

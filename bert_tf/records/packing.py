@@ -31,8 +31,7 @@ from bert_tf.records.manifest import (
     manifest_path,
     relative_name,
 )
-from bert_tf.records.pipeline import RecordKeys, count_records
-from bert_tf.records.reading import record_blocks
+from bert_tf.records.pipeline import RecordKeys, count_records, record_blocks
 from bert_tf.records.record_sets import (
     ShardResult,
     announce,

@@ -41,7 +41,7 @@ CACHE_NAME = "record_counts.json"
 
 _HEADER = struct.Struct("<8s4s")  # the length, its checksum
 _LENGTH = struct.Struct("<Q")
-_FRAME_BYTES = 16
+FRAME_BYTES = 16
 _CHECKSUM_BYTES = 4
 _CHUNK_BYTES = 1 << 20
 # The first bytes of gzip's deflate streams, and of zlib's at its levels.
@@ -80,7 +80,7 @@ def first_record_of_file(path: str) -> bytes | None:
                 if masked_checksum(length) != checksum:
                     complaint = "its first record's length is damaged"
                     break
-                end = _FRAME_BYTES + _LENGTH.unpack(length)[0]
+                end = FRAME_BYTES + _LENGTH.unpack(length)[0]
             if end > limit or len(content) >= end:
                 break
     except (zlib.error, EOFError) as error:
@@ -120,7 +120,7 @@ def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int
                 if masked_checksum(length) != checksum:
                     complaint = f"the length of record {count + 1} is damaged"
                     break
-                position += _FRAME_BYTES + _LENGTH.unpack(length)[0]
+                position += FRAME_BYTES + _LENGTH.unpack(length)[0]
                 count += 1
             if complaint:
                 break
@@ -135,6 +135,57 @@ def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int
             f"{path}: not a whole TFRecord file ({complaint}); write the records again."
         )
     return count
+
+
+def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
+    """The records of a file in blocks, as far as they go; then what is wrong.
+
+    TensorFlow's reader loses the batch in which a file breaks off. This one is for
+    files that may be broken.
+    """
+    block: list[bytes] = []
+    number = place = 0
+    size = files.size(path)
+    with files.open_binary(path) as file:
+        while header := file.read(_HEADER.size):
+            record, complaint = _read_record(file, header, size - place)
+            if complaint:
+                if block:
+                    yield block
+                if not number and (compression := compression_of(path)):
+                    raise InputError(
+                        f"{path} is compressed ({compression}): unpack it first."
+                    )
+                if not number and "header" in complaint:
+                    raise InputError(f"{path}: not a TFRecord file.")
+                raise InputError(
+                    f"{path}: {complaint} in record {number}, at byte {place}; what"
+                    " comes after it is not read."
+                )
+            block.append(record)
+            number += 1
+            place += FRAME_BYTES + len(record)
+            if len(block) == records_per_block:
+                yield block
+                block = []
+    if block:
+        yield block
+
+
+def _read_record(file: IO[bytes], header: bytes, left: int) -> tuple[bytes, str]:
+    """The bytes after a header, or what is wrong; `left` bytes include the header."""
+    if len(header) < _HEADER.size:
+        return b"", "breaks off"
+    packed, checksum = _HEADER.unpack(header)
+    if masked_checksum(packed) != checksum:
+        return b"", "the header does not match its checksum"
+    (length,) = _LENGTH.unpack(packed)
+    if length + FRAME_BYTES > left:
+        return b"", "breaks off"
+    body = file.read(length + _CHECKSUM_BYTES)
+    if masked_checksum(body[:length]) != body[length:]:
+        return b"", "the bytes do not match their checksum"
+    return body[:length], ""
 
 
 class RecordCounts:

@@ -8,16 +8,23 @@ Its special tokens are [CLS] and one [SEP] for each segment that is not empty.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bert_tf import strict_json
 from bert_tf.errors import InputError
-from bert_tf.records.figures import figure_lines
 
-# Lengths are counted in at most so many bins, as equal as whole lengths allow.
+# Lengths are counted in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
+_BAR_WIDTH = 40
+_SEEN = {
+    "masked_share": "replaced by [MASK]",
+    "random_share": "by another token",
+    "replaced_share": "replaced",
+    "kept_share": "kept",
+}
 
 
 @dataclasses.dataclass
@@ -50,45 +57,46 @@ class Spread:
         return share(self.total, self.count)
 
 
+@dataclasses.dataclass(kw_only=True)
 class RecordStatistics:
     """The counts of some pre-training or classification records.
 
-    Args:
-        max_seq_length: values of `input_ids` in each record.
-        mask_id: of [MASK]; None where the vocabulary is not known, and predicted tokens
-            are told apart only as kept and replaced.
+    `mask_id` is None where the vocabulary is unknown; predicted tokens are then only
+    kept or replaced.
     """
 
-    def __init__(self, *, max_seq_length: int, mask_id: int | None) -> None:
-        if max_seq_length < 1:
-            raise ValueError(
-                f"`max_seq_length` must be positive. Received: {max_seq_length}"
+    max_seq_length: int
+    mask_id: int | None
+    lengths: Spread = dataclasses.field(default_factory=Spread)
+    length_bins: list[int] = dataclasses.field(default_factory=list)
+    predictions: Spread = dataclasses.field(default_factory=Spread)
+    num_single_segments: int = 0
+    # Of the records that hold predictions alone, so that shares are theirs.
+    num_predictable: int = 0
+    num_tokens_with_predictions: int = 0
+    num_masked: int = 0
+    num_kept: int = 0
+    num_next_sentence_labels: int = 0
+    num_random_next: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_seq_length < 1:
+            raise InputError(
+                f"`max_seq_length` must be positive. Received: {self.max_seq_length}"
             )
-        self.max_seq_length = max_seq_length
-        self.mask_id = mask_id
-        self.lengths = Spread()
-        self.length_bins = np.zeros(min(MAX_LENGTH_BINS, max_seq_length), np.int64)
-        self.num_single_segments = 0
-        # Of the records that hold predictions alone, so that shares are theirs.
-        self.predictions = Spread()
-        self.num_predictable = 0
-        self.num_tokens_with_predictions = 0
-        self.num_masked = 0
-        self.num_kept = 0
-        self.num_next_sentence_labels = 0
-        self.num_random_next = 0
+        num_bins = min(MAX_LENGTH_BINS, self.max_seq_length)
+        self.length_bins = self.length_bins or [0] * num_bins
+        if len(self.length_bins) != num_bins:
+            raise InputError(
+                f"`length_bins` must be {num_bins} counts. Received:"
+                f" {len(self.length_bins)}"
+            )
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Counts a block of records.
+        """Counts a block of records: arrays [records, length] under the spec's names.
 
-        Args:
-            columns: arrays [records, length] of integers (weights of floats) under the
-                names of `bert_tf.records.spec`, `input_ids` as the model sees them;
-                `masked_lm_*` and `next_sentence_labels` may be absent, other names are
-                passed over.
-
-        Raises:
-            ValueError: `input_ids` is not of `max_seq_length`.
+        `input_ids` are as the model sees them; `masked_lm_*` and `next_sentence_labels`
+        may be absent.
         """
         input_ids = columns["input_ids"]
         if input_ids.shape[1:] != (self.max_seq_length,):
@@ -100,43 +108,34 @@ class RecordStatistics:
             return
         lengths = columns["input_mask"].sum(axis=1)
         self.lengths.add(lengths)
-        bins = (lengths - 1) * len(self.length_bins) // self.max_seq_length
-        last = len(self.length_bins) - 1
-        self.length_bins += np.bincount(bins.clip(0, last), minlength=last + 1)
-        has_second = columns["segment_ids"].max(axis=1) > 0
-        num_pairs = int(np.count_nonzero(has_second))
+        num_bins = len(self.length_bins)
+        bins = ((lengths - 1) * num_bins // self.max_seq_length).clip(0, num_bins - 1)
+        self._add_bins(np.bincount(bins, minlength=num_bins).tolist())
+        num_pairs = int(np.count_nonzero(columns["segment_ids"].max(axis=1) > 0))
         self.num_single_segments += len(lengths) - num_pairs
         if "next_sentence_labels" in columns:
             labels = columns["next_sentence_labels"]
             self.num_next_sentence_labels += labels.size
             self.num_random_next += int(np.count_nonzero(labels))
-        if "masked_lm_positions" in columns:
-            self._add_predictions(input_ids, columns)
-            num_tokens = int(lengths.sum())
-            self.num_tokens_with_predictions += num_tokens
-            self.num_predictable += num_tokens - 2 * len(lengths) - num_pairs
-
-    def _add_predictions(
-        self, input_ids: np.ndarray, columns: Mapping[str, np.ndarray]
-    ) -> None:
+        if "masked_lm_positions" not in columns:
+            return
+        num_tokens = int(lengths.sum())
+        self.num_tokens_with_predictions += num_tokens
+        self.num_predictable += num_tokens - 2 * len(lengths) - num_pairs
         is_prediction = columns["masked_lm_weights"] > 0
         self.predictions.add(is_prediction.sum(axis=1))
         # A position outside the record is an error for others to report.
         positions = columns["masked_lm_positions"].clip(0, self.max_seq_length - 1)
         seen = np.take_along_axis(input_ids, positions, axis=1)[is_prediction]
         wanted = columns["masked_lm_ids"][is_prediction]
-        is_masked = (
-            np.zeros(seen.shape, bool) if self.mask_id is None else seen == self.mask_id
-        )
+        is_masked = np.zeros(seen.shape, bool)
+        if self.mask_id is not None:
+            is_masked = seen == self.mask_id
         self.num_masked += int(np.count_nonzero(is_masked))
         self.num_kept += int(np.count_nonzero((seen == wanted) & ~is_masked))
 
     def merge(self, other: "RecordStatistics") -> None:
-        """Adds the counts of other records.
-
-        Raises:
-            ValueError: they have another length or another [MASK].
-        """
+        """Adds the counts of other records of the same length and the same [MASK]."""
         ours = self.max_seq_length, self.mask_id
         theirs = other.max_seq_length, other.mask_id
         if ours != theirs:
@@ -146,43 +145,28 @@ class RecordStatistics:
             )
         self.lengths.merge(other.lengths)
         self.predictions.merge(other.predictions)
-        self.length_bins += other.length_bins
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._add_bins(other.length_bins)
+        for field in dataclasses.fields(self):
+            if field.name.startswith("num_"):
+                count = getattr(self, field.name) + getattr(other, field.name)
+                setattr(self, field.name, count)
+
+    def _add_bins(self, counts: Sequence[int]) -> None:
+        bins = zip(self.length_bins, counts, strict=True)
+        self.length_bins = [ours + theirs for ours, theirs in bins]
 
     def to_values(self) -> dict[str, Any]:
         """The counts as JSON can hold them; `from_values` is the way back."""
-        return {
-            "max_seq_length": self.max_seq_length,
-            "mask_id": self.mask_id,
-            "lengths": dataclasses.asdict(self.lengths),
-            "length_bins": self.length_bins.tolist(),
-            "predictions": dataclasses.asdict(self.predictions),
-            **{name: getattr(self, name) for name in _COUNTS},
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
-        """The counts that `to_values` gave.
-
-        Raises:
-            InputError: the values are not such counts.
-        """
-        try:
-            statistics = cls(
-                max_seq_length=values["max_seq_length"], mask_id=values["mask_id"]
-            )
-            statistics.lengths = Spread(**values["lengths"])
-            statistics.predictions = Spread(**values["predictions"])
-            for number, count in enumerate(values["length_bins"]):
-                statistics.length_bins[number] = count
-            for name in _COUNTS:
-                setattr(statistics, name, int(values[name]))
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"Not the statistics of records, or those of another bert_tf: {error}"
-            ) from error
-        return statistics
+        """The counts that `to_values` gave."""
+        source = "statistics of records"
+        fields = {field.name for field in dataclasses.fields(cls)}
+        if missing := fields - values.keys():
+            raise InputError(f"{source}: {', '.join(sorted(missing))} missing.")
+        return strict_json.from_values(cls, values, source)
 
     def figures(self) -> dict[str, Any]:
         """What the counts say, for programs: numbers and shares between 0 and 1."""
@@ -223,10 +207,6 @@ class RecordStatistics:
                 figures["random_share"] = share(replaced, total)
         return figures
 
-    def lines(self) -> list[str]:
-        """What the counts say, for people."""
-        return figure_lines(self.figures())
-
     def _histogram(self) -> list[dict[str, int]]:
         """The shortest and longest length of each bin, and its records."""
         num_bins = len(self.length_bins)
@@ -237,32 +217,57 @@ class RecordStatistics:
         return [
             {"from": start, "to": end - 1, "records": count}
             for start, end, count in zip(
-                starts[:-1], starts[1:], self.length_bins.tolist(), strict=True
+                starts[:-1], starts[1:], self.length_bins, strict=True
             )
         ]
 
-
-_COUNTS = (
-    "num_single_segments",
-    "num_predictable",
-    "num_tokens_with_predictions",
-    "num_masked",
-    "num_kept",
-    "num_next_sentence_labels",
-    "num_random_next",
-)
+    def lines(self) -> list[str]:
+        """What the counts say, for people; the lengths as bars."""
+        figures = self.figures()
+        lines = [
+            f"records            {figures['records']:,}",
+            f"tokens             {figures['tokens']:,}; {figures['padding_share']:.1%}"
+            " of all places are padding",
+            f"tokens a record    {figures['length_mean']:.1f} on average,"
+            f" {figures['length_min']} to {figures['length_max']}"
+            f" of {figures['max_seq_length']}",
+        ]
+        most = max(1, *self.length_bins)
+        for each in figures["length_histogram"]:
+            low, high, count = each["from"], each["to"], each["records"]
+            label = f"{low}-{high}" if low < high else high
+            # Rounded up: a bin with a single record is seen.
+            bar = "#" * -(-count * _BAR_WIDTH // most)
+            portion = share(count, figures["records"])
+            lines.append(f"  {label:>9} {count:>13,} {portion:>6.1%} {bar}".rstrip())
+        if "predictions" in figures:
+            seen = [
+                f"{figures[key]:.1%} {text}"
+                for key, text in _SEEN.items()
+                if key in figures
+            ]
+            lines += [
+                f"predictions        {figures['predictions']:,};"
+                f" {figures['predictions_mean']:.1f} a record on average,"
+                f" {figures['predictions_min']} to {figures['predictions_max']}",
+                f"predicted          {figures['predicted_share']:.2%} of the tokens"
+                f" ({figures['predicted_share_with_special_tokens']:.2%} counting [CLS]"
+                " and [SEP])",
+                f"of the predicted   {', '.join(seen)}",
+            ]
+        single = figures["single_segment_share"]
+        if single < 1 and "random_next_share" in figures:
+            lines.append(
+                f"next sentence      {figures['random_next_share']:.1%} random (of"
+                " sentence order: swapped)"
+            )
+        return [*lines, f"one segment only   {single:.1%} of records"]
 
 
 def row_figures(
     statistics: RecordStatistics, num_rows: int, *, max_seq_length: int
 ) -> dict[str, Any]:
-    """How full packed rows are, for programs.
-
-    Args:
-        statistics: of their sequences.
-        num_rows: how many rows there are.
-        max_seq_length: tokens of a row.
-    """
+    """How full packed rows are, from the statistics of their sequences."""
     num_places = num_rows * max_seq_length
     return {
         "rows": num_rows,

@@ -179,7 +179,7 @@ class MergeTest(tf.test.TestCase):
             {"num_masked": "many"},
             {"max_seq_length": 0},
         ):
-            with self.assertRaisesRegex(InputError, "Not the statistics"):
+            with self.assertRaisesRegex(InputError, "statistics of|must be"):
                 RecordStatistics.from_values({**values, **changes})
         del values["num_kept"]
         with self.assertRaisesRegex(InputError, "num_kept"):

@@ -13,6 +13,7 @@ from absl import flags, logging
 
 from bert_tf import cli
 from bert_tf.errors import InputError
+from bert_tf.records.inspection import Survey
 from bert_tf.records.manifest import Manifest, Shard, SourceFile
 from bert_tf.records.spec import (
     RecordSchema,
@@ -21,7 +22,6 @@ from bert_tf.records.spec import (
     pretraining_schema,
     unmasked_schema,
 )
-from bert_tf.records.survey import Survey
 from bert_tf.text.vocabulary import Vocabulary
 from tfrecords import inspect_records
 
@@ -118,8 +118,6 @@ class SoundRecordsTest(ScriptCase):
         ):
             self.assertIn(expected, output)
         self.assertEqual(output.count("[MASK→sat]"), 3)
-        self.assertNotIn("\x1b", output)
-        self.assertIn("\x1b[32m", self.show(self.path("out*"), "--color=always"))
 
     def test_which_examples(self):
         self.write_set()
@@ -197,7 +195,7 @@ class SoundRecordsTest(ScriptCase):
             "(A 5, B 2); label 3\n",
             "records            3\n",
             "labels             1: 2, 3: 1\n",
-            "1 records more only fill the last batch up",
+            "1 more records only fill the last batch up",
             "all 3 records keep the rules",
         ):
             self.assertIn(expected, output)
@@ -366,7 +364,7 @@ class WrongInputTest(ScriptCase):
             self.assertNotIn("\n", str(context.exception))
 
     def test_flags_out_of_range(self):
-        for flag in ("--num_examples=-1", "--start=-1", "--color=no", "--format=xml"):
+        for flag in ("--num_examples=-1", "--start=-1", "--format=xml"):
             with self.assertRaises(flags.Error):
                 self.show("x", flag)
 
@@ -382,7 +380,7 @@ class OutputTest(ScriptCase):
         done = subprocess.run(
             [sys.executable, *options], capture_output=True, text=True
         )
-        for name in ("num_examples", "statistics", "color", "vocab_file"):
+        for name in ("num_examples", "statistics", "vocab_file"):
             self.assertIn(name, done.stdout)
         self.assertIn("absl.flags", done.stderr)
         self.assertNotIn("tensorflow", done.stderr)
@@ -400,28 +398,6 @@ class OutputTest(ScriptCase):
         with io.TextIOWrapper(content, "latin-1") as output:
             self.show_on(output, path)
             self.assertIn(rb"[4\u21928]", content.getvalue())
-
-
-class ColorTest(tf.test.TestCase):
-    def test_auto_is_for_terminals_unless_told_otherwise(self):
-        class Terminal(io.StringIO):
-            def isatty(self):
-                return True
-
-        for environment, output, choice, expected in (
-            ({}, Terminal(), "auto", True),
-            ({}, io.StringIO(), "auto", False),
-            ({"NO_COLOR": "1"}, Terminal(), "auto", False),
-            ({"NO_COLOR": ""}, Terminal(), "auto", True),
-            ({"TERM": "dumb"}, Terminal(), "auto", False),
-            ({"NO_COLOR": "1"}, io.StringIO(), "always", True),
-            ({}, Terminal(), "never", False),
-        ):
-            with (
-                mock.patch.dict(os.environ, environment, clear=True),
-                contextlib.redirect_stdout(output),
-            ):
-                self.assertEqual(inspect_records.wants_color(choice), expected)
 
 
 def setUpModule():

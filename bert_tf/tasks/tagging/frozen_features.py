@@ -5,7 +5,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -13,21 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.conversion import names
-from bert_tf.conversion.loading import load_encoder
-from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
-from bert_tf.features import extraction
-from bert_tf.features.cache import FeatureArrays, cached, digest_of
-from bert_tf.features.choices import FIRST_PIECE, FLOAT32, POOLED
-from bert_tf.features.extraction import Group
-from bert_tf.features.formats import format_of
-from bert_tf.features.inputs import FeatureInput
-from bert_tf.features.layers import LayerSelection
-from bert_tf.features.model import feature_model, weights_digest
-from bert_tf.features.writing import write_features
+from bert_tf.features import (
+    FeatureExtractor,
+    FeatureInput,
+    FeatureOptions,
+    LayerSelection,
+)
 from bert_tf.modeling.heads import BiLstmTagger
-from bert_tf.modeling.objectives import TAGGING, Objective
+from bert_tf.modeling.objectives import TAGGING
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
@@ -51,10 +45,7 @@ from bert_tf.tasks.tagging.words import (
     read_features,
 )
 from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.evaluation import Predictor
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.step import computing_in
-from bert_tf.training.strategy import Agreement, is_chief, num_workers
 from bert_tf.training.task import Task
 
 # Tagged words as the feature model reads them: a vector for each word.
@@ -281,165 +272,6 @@ def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndar
     return found
 
 
-# A checkpoint's features, on any strategy: the model, and the step that runs it.
-
-
-_OF_TRAINING_ALONE = {
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-}
-
-
-class FeatureSession:
-    """Extracts features with one model."""
-
-    def __init__(
-        self,
-        source: Source,
-        selection: LayerSelection,
-        strategy: tf.distribute.Strategy,
-        *,
-        batch_size: int = 32,
-        max_seq_length: int = 128,
-        max_lengths: int | None = 12,
-        token_vectors: bool = True,
-        sentence_vectors: Sequence[str] = (),
-        word_vectors: str = FIRST_PIECE,
-        precision: str = "float32",
-        jit_compile: bool = False,
-    ) -> None:
-        use_pooler = POOLED in sentence_vectors
-        if use_pooler and names.POOLER[0].original not in source.weights:
-            raise InputError(
-                f"{source.path} has no pooler: leave `{POOLED}` out of"
-                " --sentence_vectors."
-            )
-        config = source.require_config()
-        config.check_sequence_length(max_seq_length)
-        with strategy.scope(), computing_in(precision):
-            encoder = load_encoder(
-                source, output_hidden_states=True, use_pooler=use_pooler
-            )
-            self.model = feature_model(
-                encoder,
-                selection,
-                token_vectors=token_vectors,
-                sentence_vectors=sentence_vectors,
-            )
-        self.selection = selection
-        self._strategy = strategy
-        task = Task(
-            name="features", build_model=lambda: self.model, objective=Objective({})
-        )
-        self._predictor = Predictor(task, self.model, strategy, jit_compile=jit_compile)
-        vectors, width = selection.vectors_shape(config.hidden_size)
-        self._extraction: dict[str, Any] = {
-            "values_per_token": vectors * width if token_vectors else 0,
-            "batch_size": batch_size,
-            "max_seq_length": max_seq_length,
-            "max_lengths": max_lengths,
-            "word_vectors": word_vectors,
-        }
-        # All that an input's features hang on, and how a killed run is cut into parts.
-        described = config.to_dict()
-        self.settings: dict[str, Any] = {
-            "config": {
-                name: described[name]
-                for name in sorted(described.keys() - _OF_TRAINING_ALONE)
-            },
-            "inputs_at_once": extraction.INPUTS_AT_ONCE,
-            "values_at_once": extraction.VALUES_AT_ONCE,
-            "weights": weights_digest(self.model),
-            "layers": list(selection.layers),
-            "combine": selection.combine,
-            "layer_weights": list(selection.weights),
-            "token_vectors": token_vectors,
-            "sentence_vectors": list(sentence_vectors),
-            "word_vectors": word_vectors,
-            "precision": precision,
-            "batch_size": batch_size,
-            "max_seq_length": max_seq_length,
-            "max_lengths": max_lengths,
-        }
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this process is the one that writes."""
-        return is_chief(self._strategy)
-
-    def extract(
-        self,
-        inputs: Iterable[FeatureInput],
-        *,
-        num_inputs: int | None = None,
-        is_done: Callable[[int], bool] = lambda number: False,
-    ) -> Iterator[Group]:
-        """Yields groups of features, in the inputs' order: `extraction.extract`."""
-        return extraction.extract(
-            inputs,
-            lambda batches, total: self._predictor.run(batches, total_batches=total),
-            num_inputs=num_inputs,
-            is_done=is_done,
-            **self._extraction,
-        )
-
-    def write(
-        self,
-        inputs: Iterable[FeatureInput],
-        output: str,
-        format_name: str,
-        *,
-        made_from: dict[str, Any],
-        vector_type: str = FLOAT32,
-        num_inputs: int | None = None,
-    ) -> None:
-        """Writes the features of inputs; killed and called again, it goes on."""
-        settings = self.settings | made_from
-        settings |= {"format": format_name, "vector_type": vector_type}
-        write_features(
-            inputs,
-            lambda inputs, is_done: self.extract(
-                inputs, num_inputs=num_inputs, is_done=is_done
-            ),
-            output,
-            format_of(format_name, self.selection.labels, settings, vector_type),
-            settings,
-            is_chief=self.is_chief,
-        )
-        self._all_workers(True)  # none goes on before the file is there
-
-    def cached(
-        self,
-        inputs: Sequence[FeatureInput],
-        folder: str,
-        *,
-        vector_type: str = FLOAT32,
-    ) -> FeatureArrays:
-        """The features of inputs as arrays: computed once, then read from a folder."""
-        made_from = {"inputs": digest_of(inputs)}
-        settings = self.settings | made_from
-        settings |= {"format": "npy", "vector_type": vector_type}
-        return cached(
-            folder,
-            settings,
-            lambda: self.write(
-                inputs,
-                folder,
-                "npy",
-                made_from=made_from,
-                vector_type=vector_type,
-                num_inputs=len(inputs),
-            ),
-            self._all_workers,
-        )
-
-    def _all_workers(self, here: bool) -> bool:
-        """Whether something is so for all workers, who all must ask."""
-        count = Agreement(self._strategy, 1).sum([float(here)])[0]
-        return bool(count == num_workers(self._strategy))
-
-
 # The runs on tagged words with BERT as it is, and a BiLSTM on top that is trained.
 #
 # Devlin et al. 2018, section 5.3. The vectors of a split's words are computed once,
@@ -478,15 +310,17 @@ class FeatureTaggingSession(TaggingSession):
             )
         self._choice = choice
         selection = LayerSelection.parse(choice.layers, num_layers)
-        self._extractor = FeatureSession(
+        self._extractor = FeatureExtractor(
             dataclasses.replace(self.source, config=self.config),
             selection,
             strategy,
-            batch_size=options.predict_batch_size,
-            max_seq_length=options.max_seq_length,
-            max_lengths=super().max_lengths,
-            precision=options.precision,
-            jit_compile=options.jit_compile,
+            FeatureOptions(
+                batch_size=options.predict_batch_size,
+                max_seq_length=options.max_seq_length,
+                max_lengths=super().max_lengths,
+                precision=options.precision,
+                jit_compile=options.jit_compile,
+            ),
         )
         self._token_featurizer = self._featurizer
         self._settings = {
@@ -591,9 +425,9 @@ class FeatureTaggingSession(TaggingSession):
             windows = list(self._token_featurizer(self.splits[split]))
             # Two choices may take the same layers.
             name = "_".join((split, *self._choice.layers))
-            vectors = self._extractor.cached(
-                inputs_of_windows(windows), os.path.join(self._folder, name)
-            ).vectors
+            vectors = self._extractor.vectors(
+                inputs_of_windows(windows), self._folder, name
+            )
             if self._choice.is_concatenated:
                 vectors = vectors.reshape(len(vectors), 1, -1)
             self._vectors[split] = vectors

@@ -23,7 +23,7 @@ class FeatureChoice(NamedTuple):
     """What a word's features are.
 
     Attributes:
-        layers: whose outputs, as `bert_tf.features.layers` names them.
+        layers: whose outputs, as `bert_tf.features` names them.
         is_concatenated: whether they stand one after another; else several layers are
             mixed, with weights that are learned.
         dev_f1: what the paper found, BERT-BASE on CoNLL-2003's development set.

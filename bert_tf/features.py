@@ -1,0 +1,945 @@
+r"""BERT as features: the vectors that its layers give of tokens, words and whole lines.
+
+An input has one text per line, or two with " ||| " between them, as the original's: a
+line is stripped, and of several " ||| " the last one counts. A text is [CLS] A [SEP], a
+pair [CLS] A [SEP] B [SEP]; what is too long is cut at the end, of a pair the longer
+text token by token. By token, every token has a vector, [CLS] and [SEP] too. By word,
+each word between white space has one: that of its first piece, or the mean of its
+pieces'. A word that the tokenizer removes, such as a lone control character, is read as
+[UNK]. A word has a vector if its first piece was not cut off.
+
+JSON lines are the original's, byte for byte, "linex_index" included; here broken up:
+
+    {"linex_index": 0,
+     "features": [{"token": "[CLS]",
+                   "layers": [{"index": -1, "values": [0.123456, ...]}, ...]}, ...]}
+
+Numbers are rounded to six decimals, as Python rounds the float32's exact value. What
+the original does not have keeps to that layout: combined layers have their name for an
+index ("sum(-1,-2)"); a word stands under "word" instead of "token"; sentence vectors
+come last, under "sentence": {"pooled": [...], "mean": [{"index": -1, ...}]}.
+
+An npz file has these arrays:
+
+    vectors   [T, L, W]  of the tokens or words of all lines, one after another
+    offsets   [N + 1]    int64: line i has vectors[offsets[i]:offsets[i + 1]]
+    names     [T]        the tokens or words; longer ones' first 200 characters
+    layers    [L]        what each of a token's vectors is: "-1", "sum(-1,-2)"
+    pooled    [N, H]     where they are asked for, as below
+    cls       [N, L, W]
+    mean      [N, L, W]
+    settings             JSON: what they were made with
+
+Without tokens' vectors there are no `vectors`, `offsets` and `names`.
+
+Shapes: B batch, S sequence, H hidden, N lines, T tokens or words of all lines, L
+vectors per token, W their width (H, or several times H for a concatenation).
+"""
+
+import contextlib
+import dataclasses
+import functools
+import glob
+import hashlib
+import itertools
+import json
+import math
+import os
+import re
+import tempfile
+import tokenize
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from keras import ops
+
+from bert_tf import files
+from bert_tf.conversion import names
+from bert_tf.conversion.loading import load_encoder
+from bert_tf.conversion.source import Source
+from bert_tf.errors import InputError
+from bert_tf.instances.random_stream import compiled
+from bert_tf.modeling.encoder import BertEncoder, RecordModel
+from bert_tf.modeling.objectives import Objective
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
+from bert_tf.records.spec import INT64, Feature, RecordSchema
+from bert_tf.records.writing import remove_leftovers
+from bert_tf.text import blocks
+from bert_tf.text.normalization import SPLITTING_CONTROLS
+from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
+from bert_tf.training.evaluation import Predictor
+from bert_tf.training.step import computing_in
+from bert_tf.training.strategy import Agreement, is_chief, num_workers
+from bert_tf.training.task import Task
+
+# What is made of a token's layers (Devlin et al. 2018, Table 7, has sums and a
+# concatenation of the last four, and the embeddings).
+NONE, SUM, MEAN, WEIGHTED, CONCAT = "none", "sum", "mean", "weighted", "concat"
+COMBINATIONS = (NONE, SUM, MEAN, WEIGHTED, CONCAT)
+# Layers by name, next to the numbers.
+EMBEDDINGS, ALL = "embeddings", "all"
+# Vectors of a whole line.
+POOLED, CLS, MEAN_OF_TOKENS = "pooled", "cls", "mean"
+SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS)
+# A word's vector from its pieces'.
+FIRST_PIECE, MEAN_OF_PIECES = "first", "mean"
+WORD_VECTORS = (FIRST_PIECE, MEAN_OF_PIECES)
+FORMATS = ("jsonl", "npz")
+
+VECTORS = "vectors"
+
+LayerIndex = int | str  # a number, or EMBEDDINGS
+Arrays = Mapping[str, np.ndarray]
+# (batches, about how many) -> (batch, outputs), batch by batch.
+Predict = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
+
+
+# Layers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerSelection:
+    """Layers, and how they are combined.
+
+    Layers are numbered as in the original: 0 is the first Transformer layer's output,
+    -1 the last one's; `embeddings` is the first one's input.
+    """
+
+    layers: tuple[LayerIndex, ...]
+    combine: str = NONE
+    weights: tuple[float, ...] = ()
+    num_hidden_layers: int
+
+    def __post_init__(self) -> None:
+        number = self.num_hidden_layers
+        if not self.layers:
+            raise InputError("--layers must name a layer.")
+        for layer in self.layers:
+            if layer != EMBEDDINGS and not -number <= int(layer) < number:
+                raise InputError(
+                    f"--layers: the model has {number} layers, {-number} to"
+                    f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
+                )
+        wanted = len(self.layers) if self.combine == WEIGHTED else 0
+        if len(self.weights) != wanted:
+            raise InputError(
+                f"--layer_weights must be {wanted} numbers, one for each layer of"
+                f" --layers, for --combine={WEIGHTED}. Received: {len(self.weights)}"
+                if wanted
+                else f"--layer_weights is for --combine={WEIGHTED} alone."
+            )
+        if not np.isfinite(self.weights).all():
+            raise InputError(
+                f"--layer_weights must be finite. Received: {self.weights}"
+            )
+
+    @classmethod
+    def parse(
+        cls,
+        layers: str | Sequence[str],
+        num_hidden_layers: int,
+        *,
+        combine: str = NONE,
+        weights: Sequence[str | float] = (),
+    ) -> "LayerSelection":
+        """A selection from flags; layers such as "-1,-2", "embeddings,-1" or "all"."""
+        if isinstance(layers, str):
+            layers = layers.split(",")
+        found: list[LayerIndex] = []
+        for word in map(str.strip, layers):
+            if word == ALL:
+                found += range(num_hidden_layers)
+            elif word == EMBEDDINGS:
+                found.append(word)
+            else:
+                try:
+                    found.append(int(word))
+                except ValueError as error:
+                    raise InputError(
+                        f"--layers: numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
+                        f" between. Received: {word!r}"
+                    ) from error
+        try:
+            numbers = tuple(float(weight) for weight in weights)
+        except ValueError as error:
+            raise InputError(f"--layer_weights: {error}.") from error
+        return cls(
+            layers=tuple(found),
+            combine=combine,
+            weights=numbers,
+            num_hidden_layers=num_hidden_layers,
+        )
+
+    @property
+    def hidden_states(self) -> list[int]:
+        """The places in an encoder's `hidden_states`: the embeddings are first."""
+        return [
+            0 if layer == EMBEDDINGS else int(layer) % self.num_hidden_layers + 1
+            for layer in self.layers
+        ]
+
+    @property
+    def labels(self) -> list[LayerIndex]:
+        """A name for each of the vectors: the layer's, or `sum(-1,-2)`."""
+        if self.combine == NONE:
+            return list(self.layers)
+        return [f"{self.combine}({','.join(map(str, self.layers))})"]
+
+    def vectors_shape(self, hidden_size: int) -> tuple[int, int]:
+        """L and W."""
+        if self.combine == NONE:
+            return len(self.layers), hidden_size
+        if self.combine == CONCAT:
+            return 1, len(self.layers) * hidden_size
+        return 1, hidden_size
+
+    def combined(self, hidden_states: Sequence[Any]) -> Any:
+        """The layers' outputs [B, S, H] as vectors [B, S, L, W], float32."""
+        layers = [ops.cast(states, "float32") for states in hidden_states]
+        if self.combine == NONE:
+            return ops.stack(layers, axis=2)
+        if self.combine == CONCAT:
+            return ops.concatenate(layers, axis=-1)[:, :, None]
+        if self.combine == WEIGHTED:
+            layers = [
+                layer * weight
+                for layer, weight in zip(layers, self.weights, strict=True)
+            ]
+        total = sum(layers[1:], start=layers[0])
+        if self.combine == MEAN:
+            total = total / float(len(layers))
+        return total[:, :, None]
+
+
+def feature_model(
+    encoder: BertEncoder,
+    selection: LayerSelection,
+    *,
+    token_vectors: bool = True,
+    sentence_vectors: Sequence[str] = (),
+) -> RecordModel:
+    """A model of features; layers above the highest one asked for are not computed.
+
+    `encoder` is made with `output_hidden_states=True`. The outputs are float32, those
+    that are asked for: vectors [B, S, L, W], pooled [B, H], cls [B, L, W], and mean
+    [B, L, W] over the tokens, [CLS] and [SEP] included.
+    """
+    unknown = set(sentence_vectors) - set(SENTENCE_VECTORS)
+    if unknown or not (token_vectors or sentence_vectors):
+        raise ValueError(
+            f"`sentence_vectors` must be of {', '.join(SENTENCE_VECTORS)}, and at least"
+            f" one without `token_vectors`. Received: {list(sentence_vectors)}"
+        )
+    inputs, states = encoder.input, encoder.output
+    outputs: dict[str, Any] = {}
+    vectors: Any = None
+    if token_vectors or set(sentence_vectors) - {POOLED}:
+        vectors = selection.combined(
+            [states["hidden_states"][place] for place in selection.hidden_states]
+        )
+    if token_vectors:
+        outputs[VECTORS] = vectors
+    if POOLED in sentence_vectors:
+        outputs[POOLED] = ops.cast(states["pooled_output"], "float32")
+    if CLS in sentence_vectors:
+        outputs[CLS] = vectors[:, 0]
+    if MEAN_OF_TOKENS in sentence_vectors:
+        is_token = ops.cast(inputs["input_mask"], "float32")[:, :, None, None]
+        # A row of padding has no token.
+        count = ops.maximum(ops.sum(is_token, axis=1), 1.0)
+        outputs[MEAN_OF_TOKENS] = ops.sum(vectors * is_token, axis=1) / count
+    return RecordModel(inputs=inputs, outputs=outputs, name="features")
+
+
+def weights_digest(model: keras.Model) -> str:
+    """A digest of a model's weights."""
+    digest = hashlib.sha256()
+    for weight in sorted(model.weights, key=lambda weight: weight.path):
+        value = ops.convert_to_numpy(weight)
+        digest.update(f"{weight.path} {value.shape} {value.dtype}\n".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()
+
+
+# Lines
+
+
+_PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
+# Python splits at some controls too that the tokenizer removes.
+_WORD = re.compile(rf"(?:\S|{SPLITTING_CONTROLS.pattern})+")
+
+Spans = list[tuple[int, int]]
+
+
+class Line(NamedTuple):
+    """A line's text, or two."""
+
+    text_a: str
+    text_b: str = ""
+
+
+class FeatureInput(NamedTuple):
+    """What the model reads, and what of it gets a vector.
+
+    Attributes:
+        ids: the tokens' ids, [CLS] and [SEP] included.
+        segment_ids: 0 or 1 for each of them.
+        names: the token, or word, of each vector.
+        spans: the positions of each word's pieces, half open; None where each token has
+            a vector.
+        is_cut: whether tokens were cut off.
+    """
+
+    ids: Sequence[int]
+    segment_ids: Sequence[int]
+    names: Sequence[str] = ()
+    spans: Spans | None = None
+    is_cut: bool = False
+
+    @property
+    def num_vectors(self) -> int:
+        """How many tokens or words have one."""
+        return len(self.ids if self.spans is None else self.spans)
+
+
+def parse_line(text: str) -> Line:
+    """A line as the original reads it."""
+    text = text.strip()
+    pair = _PAIR.match(text)
+    return Line(text) if pair is None else Line(pair[1], pair[2])
+
+
+def read_lines(path: str) -> Iterator[Line]:
+    """Yields the lines of a file, compressed (.gz, .bz2, .xz) or not."""
+    _require_file(path)
+    for block in blocks.read_blocks(path):
+        for text in blocks.lines(block, path, keep_mark=False):
+            yield parse_line(text)
+
+
+def count_lines(path: str) -> int:
+    """How many lines a file has; reads it through, so that a fault shows early."""
+    _require_file(path)
+    return sum(len(blocks.lines(block, path)) for block in blocks.read_blocks(path))
+
+
+def _require_file(path: str) -> None:
+    if not files.exists(path):
+        raise InputError(f"No such input file: {path}")
+    if files.is_folder(path):
+        raise InputError(f"The input file is a folder, not a file: {path}")
+    if not files.is_remote(path) and not os.path.isfile(path):
+        raise InputError(
+            f"The input file is read more than once, so it cannot be a pipe: {path}."
+            " Save it to a file."
+        )
+
+
+class FeatureReader:
+    """Makes the model's inputs from lines, with a vector for each token or word."""
+
+    def __init__(
+        self,
+        tokenizer: WordPieceTokenizer,
+        *,
+        max_seq_length: int,
+        by_word: bool = False,
+    ) -> None:
+        if max_seq_length < 5:
+            raise InputError(
+                "--max_seq_length must be at least 5: [CLS], [SEP] and [SEP] of a pair,"
+                f" and a token of each text. Received: {max_seq_length}"
+            )
+        self._tokenizer = tokenizer
+        self._max_seq_length = max_seq_length
+        self._by_word = by_word
+
+    def __call__(self, lines: Iterable[Line]) -> Iterator[FeatureInput]:
+        """Yields the input of each line."""
+        return map(self._by_words if self._by_word else self._by_tokens, lines)
+
+    def _by_tokens(self, line: Line) -> FeatureInput:
+        found, _ = self._assembled(*map(self._tokenizer.encode, line))
+        return found._replace(names=self._tokenizer.convert_ids_to_tokens(found.ids))
+
+    def _by_words(self, line: Line) -> FeatureInput:
+        unknown = [self._tokenizer.vocabulary.unk_id]
+        words = [_WORD.findall(text) for text in line]
+        # No rule of the tokenizer looks past a space.
+        pieces = [
+            [self._tokenizer.encode(w) or unknown for w in some] for some in words
+        ]
+        found, lengths = self._assembled(*(list(itertools.chain(*p)) for p in pieces))
+        kept: list[str] = []
+        spans: Spans = []
+        begin = 1  # after [CLS]
+        for some, ids_of_words, length in zip(words, pieces, lengths, strict=True):
+            end, start = begin + length, begin
+            for word, word_ids in zip(some, ids_of_words, strict=True):
+                if start >= end:
+                    break
+                kept.append(word)
+                spans.append((start, min(start + len(word_ids), end)))
+                start += len(word_ids)
+            begin = end + 1  # after [SEP]
+        return found._replace(names=kept, spans=spans)
+
+    def _assembled(
+        self, ids_a: list[int], ids_b: list[int]
+    ) -> tuple[FeatureInput, tuple[int, int]]:
+        """The input without names, and the tokens that are left of either text."""
+        room = self._max_seq_length - (3 if ids_b else 2)
+        left_a, left_b = truncate_pair(ids_a, ids_b, room)
+        lengths = len(left_a), len(left_b)
+        vocabulary = self._tokenizer.vocabulary
+        ids = [vocabulary.cls_id, *left_a, vocabulary.sep_id]
+        segment_ids = [0] * len(ids)
+        if ids_b:
+            ids += [*left_b, vocabulary.sep_id]
+            segment_ids += [1] * (lengths[1] + 1)
+        is_cut = sum(lengths) < len(ids_a) + len(ids_b)
+        return FeatureInput(ids, segment_ids, is_cut=is_cut), lengths
+
+
+# Extraction: a stream, whose memory does not grow with the number of inputs. Inputs are
+# taken in groups, whose features fit in memory together. A group's inputs are put into
+# batches of like length, and their features are handed on in the inputs' order.
+
+
+INPUTS_AT_ONCE = 4096
+# 128 MB of float32.
+VALUES_AT_ONCE = 1 << 25
+
+
+class Features(NamedTuple):
+    """The features of an input.
+
+    Attributes:
+        input: the input.
+        vectors: float32 [n, L, W] of its n tokens or words; None where none are wanted.
+        sentence: its sentence vectors, float32, by name: `pooled` [H], `cls` and `mean`
+            [L, W].
+    """
+
+    input: FeatureInput
+    vectors: np.ndarray | None
+    sentence: dict[str, np.ndarray]
+
+
+def _of_names(
+    states: np.ndarray, inputs: FeatureInput, word_vectors: str
+) -> np.ndarray:
+    """The vectors of an input's tokens or words, from those of all positions."""
+    if inputs.spans is None:
+        return states[: len(inputs.ids)].copy()
+    spans = np.array(inputs.spans, np.int64).reshape(-1, 2)
+    starts, ends = spans.T
+    if word_vectors == FIRST_PIECE:
+        return states[starts]
+    if not len(spans):
+        return states[:0].copy()
+    # Between two words there may be [SEP], so every second sum is a word's.
+    bounds = spans.reshape(-1)
+    if bounds[-1] == len(states):
+        bounds = bounds[:-1]
+    sums = np.add.reduceat(states, bounds, axis=0)[::2]
+    return sums / (ends - starts).astype(np.float32)[:, None, None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureOptions:
+    """Which vectors there are, and how they are computed."""
+
+    batch_size: int = 32  # over all devices
+    max_seq_length: int = 128
+    max_lengths: int | None = 12  # of batches; None for max_seq_length alone
+    token_vectors: bool = True
+    sentence_vectors: tuple[str, ...] = ()
+    word_vectors: str = FIRST_PIECE  # for inputs with words
+    precision: str = "float32"
+    jit_compile: bool = False
+
+
+def extract(
+    inputs: Iterable[FeatureInput],
+    predict: Predict,
+    options: FeatureOptions,
+    *,
+    values_per_token: int,
+    num_inputs: int = 0,
+) -> Iterator[Features]:
+    """Yields the features of inputs, in their order.
+
+    `predict` runs a `feature_model`, which gives `values_per_token` (L W) numbers of
+    each token; `num_inputs` is for the progress bar.
+    """
+    tokens_at_once = max(
+        options.max_seq_length, VALUES_AT_ONCE // max(values_per_token, 1)
+    )
+    groups = _groups(iter(inputs), tokens_at_once, options, num_inputs)
+    first = next(groups, None)
+    if first is None:
+        return
+    batches = _Batches(first, groups)
+    total = len(first.batches) * max(1, -(-num_inputs // len(first.inputs)))
+    done: dict[int, Features] = {}
+    for batch, outputs in predict(batches, total):
+        group = batches.group.inputs
+        for place, row in enumerate(batch[ROWS].tolist()):
+            if row == PADDING:
+                continue
+            vectors = outputs.get(VECTORS)
+            if vectors is not None:
+                vectors = _of_names(vectors[place], group[row], options.word_vectors)
+            # Copies: a view would keep the batch.
+            sentence = {
+                name: values[place].copy()
+                for name, values in sorted(outputs.items())
+                if name != VECTORS
+            }
+            done[row] = Features(group[row], vectors, sentence)
+        if len(done) == len(group):
+            yield from (done.pop(row) for row in range(len(group)))
+
+
+class _Group(NamedTuple):
+    inputs: list[FeatureInput]
+    batches: EvaluationBatches
+
+
+class _Batches:
+    """The batches of all groups, for a `Predictor`; `group` is the last batch's."""
+
+    def __init__(self, first: _Group, groups: Iterator[_Group]) -> None:
+        self.element_spec = first.batches.element_spec
+        self.group = first
+        self._groups = groups
+
+    def __iter__(self) -> Iterator[Any]:
+        for group in itertools.chain([self.group], self._groups):
+            self.group = group
+            yield from group.batches
+
+
+def _groups(
+    inputs: Iterator[FeatureInput],
+    tokens_at_once: int,
+    options: FeatureOptions,
+    num_inputs: int,
+) -> Iterator[_Group]:
+    """Groups of that many tokens, or a few more; the first decides on the lengths."""
+    longest = options.max_seq_length
+    buckets: tuple[int, ...] = ()
+    while group := list(_next_group(inputs, tokens_at_once)):
+        table = _table(group, longest)
+        if not buckets and options.max_lengths:
+            num_batches = -(-max(num_inputs, len(group)) // options.batch_size)
+            buckets = prediction_lengths(
+                table.lengths, num_batches, options.max_lengths
+            )
+        # A later input may be longer than all of these.
+        buckets = (*(length for length in buckets if length < longest), longest)
+        plan = LengthPlan(table.lengths, options.batch_size, buckets, seed=None)
+        rows = plan.epoch(0)
+        batches = EvaluationBatches(table, rows.rows, np.array(buckets)[rows.buckets])
+        yield _Group(group, batches)
+
+
+def _next_group(
+    inputs: Iterator[FeatureInput], tokens_at_once: int
+) -> Iterator[FeatureInput]:
+    tokens = 0
+    for each in itertools.islice(inputs, INPUTS_AT_ONCE):
+        yield each
+        tokens += len(each.ids)
+        if tokens >= tokens_at_once:
+            return
+
+
+def _table(group: Sequence[FeatureInput], max_seq_length: int) -> ExampleTable:
+    """The model's inputs of a group, in memory."""
+    keys = ("input_ids", "input_mask", "segment_ids")
+    longest = max(len(each.ids) for each in group)
+    assert longest <= max_seq_length
+    block = {key: np.zeros([len(group), longest], np.int32) for key in keys}
+    for row, each in enumerate(group):
+        length = len(each.ids)
+        block["input_ids"][row, :length] = each.ids
+        block["input_mask"][row, :length] = 1
+        block["segment_ids"][row, :length] = each.segment_ids
+    features = [Feature(key, INT64, (longest,), "max_seq_length") for key in keys]
+    return ExampleTable([block], RecordSchema(features))
+
+
+_OF_TRAINING_ALONE = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+)
+
+
+class FeatureExtractor:
+    """A checkpoint's features, on any strategy, and the files with them."""
+
+    def __init__(
+        self,
+        source: Source,
+        selection: LayerSelection,
+        strategy: tf.distribute.Strategy,
+        options: FeatureOptions,
+    ) -> None:
+        use_pooler = POOLED in options.sentence_vectors
+        if use_pooler and names.POOLER[0].original not in source.weights:
+            raise InputError(
+                f"{source.path} has no pooler: leave `{POOLED}` out of"
+                " --sentence_vectors."
+            )
+        config = source.require_config()
+        config.check_sequence_length(options.max_seq_length)
+        with strategy.scope(), computing_in(options.precision):
+            encoder = load_encoder(
+                source, output_hidden_states=True, use_pooler=use_pooler
+            )
+            model = feature_model(
+                encoder,
+                selection,
+                token_vectors=options.token_vectors,
+                sentence_vectors=options.sentence_vectors,
+            )
+        self.selection = selection
+        self._strategy = strategy
+        self._options = options
+        self._shape = selection.vectors_shape(config.hidden_size)
+        self._predictor = Predictor(
+            Task(name="features", build_model=lambda: model, objective=Objective({})),
+            model,
+            strategy,
+            jit_compile=options.jit_compile,
+        )
+        self._config = config
+        self._model = model
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that the features depend on but the inputs, for JSON."""
+        config = self._config.to_dict()
+        for name in _OF_TRAINING_ALONE:
+            del config[name]
+        return {
+            "config": config,
+            "weights": weights_digest(self._model),
+            "selection": dataclasses.asdict(self.selection),
+            "options": dataclasses.asdict(self._options),
+        }
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes."""
+        return is_chief(self._strategy)
+
+    def extract(
+        self, inputs: Iterable[FeatureInput], num_inputs: int = 0
+    ) -> Iterator[Features]:
+        """Yields the features of inputs, in their order."""
+        return extract(
+            inputs,
+            lambda batches, total: self._predictor.run(batches, total_batches=total),
+            self._options,
+            values_per_token=math.prod(self._shape) * self._options.token_vectors,
+            num_inputs=num_inputs,
+        )
+
+    def write(
+        self,
+        inputs: Iterable[FeatureInput],
+        output: str,
+        output_format: str = "jsonl",
+        *,
+        vector_type: str = "float32",
+        num_inputs: int = 0,
+    ) -> None:
+        """Writes the features of inputs to a file of one of FORMATS."""
+        if files.is_folder(output):
+            raise InputError(f"The output file is a folder, not a file: {output}")
+        labels = self.selection.labels
+
+        def write(file: IO[bytes], features: Iterable[Features]) -> None:
+            if output_format == "npz":
+                folder = "" if files.is_remote(output) else os.path.dirname(output)
+                write_arrays(
+                    file, features, labels, self.settings, vector_type, folder or None
+                )
+                return
+            for index, each in enumerate(features):
+                file.write(json_line(index, each, labels))
+
+        self._write(output, self.extract(inputs, num_inputs), write)
+
+    def vectors(
+        self, inputs: Sequence[FeatureInput], folder: str, name: str
+    ) -> np.ndarray:
+        """The vectors of all inputs, [T, L, W], computed once and mapped from a file.
+
+        The file is FOLDER/NAME-DIGEST.npy, with a digest of the settings and inputs;
+        files of that name with other digests are removed.
+        """
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode())
+        for each in inputs:
+            for values in (each.ids, each.segment_ids, each.spans or ()):
+                data = np.asarray(values, np.int64).tobytes()
+                digest.update(len(data).to_bytes(8, "little") + data)
+        path = os.path.join(folder, f"{name}-{digest.hexdigest()[:16]}.npy")
+
+        def write(file: IO[bytes], features: Iterable[Features]) -> None:
+            shape = sum(each.num_vectors for each in inputs), *self._shape
+            _write_header(file, shape, np.dtype(np.float32))
+            for each in features:
+                assert each.vectors is not None
+                file.write(each.vectors.tobytes())
+
+        if self._all_workers(files.exists(path)):
+            logging.info("The features are in %s.", path)
+        else:
+            if self.is_chief:
+                pattern = glob.escape(os.path.join(folder, name)) + f"-{'?' * 16}.npy*"
+                for other in files.glob(pattern):
+                    files.remove(other)
+            self._write(path, self.extract(inputs, len(inputs)), write)
+        try:
+            if not files.is_remote(path):
+                return np.load(path, mmap_mode="r")
+            with files.open_binary(path) as file:
+                return np.load(file)
+        except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
+            raise InputError(
+                f"{path} is damaged ({error}): remove it to make it again."
+            ) from error
+
+    def _write(
+        self,
+        path: str,
+        features: Iterator[Features],
+        write: Callable[[IO[bytes], Iterable[Features]], None],
+    ) -> None:
+        """Writes features; each worker computes them, and one of them writes."""
+        if self.is_chief:
+            if folder := os.path.dirname(path):
+                files.make_folder(folder)
+            remove_leftovers(path)
+            with files.replacing(path) as file:
+                write(file, features)
+        for _ in features:
+            pass
+        self._all_workers(True)  # the file must exist before any of them continues
+
+    def _all_workers(self, here: bool) -> bool:
+        """Whether something is so for all workers, who all must ask."""
+        count = Agreement(self._strategy, 1).sum([float(here)])[0]
+        return bool(count == num_workers(self._strategy))
+
+
+# Files
+
+
+# An array of strings is as wide as its longest one.
+_MAX_NAME = 200
+_ROWS_AT_ONCE = 1 << 12
+
+
+class _Column:
+    """An array that grows in a nameless file."""
+
+    def __init__(self, first: np.ndarray, file: IO[bytes]) -> None:
+        self._row = first[:0]
+        self._file = file
+        self._count = 0
+
+    def append(self, block: np.ndarray) -> None:
+        self._file.write(block.tobytes())
+        self._count += len(block)
+
+    def write(self, file: IO[bytes], dtype: Any) -> None:
+        """Writes the array as numbers, or strings, of a type."""
+        row, dtype = self._row, np.dtype(dtype)
+        _write_header(file, (self._count, *row.shape[1:]), dtype)
+        self._file.seek(0)
+        row_bytes = row.dtype.itemsize * math.prod(row.shape[1:])
+        while data := self._file.read(row_bytes * _ROWS_AT_ONCE):
+            file.write(np.frombuffer(data, row.dtype).astype(dtype).tobytes())
+
+
+def write_arrays(
+    file: IO[bytes],
+    features: Iterable[Features],
+    labels: Sequence[LayerIndex],
+    settings: Mapping[str, Any],
+    vector_type: str = "float32",
+    folder: str | None = None,
+) -> None:
+    """Writes an npz file, whose arrays grow in temporary files of a folder."""
+    with contextlib.ExitStack() as stack:
+        columns: dict[str, _Column] = {}
+        offsets, width = [0], 1
+        for each in features:
+            blocks = {name: vector[None] for name, vector in each.sentence.items()}
+            if each.vectors is not None:
+                blocks[VECTORS] = each.vectors
+                blocks["names"] = np.array(each.input.names, f"U{_MAX_NAME}")
+                offsets.append(offsets[-1] + len(each.vectors))
+                width = max(width, *map(len, each.input.names), 1)
+            for name, block in blocks.items():
+                if name not in columns:
+                    own = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                    columns[name] = _Column(block, own)
+                columns[name].append(block)
+        if not columns:
+            raise InputError("The input has no line: give one, or --format=jsonl.")
+        arrays = {
+            "layers": np.array([str(label) for label in labels]),
+            "settings": np.array(json.dumps(settings, sort_keys=True)),
+        }
+        if VECTORS in columns:
+            arrays["offsets"] = np.array(offsets, np.int64)
+        types = dict.fromkeys(columns, vector_type)
+        types["names"] = f"U{min(width, _MAX_NAME)}"
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in sorted([*arrays, *columns]):
+                # Without the time: the same features are the same bytes.
+                entry = zipfile.ZipInfo(f"{name}.npy")
+                with archive.open(entry, "w", force_zip64=True) as member:
+                    if name in arrays:
+                        np.save(member, arrays[name])
+                    else:
+                        columns[name].write(member, types[name])
+
+
+def _write_header(file: IO[bytes], shape: Sequence[int], dtype: np.dtype) -> None:
+    header = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": tuple(shape),
+    }
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def json_line(index: int, features: Features, labels: Sequence[LayerIndex]) -> bytes:
+    """The line of input `index`, with its line feed."""
+    heads = [f'{{"index": {json.dumps(label)}, "values": [' for label in labels]
+
+    def layers(texts: Iterator[str]) -> str:
+        return ", ".join([f"{head}{next(texts)}]}}" for head in heads])
+
+    parts = [f'{{"linex_index": {index}']
+    if features.vectors is not None:
+        key = "token" if features.input.spans is None else "word"
+        width = features.vectors.shape[-1]
+        texts = iter(number_lists(features.vectors.reshape(-1, width)))
+        entries = [
+            f'{{"{key}": {json.dumps(name)}, "layers": [{layers(texts)}]}}'
+            for name in features.input.names
+        ]
+        parts.append(f'"features": [{", ".join(entries)}]')
+    if features.sentence:
+        entries = []
+        for name, vectors in features.sentence.items():
+            texts = iter(number_lists(vectors.reshape(-1, vectors.shape[-1])))
+            value = next(texts) if vectors.ndim == 1 else layers(texts)
+            entries.append(f'"{name}": [{value}]')
+        parts.append(f'"sentence": {{{", ".join(entries)}}}')
+    return f"{', '.join(parts)}}}\n".encode("ascii")
+
+
+# Below it six decimals are at most 15 digits, which a float64 tells apart.
+_LIMIT = 1e9
+
+
+def number_lists(rows: np.ndarray) -> list[str]:
+    """The numbers of each row, float32, as in a list of JSON: "0.5, -1.25"."""
+    if not rows.size:
+        return [""] * len(rows)
+    rows = np.ascontiguousarray(rows, np.float32)
+    if not (np.abs(rows) < _LIMIT).all():  # not a number, too
+        return [
+            ", ".join(
+                json.dumps(round(value, 6) if math.isfinite(value) else value)
+                for value in row
+            )
+            for row in rows.tolist()
+        ]
+    data, ends = _written_numbers(rows)
+    text = data.tobytes().decode("ascii")
+    return [text[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
+
+
+@compiled
+def _written_numbers(rows):
+    """The rows' texts one after another, and where each ends.
+
+    A float32 has 24 bits and 10^6 = 2^6 15625 has 14 that are not shifts, so that their
+    product is exact in a float64, and rounding it is rounding the decimal.
+    """
+    num_rows, width = rows.shape
+    # At most: a sign, 10 digits, a point, 6 digits, a comma and a space.
+    data = np.empty(rows.size * 20, np.uint8)
+    ends = np.empty(num_rows, np.int64)
+    digits = np.empty(20, np.uint8)
+    position = 0
+    for row in range(num_rows):
+        for column in range(width):
+            if column:
+                data[position] = 44  # ,
+                data[position + 1] = 32
+                position += 2
+            value = np.float64(rows[row, column])
+            if np.signbit(value):
+                data[position] = 45  # -
+                position += 1
+            millionths = np.int64(np.rint(abs(value) * 1e6))
+            if 0 < millionths < 100:
+                # Python writes what is under 0.0001 as 1.2e-05.
+                exponent = 54  # 6
+                if millionths >= 10:
+                    exponent = 53  # 5
+                    data[position] = 48 + millionths // 10
+                    position += 1
+                    if millionths % 10:
+                        data[position] = 46
+                        data[position + 1] = 48 + millionths % 10
+                        position += 2
+                else:
+                    data[position] = 48 + millionths
+                    position += 1
+                data[position] = 101  # e
+                data[position + 1] = 45
+                data[position + 2] = 48
+                data[position + 3] = exponent
+                position += 4
+                continue
+            count = 0
+            while millionths or count < 7:
+                digits[count] = 48 + millionths % 10
+                millionths //= 10
+                count += 1
+            last = 0
+            while last < 5 and digits[last] == 48:
+                last += 1
+            for index in range(count - 1, last - 1, -1):
+                data[position] = digits[index]
+                position += 1
+                if index == 6:
+                    data[position] = 46  # .
+                    position += 1
+        ends[row] = position
+    return data[:position], ends

@@ -1,0 +1,770 @@
+import dataclasses
+import glob
+import gzip
+import io
+import itertools
+import json
+import math
+import os
+import tempfile
+from collections import OrderedDict
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import feature_flags, features
+from bert_tf.conversion.source import open_source
+from bert_tf.errors import InputError
+from bert_tf.features import (
+    FeatureExtractor,
+    FeatureInput,
+    FeatureOptions,
+    FeatureReader,
+    Features,
+    LayerSelection,
+    Line,
+    count_lines,
+    feature_model,
+    json_line,
+    number_lists,
+    parse_line,
+    read_lines,
+    weights_digest,
+    write_arrays,
+)
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.modeling import numpy_bert
+from tests.modeling.examples import (
+    one_of,
+    outputs_of,
+    random_records,
+    randomize,
+    relative_error,
+    small_config,
+)
+from tests.training import toy
+
+
+class LayerSelectionTest(tf.test.TestCase):
+    def test_the_originals_numbers(self):
+        # hidden_states: the embeddings, then layers 0 to 11.
+        selection = LayerSelection.parse("-1,-2,-12,0,11", 12)
+        self.assertEqual(selection.hidden_states, [12, 11, 1, 1, 12])
+        self.assertEqual(selection.labels, [-1, -2, -12, 0, 11])
+        self.assertEqual(selection.vectors_shape(768), (5, 768))
+
+    def test_words(self):
+        selection = LayerSelection.parse(["embeddings", " all"], 3)
+        self.assertEqual(selection.hidden_states, [0, 1, 2, 3])
+        self.assertEqual(selection.labels, ["embeddings", 0, 1, 2])
+
+    def test_combinations(self):
+        for combine, weights, shape in (
+            ("sum", (), (1, 8)),
+            ("mean", (), (1, 8)),
+            ("weighted", ("0.5", "2"), (1, 8)),
+            ("concat", (), (1, 16)),
+        ):
+            selection = LayerSelection.parse(
+                "-1,embeddings", 3, combine=combine, weights=weights
+            )
+            self.assertEqual(selection.labels, [f"{combine}(-1,embeddings)"])
+            self.assertEqual(selection.vectors_shape(8), shape)
+
+    def test_what_is_wrong_is_said(self):
+        for layers, options, message in (
+            ("3", {}, "has 3 layers, -3 to 2, and `embeddings`. Received: 3"),
+            ("-4", {}, "Received: -4"),
+            ("-1,,", {}, "--layers: numbers.*Received: ''"),
+            ("top", {}, "Received: 'top'"),
+            ([], {}, "must name a layer"),
+            ("0,1", {"combine": "weighted", "weights": ["1"]}, "must be 2 numbers"),
+            ("0", {"combine": "weighted", "weights": ["x"]}, "--layer_weights: .*'x'"),
+            ("0", {"combine": "weighted", "weights": ["nan"]}, "must be finite.*nan"),
+            ("0", {"weights": ["1"]}, "for --combine=weighted alone"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                LayerSelection.parse(layers, 3, **options)
+
+
+CONFIG = small_config(num_hidden_layers=3)
+
+
+class FeatureModelTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.encoder = BertEncoder(CONFIG, output_hidden_states=True)
+        weights = randomize(cls.encoder)
+        cls.records = random_records(CONFIG)
+        # [rows][embeddings and layers][S, H]
+        cls.states = [
+            numpy_bert.sequence_outputs(weights, CONFIG, one_of(cls.records, row))[0]
+            for row in range(4)
+        ]
+        cls.pooled = [
+            numpy_bert.pooled_output(weights, states[-1]) for states in cls.states
+        ]
+
+    def model(self, layers="-1", sentence_vectors=(), token_vectors=True, **options):
+        selection = LayerSelection.parse(layers, 3, **options)
+        return feature_model(
+            self.encoder,
+            selection,
+            token_vectors=token_vectors,
+            sentence_vectors=sentence_vectors,
+        )
+
+    def check(self, expected, *args, **options):
+        """`expected` makes [S, L, W] of a row's states."""
+        outputs = outputs_of(self.model(*args, **options), self.records)
+        for row, states in enumerate(self.states):
+            self.assertLess(
+                relative_error(outputs["vectors"][row], expected(states)), 1e-5
+            )
+
+    def test_layers(self):
+        self.check(
+            lambda h: np.stack([h[3], h[2], h[1], h[0]], axis=1), "-1,-2,0,embeddings"
+        )
+        self.check(lambda h: np.stack([h[1], h[2], h[3]], axis=1), "all")
+
+    def test_combinations(self):
+        self.check(lambda h: (h[3] + h[0])[:, None], "-1,embeddings", combine="sum")
+        self.check(lambda h: (h[3] + h[2])[:, None] / 2, "-1,-2", combine="mean")
+        self.check(
+            lambda h: np.concatenate([h[3], h[1]], axis=1)[:, None],
+            "-1,0",
+            combine="concat",
+        )
+        self.check(
+            lambda h: (0.5 * h[3] - 2 * h[1])[:, None],
+            "-1,0",
+            combine="weighted",
+            weights=[0.5, -2],
+        )
+
+    def test_sentence_vectors(self):
+        model = self.model("-1,-2", ["mean", "cls", "pooled"], token_vectors=False)
+        outputs = outputs_of(model, self.records)
+        self.assertEqual(sorted(outputs), ["cls", "mean", "pooled"])
+        for row, states in enumerate(self.states):
+            length = self.records["input_mask"][row].sum()
+            means = [states[layer][:length].mean(axis=0) for layer in (3, 2)]
+            self.assertLess(relative_error(outputs["mean"][row], means), 1e-5)
+            firsts = [states[3][0], states[2][0]]
+            self.assertLess(relative_error(outputs["cls"][row], firsts), 1e-5)
+            self.assertLess(
+                relative_error(outputs["pooled"][row], self.pooled[row]), 1e-5
+            )
+
+    def test_a_row_of_padding_has_a_mean(self):
+        records = {name: np.zeros_like(v) for name, v in self.records.items()}
+        outputs = outputs_of(self.model("-1", ["mean"]), records)
+        self.assertAllEqual(outputs["mean"], np.zeros([4, 1, 24]))
+
+    def test_layers_above_are_not_computed(self):
+        names = {weight.path for weight in self.model("0").weights}
+        self.assertIn("bert/encoder/layer_0/output/dense/kernel", names)
+        self.assertFalse([n for n in names if "layer_1" in n or "pooler" in n])
+        names = {weight.path for weight in self.model("embeddings").weights}
+        self.assertFalse([name for name in names if "encoder" in name])
+
+    def test_unknown_and_no_vectors_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "must be of pooled, cls, mean"):
+            self.model("-1", ["max"])
+        with self.assertRaisesRegex(ValueError, "at least one"):
+            self.model("-1", token_vectors=False)
+
+    def test_the_digest_is_of_the_weights_that_count(self):
+        weight = self.encoder.get_layer("layer_2").weights[0]
+        before = [weights_digest(self.model(layers)) for layers in ("0", "-1")]
+        value = weight.numpy()
+        weight.assign(value + 1)
+        after = [weights_digest(self.model(layers)) for layers in ("0", "-1")]
+        weight.assign(value)
+        self.assertEqual(before[0], after[0])
+        self.assertNotEqual(before[1], after[1])
+        self.assertEqual(weights_digest(self.model("-1")), before[1])
+
+
+TOKENS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *("un", "##aff", "##able", "cafe", ",", "日", "本", "a", "b", "c"),
+]
+
+
+def tokenizer():
+    return WordPieceTokenizer(Vocabulary(TOKENS))
+
+
+def read(text, max_seq_length=16, by_word=False):
+    reader = FeatureReader(tokenizer(), max_seq_length=max_seq_length, by_word=by_word)
+    (found,) = reader([parse_line(text)])
+    return found
+
+
+class LinesTest(tf.test.TestCase):
+    def write(self, content, name="in.txt"):
+        path = os.path.join(self.get_temp_dir(), name)
+        packed = gzip.compress(content) if name.endswith(".gz") else content
+        with open(path, "wb") as file:
+            file.write(packed)
+        return path
+
+    def test_one_text_or_two(self):
+        for text, line in (
+            (" a b\r\n", Line("a b")),
+            ("a ||| b", Line("a", "b")),
+            ("a ||| b ||| c", Line("a ||| b", "c")),
+            ("a|||b", Line("a|||b")),
+            ("a ||| ", Line("a |||")),
+            ("||| b", Line("||| b")),
+            ("a  |||  b", Line("a ", " b")),
+            ("", Line("")),
+        ):
+            self.assertEqual(parse_line(text), line)
+
+    def test_files(self):
+        content = "a ||| b\n\n é\x0bx\r\nc".encode()
+        lines = [Line("a", "b"), Line(""), Line("é\x0bx"), Line("c")]
+        for name in ("in.txt", "in.txt.gz"):
+            path = self.write(content, name)
+            self.assertEqual(list(read_lines(path)), lines)
+            self.assertEqual(count_lines(path), 4)
+
+    def test_faults_are_named(self):
+        path = self.write(b"a\nb\n\xff\n")
+        with self.assertRaisesRegex(InputError, r"in.txt:3: not UTF-8"):
+            count_lines(path)
+        # A mark at the beginning is of no word.
+        path = self.write(b"\xef\xbb\xbfa b\n")
+        self.assertEqual(list(read_lines(path)), [Line("a b")])
+        pipe = os.path.join(self.get_temp_dir(), "pipe")
+        os.mkfifo(pipe)
+        with self.assertRaisesRegex(InputError, "pipe. Save it to a file"):
+            count_lines(pipe)
+        with self.assertRaisesRegex(InputError, "No such input file: nowhere"):
+            count_lines("nowhere")
+        with self.assertRaisesRegex(InputError, "is a folder"):
+            list(read_lines(self.get_temp_dir()))
+
+
+class TokensTest(tf.test.TestCase):
+    def test_a_text(self):
+        found = read("Unaffable, Café")
+        self.assertEqual(
+            found.names, ["[CLS]", "un", "##aff", "##able", ",", "cafe", "[SEP]"]
+        )
+        self.assertEqual(found.ids, [2, 5, 6, 7, 9, 8, 3])
+        self.assertEqual(found.segment_ids, [0] * 7)
+        self.assertIsNone(found.spans)
+        self.assertEqual(found.num_vectors, 7)
+
+    def test_a_pair(self):
+        found = read("a b ||| c")
+        self.assertEqual(found.ids, [2, 12, 13, 3, 14, 3])
+        self.assertEqual(found.segment_ids, [0, 0, 0, 0, 1, 1])
+
+    def test_a_second_text_of_nothing_is_none(self):
+        self.assertEqual(read("a ||| \u200b").ids, [2, 12, 3])
+        self.assertEqual(read("\u200b ||| a").ids, [2, 3, 12, 3])
+        self.assertEqual(read("").ids, [2, 3])
+
+    def test_what_is_too_long_is_cut(self):
+        found = read("a b c a b c", 5)
+        self.assertEqual((found.ids, found.is_cut), ([2, 12, 13, 14, 3], True))
+        # 4 and 3 tokens, room for 4: the longer one, then both in turn.
+        found = read("a b c a ||| c b a", 7)
+        self.assertEqual(found.ids, [2, 12, 13, 3, 14, 13, 3])
+        self.assertEqual(found.segment_ids, [0, 0, 0, 0, 1, 1, 1])
+        self.assertFalse(read("a b c", 5).is_cut)
+
+    def test_there_must_be_room(self):
+        with self.assertRaisesRegex(InputError, "must be at least 5.*Received: 4"):
+            read("a", 4)
+
+
+class WordsTest(tf.test.TestCase):
+    def test_words_are_what_stands_between_white_space(self):
+        found = read("Unaffable, a\t日本", by_word=True)
+        self.assertEqual(found.names, ["Unaffable,", "a", "日本"])
+        self.assertEqual(found.ids, [2, 5, 6, 7, 9, 12, 10, 11, 3])
+        self.assertEqual(found.spans, [(1, 5), (5, 6), (6, 8)])
+        self.assertEqual(found.num_vectors, 3)
+
+    def test_words_of_a_pair(self):
+        found = read("a b ||| unaffable c", by_word=True)
+        self.assertEqual(found.names, ["a", "b", "unaffable", "c"])
+        self.assertEqual(found.spans, [(1, 2), (2, 3), (4, 7), (7, 8)])
+
+    def test_a_word_of_nothing_is_unknown(self):
+        # Zero-width and control characters, which Python splits at, too.
+        found = read("a \u200b b\x1cc \x0c\u200b", by_word=True)
+        self.assertEqual(found.names, ["a", "\u200b", "b\x1cc", "\x0c\u200b"])
+        # "bc" is one word, and not in the vocabulary.
+        self.assertEqual(found.ids, [2, 12, 1, 1, 1, 3])
+
+    def test_the_model_reads_the_same_as_by_token(self):
+        for text in ("Unaffable, café ||| 日本 a,b", "a\x0bb c", "x\u2028y é\u00a0a"):
+            self.assertEqual(read(text, by_word=True)[:2], read(text)[:2])
+
+    def test_words_whose_first_piece_is_cut_off_have_no_vector(self):
+        found = read("a unaffable b", 5, by_word=True)
+        self.assertEqual(found.ids, [2, 12, 5, 6, 3])
+        self.assertEqual(found.names, ["a", "unaffable"])
+        self.assertEqual(found.spans, [(1, 2), (2, 4)])
+        found = read("a b c ||| unaffable", 6, by_word=True)
+        self.assertEqual(found.ids, [2, 12, 13, 3, 5, 3])
+        self.assertEqual(found.spans, [(1, 2), (2, 3), (4, 5)])
+
+    def test_an_empty_line(self):
+        found = read("", by_word=True)
+        self.assertEqual((found.ids, found.spans), ([2, 3], []))
+        self.assertEqual(found.num_vectors, 0)
+
+
+LENGTH = 9
+
+
+def numbered(lengths):
+    """Inputs, each of whose ids say which one it is, and where they stand in it."""
+    return [
+        FeatureInput(
+            [100 * number + place + 1 for place in range(length)],
+            [0] * length,
+            [f"t{place}" for place in range(length)],
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+def echo(batches, total):
+    """A model of two vectors a token: its id, and its id's negative, twice each."""
+    for batch in batches:
+        batch = {name: np.asarray(value) for name, value in batch.items()}
+        ids = batch["input_ids"].astype(np.float32)
+        vectors = np.stack([ids, -ids], axis=-1)[..., None] * [1, 1]
+        yield batch, {"vectors": vectors, "cls": vectors[:, 0]}
+
+
+class ExtractTest(tf.test.TestCase):
+    def extract(self, inputs, predict=echo, values_at_once=1 << 25, **options):
+        options = {"batch_size": 3, "max_seq_length": LENGTH, **options}
+        with mock.patch.object(features, "VALUES_AT_ONCE", values_at_once):
+            return list(
+                features.extract(
+                    iter(inputs),
+                    predict,
+                    FeatureOptions(**options),
+                    values_per_token=4,
+                    num_inputs=len(inputs),
+                )
+            )
+
+    def test_features_come_back_in_the_inputs_order(self):
+        lengths = [3, 9, 2, 5, 5, 1, 8, 2, 2, 7]
+        inputs = numbered(lengths)
+        for values_at_once in (1, 60, 1 << 25):
+            for max_lengths in (None, 1, 3):
+                found = self.extract(
+                    inputs, values_at_once=values_at_once, max_lengths=max_lengths
+                )
+                self.assertEqual([each.input for each in found], inputs)
+                for number, (each, length) in enumerate(
+                    zip(found, lengths, strict=True)
+                ):
+                    ids = 100 * number + 1 + np.arange(length)
+                    self.assertAllEqual(each.vectors[:, 0, 1], ids)
+                    self.assertAllEqual(each.vectors[:, 1, 0], -ids)
+                    self.assertAllEqual(
+                        each.sentence["cls"], [[ids[0]] * 2, [-ids[0]] * 2]
+                    )
+        self.assertEqual(self.extract([], None), [])
+
+    def test_memory_does_not_grow_with_the_inputs(self):
+        groups, seen = [], []
+
+        def predict(batches, total):
+            for batch, outputs in echo(batches, total):
+                groups.append(len(batches.group.inputs))
+                yield batch, outputs
+
+        def inputs():
+            for number in range(50):
+                yield numbered([5])[0]
+                # Nothing is read far ahead.
+                self.assertLess(number, (len(groups) + 2) * 3)
+
+        options = FeatureOptions(batch_size=3, max_seq_length=LENGTH)
+        found = features.extract(inputs(), predict, options, values_per_token=4)
+        # 60 values are 15 tokens: a group is closed by the input that reaches them.
+        with mock.patch.object(features, "VALUES_AT_ONCE", 60):
+            for _ in found:
+                seen.append(len(groups))
+        self.assertEqual(groups, [3] * 16 + [2])
+        # Handed on as they come.
+        self.assertEqual(seen, [1 + number // 3 for number in range(50)])
+
+    def test_words(self):
+        spans = [(1, 2), (2, 5), (6, 8)]  # of 9 positions; [SEP] at 5 and 8
+        inputs = [
+            numbered([9])[0]._replace(spans=spans, names=["x", "y", "z"]),
+            numbered([2])[0]._replace(spans=[], names=[]),
+        ]
+        # The ids of positions 0 to 8 are 1 to 9.
+        for word_vectors, expected in (
+            ("first", [2, 3, 7]),
+            ("mean", [2, (3 + 4 + 5) / 3, (7 + 8) / 2]),
+        ):
+            for max_lengths in (None, 1):
+                words, nothing = self.extract(
+                    inputs, word_vectors=word_vectors, max_lengths=max_lengths
+                )
+                self.assertAllClose(words.vectors[:, 0, 0], expected)
+                self.assertAllClose(words.vectors[:, 1, 1], np.negative(expected))
+                self.assertEqual(nothing.vectors.shape, (0, 2, 2))
+
+    def test_a_word_that_ends_where_the_batch_does(self):
+        inputs = [numbered([4])[0]._replace(spans=[(0, 1), (1, 4)], names=["x", "y"])]
+        (word,) = self.extract(inputs, word_vectors="mean", max_lengths=1)
+        self.assertAllClose(word.vectors[:, 0, 0], [1, 3])
+
+
+INPUTS = [
+    FeatureInput(ids, [0] * len(ids), [], spans)
+    for ids, spans in (
+        ([2, 7, 8, 9, 3], [(1, 3), (3, 4)]),
+        ([2, 3], []),
+        ([2, 11, 12, 3], [(1, 2)]),
+    )
+]
+
+
+class FeatureExtractorTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+
+    def checkpoint(self, **options):
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        toy.write_config(folder)
+        model = BertEncoder(toy.CONFIG, **options)
+        self.weights = randomize(model)
+        toy.save_checkpoint(folder, model, 1, 1)
+        return open_source(folder)
+
+    def extractor(self, source, **options):
+        return FeatureExtractor(
+            source,
+            LayerSelection.parse("embeddings,-1", 1, combine="concat"),
+            tf.distribute.get_strategy(),
+            FeatureOptions(batch_size=2, max_seq_length=8, **options),
+        )
+
+    def test_vectors_are_computed_once_and_mapped(self):
+        extractor = self.extractor(self.checkpoint())
+        found = extractor.vectors(INPUTS, self.folder, "dev")
+        self.assertIsInstance(found, np.memmap)
+        self.assertEqual(found.shape, (3, 1, 16))
+        expected = []
+        for number, firsts in ((0, [1, 3]), (2, [1])):
+            ids = INPUTS[number].ids
+            record = {
+                "input_ids": ids,
+                "input_mask": [1] * len(ids),
+                "segment_ids": [0] * len(ids),
+            }
+            states, _ = numpy_bert.sequence_outputs(self.weights, toy.CONFIG, record)
+            expected.append(np.concatenate(states, axis=1)[firsts])
+        self.assertAllClose(found[:, 0], np.concatenate(expected), atol=1e-5)
+        with mock.patch.object(extractor, "extract", side_effect=AssertionError):
+            again = extractor.vectors(INPUTS, self.folder, "dev")
+            self.assertAllEqual(again, found)
+        # Inputs without words have no vectors.
+        none = extractor.vectors(INPUTS[1:2], self.folder, "none")
+        self.assertEqual(none.shape, (0, 1, 16))
+
+    def test_other_inputs_and_settings_make_them_again(self):
+        extractor = self.extractor(self.checkpoint())
+        first, _, third = INPUTS
+        kept = extractor.vectors(INPUTS, self.folder, "train")
+        names = set()
+        for inputs in (
+            [first],
+            [third, first],
+            [first._replace(ids=[2, 7, 8, 10, 3])],
+            [first._replace(segment_ids=[0, 0, 0, 0, 1])],
+            [first._replace(spans=[(1, 3), (4, 5)])],
+        ):
+            extractor.vectors(inputs, self.folder, "dev")
+            (name,) = glob.glob(os.path.join(self.folder, "dev-*"))
+            names.add(name)
+        self.assertLen(names, 5)
+        self.assertLen(os.listdir(self.folder), 2)
+        extractor.settings["weights"] = "others"
+        with (
+            mock.patch.object(extractor, "extract", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            extractor.vectors(INPUTS, self.folder, "train")
+        self.assertAllEqual(kept, extractor.vectors(INPUTS, self.folder, "train"))
+
+    def test_a_killed_write_leaves_nothing(self):
+        extractor = self.extractor(self.checkpoint())
+        extract = extractor.extract
+
+        def killed(*arguments):
+            yield next(extract(*arguments))
+            raise KeyboardInterrupt
+
+        outputs = (
+            lambda: extractor.vectors(INPUTS, self.folder, "dev"),
+            lambda: extractor.write(INPUTS, os.path.join(self.folder, "x")),
+            lambda: extractor.write(INPUTS, os.path.join(self.folder, "x"), "npz"),
+        )
+        with mock.patch.object(extractor, "extract", killed):
+            for write in outputs:
+                with self.assertRaises(KeyboardInterrupt):
+                    write()
+        self.assertEqual(os.listdir(self.folder), [])
+        # What a start that could not clean up has left.
+        with open(os.path.join(self.folder, "x.tmp-123"), "w"):
+            pass
+        outputs[-1]()
+        self.assertEqual(os.listdir(self.folder), ["x"])
+
+    def test_a_damaged_file_is_named(self):
+        extractor = self.extractor(self.checkpoint())
+        extractor.vectors(INPUTS, self.folder, "dev")
+        (path,) = glob.glob(os.path.join(self.folder, "*"))
+        for length in (20, 150):
+            os.truncate(path, length)
+            with self.assertRaisesRegex(InputError, "is damaged .*remove it to make"):
+                extractor.vectors(INPUTS, self.folder, "dev")
+
+    def test_what_the_features_depend_on(self):
+        source = self.checkpoint()
+        made = self.extractor(source).settings
+        for change, is_same in (
+            ({"hidden_act": "relu"}, False),
+            ({"layer_norm_eps": 1e-6}, False),
+            ({"hidden_dropout_prob": 0.3}, True),
+        ):
+            config = dataclasses.replace(toy.CONFIG, **change)
+            found = self.extractor(dataclasses.replace(source, config=config)).settings
+            self.assertEqual(found == made, is_same, change)
+
+    def test_what_is_wrong(self):
+        source = self.checkpoint(use_pooler=False)
+        with self.assertRaisesRegex(InputError, "has no pooler: leave `pooled` out"):
+            self.extractor(source, sentence_vectors=("pooled",))
+        extractor = self.extractor(source)
+        with self.assertRaisesRegex(InputError, "output file is a folder"):
+            extractor.write([], self.folder)
+
+
+def as_python_writes(values):
+    """What the original does with an array's values."""
+    return json.dumps([round(float(x), 6) for x in values])[1:-1]
+
+
+class NumberListsTest(tf.test.TestCase):
+    def test_numbers_by_hand(self):
+        values = [
+            0.0,
+            -0.0,
+            1.0,
+            -2.5,
+            0.1,
+            0.0001,
+            0.00001,
+            0.0000125,
+            0.0000004,
+            123.456,
+        ]
+        (text,) = number_lists(np.array([values], np.float32))
+        self.assertEqual(
+            text,
+            "0.0, -0.0, 1.0, -2.5, 0.1, 0.0001, 1e-05, 1.2e-05, 0.0, 123.456001",
+        )
+
+    def test_half_a_millionth_goes_to_the_even_one(self):
+        # Exact in binary: 2^-7 = 0.0078125, whose seventh decimal is a lone 5.
+        values = np.array([[0.0078125, 0.0234375, -0.0078125, 3.0078125]], np.float32)
+        self.assertEqual(
+            number_lists(values),
+            ["0.007812, 0.023438, -0.007812, 3.007812"],
+        )
+
+    def test_any_bits_are_written_as_python_writes_them(self):
+        rng = np.random.default_rng(0)
+        bits = rng.integers(0, 1 << 32, 40000, np.uint64).astype(np.uint32)
+        some = bits.view(np.float32)
+        some = some[np.abs(some) < 1e9]
+        usual = rng.normal(0, 1, 40000).astype(np.float32)
+        small = (rng.integers(-120, 120, 5000) * 5e-7).astype(np.float32)
+        large = rng.uniform(-1e9, 1e9, 5000).astype(np.float32)
+        rows = [usual.reshape(-1, 8), small.reshape(-1, 8), large.reshape(-1, 8)]
+        rows.append(some[: len(some) // 8 * 8].reshape(-1, 8))
+        rows = np.concatenate(rows)
+        for row, text in zip(rows, number_lists(rows), strict=True):
+            self.assertEqual(text, as_python_writes(row))
+
+    def test_huge_and_broken_numbers(self):
+        values = [3e9, -1e30, math.inf, -math.inf, math.nan, 0.5]
+        rows = np.array([values], np.float32)
+        self.assertEqual(
+            number_lists(rows),
+            ["3000000000.0, -1.0000000150474662e+30, Infinity, -Infinity, NaN, 0.5"],
+        )
+
+    def test_no_rows(self):
+        self.assertEqual(number_lists(np.zeros([0, 4], np.float32)), [])
+
+
+class JsonLineTest(tf.test.TestCase):
+    def test_the_originals_layout(self):
+        names = ["[CLS]", 'a"', "é", "[SEP]"]
+        rng = np.random.default_rng(1)
+        vectors = rng.normal(0, 1, [4, 2, 5]).astype(np.float32)
+        line = json_line(
+            7,
+            Features(FeatureInput([2, 5, 6, 3], [0] * 4, names), vectors, {}),
+            [-1, -2],
+        )
+        # As extract_features.py of google-research/bert builds it.
+        output = OrderedDict()
+        output["linex_index"] = 7
+        output["features"] = []
+        for i, token in enumerate(names):
+            layers = []
+            for j, index in enumerate([-1, -2]):
+                layer = OrderedDict()
+                layer["index"] = index
+                layer["values"] = [round(float(x), 6) for x in vectors[i, j]]
+                layers.append(layer)
+            feature = OrderedDict()
+            feature["token"] = token
+            feature["layers"] = layers
+            output["features"].append(feature)
+        self.assertEqual(line, (json.dumps(output) + "\n").encode())
+
+    def test_words_and_sentence_vectors(self):
+        vectors = np.array([[[0.5, 1.0]]], np.float32)
+        sentence = {
+            "pooled": np.array([0.25, -1.0], np.float32),
+            "mean": np.array([[2.0, 3.0]], np.float32),
+        }
+        inputs = FeatureInput([2, 5, 3], [0] * 3, ["wörd"], [(1, 2)])
+        line = json_line(0, Features(inputs, vectors, sentence), ["sum(0,1)"])
+        self.assertEqual(
+            line,
+            b'{"linex_index": 0, "features": [{"word": "w\\u00f6rd", "layers":'
+            b' [{"index": "sum(0,1)", "values": [0.5, 1.0]}]}], "sentence":'
+            b' {"pooled": [0.25, -1.0], "mean": [{"index": "sum(0,1)", "values":'
+            b" [2.0, 3.0]}]}}\n",
+        )
+
+    def test_nothing_but_sentence_vectors(self):
+        sentence = {"pooled": np.array([0.25], np.float32)}
+        inputs = FeatureInput([2, 3], [0, 0], ["[CLS]", "[SEP]"])
+        line = json_line(3, Features(inputs, None, sentence), [-1])
+        self.assertEqual(line, b'{"linex_index": 3, "sentence": {"pooled": [0.25]}}\n')
+
+
+NAMES = [["[CLS]", "é", "[SEP]"], ["[CLS]", "[SEP]"], ["[CLS]", "wider", "x", "[SEP]"]]
+RNG = np.random.default_rng(0)
+VECTORS = [RNG.normal(0, 1, [len(n), 2, 5]).astype(np.float32) for n in NAMES]
+POOLED = RNG.normal(0, 1, [3, 5]).astype(np.float32)
+MEAN = RNG.normal(0, 1, [3, 2, 5]).astype(np.float32)
+
+
+def three_lines(by_word=False, token_vectors=True):
+    """Three lines, with two sentence vectors."""
+    return [
+        Features(
+            FeatureInput([], [], names, [(0, 1)] if by_word else None),
+            vectors if token_vectors else None,
+            {"mean": mean, "pooled": pooled},
+        )
+        for names, vectors, mean, pooled in zip(
+            NAMES, VECTORS, MEAN, POOLED, strict=True
+        )
+    ]
+
+
+class ArraysTest(tf.test.TestCase):
+    def write(self, lines, vector_type="float32"):
+        file = io.BytesIO()
+        write_arrays(
+            file, iter(lines), [-1, "embeddings"], {"weights": "abc"}, vector_type
+        )
+        self.content = file.getvalue()
+        with np.load(io.BytesIO(self.content)) as arrays:
+            return dict(arrays)
+
+    def test_all_arrays(self):
+        for dtype in ("float32", "float16"):
+            arrays = self.write(three_lines(), dtype)
+            self.assertEqual(arrays["vectors"].dtype, dtype)
+            self.assertAllEqual(
+                arrays["vectors"], np.concatenate(VECTORS).astype(dtype)
+            )
+            self.assertAllEqual(arrays["offsets"], [0, 3, 5, 9])
+            self.assertEqual(arrays["names"].tolist(), list(itertools.chain(*NAMES)))
+            self.assertEqual(arrays["layers"].tolist(), ["-1", "embeddings"])
+            self.assertAllEqual(arrays["pooled"], POOLED.astype(dtype))
+            self.assertAllEqual(arrays["mean"], MEAN.astype(dtype))
+            self.assertEqual(json.loads(str(arrays["settings"])), {"weights": "abc"})
+
+    def test_the_same_features_are_the_same_bytes(self):
+        self.write(three_lines())
+        content = self.content
+        with mock.patch.object(features, "_ROWS_AT_ONCE", 2):
+            self.write(three_lines())
+        self.assertEqual(self.content, content)
+
+    def test_a_word_without_end_makes_no_array_of_words_wide(self):
+        words = FeatureInput([], [], ["a", "x" * 100_000, "b"], [(0, 1)])
+        arrays = self.write([Features(words, VECTORS[0], {})])
+        self.assertEqual(arrays["names"].dtype, np.dtype("U200"))
+        self.assertEqual(arrays["names"].tolist(), ["a", "x" * 200, "b"])
+
+    def test_sentence_vectors_alone(self):
+        arrays = self.write(three_lines(token_vectors=False))
+        self.assertEqual(sorted(arrays), ["layers", "mean", "pooled", "settings"])
+
+    def test_lines_without_a_word(self):
+        inputs = FeatureInput([2, 3], [0, 0], [], [])
+        lines = [Features(inputs, np.zeros([0, 2, 5], np.float32), {})] * 3
+        arrays = self.write(lines)
+        self.assertEqual(arrays["vectors"].shape, (0, 2, 5))
+        self.assertAllEqual(arrays["offsets"], [0] * 4)
+        line = b'{"linex_index": 0, "features": []}\n'
+        self.assertEqual(json_line(0, lines[0], [-1, -2]), line)
+
+    def test_no_line(self):
+        with self.assertRaisesRegex(InputError, "has no line"):
+            self.write([])
+
+
+class FlagsTest(tf.test.TestCase):
+    def test_they_offer_what_there_is(self):
+        flag_values = feature_flags.flags.FlagValues()
+        feature_flags.define_vectors(flag_values)
+        feature_flags.define_storage(flag_values)
+        for name, values in (
+            ("combine", features.COMBINATIONS),
+            ("words", features.WORD_VECTORS),
+            ("format", features.FORMATS),
+        ):
+            self.assertEqual(flag_values[name].parser.enum_values, list(values))
+        flag_values(["", f"--sentence_vectors={','.join(features.SENTENCE_VECTORS)}"])
+
+
+if __name__ == "__main__":
+    tf.test.main()
