@@ -127,7 +127,7 @@ class SelectionUsageTest(tf.test.TestCase):
             (["--num_train_epochs=x"], "must be numbers with commas between"),
             (["--train_batch_sizes=1.5"], "must be whole numbers with commas"),
             (["--learning_rates="], "must be numbers"),
-            (["--learning_rates=nan"], "must be at least 0"),
+            (["--learning_rates=nan"], "must be a number"),
             (["--num_train_epochs=-1"], "must be at least 0"),
             (["--train_batch_sizes=8,0"], "must be at least 1"),
             (["--learning_rates=1,2", "--learning_rate=1"], "give one of them"),
