@@ -14,9 +14,12 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
+import bert_tf
 from tests.golden import commands, outputs
 from tests.golden.inputs import HEADS, WORDS
 
+# Low enough for the last bits of floats not to grow from step to step.
+_LEARNING_RATE = 3e-4
 RUNS = os.path.join(os.path.dirname(__file__), "runs")
 
 CASES = {}
@@ -60,7 +63,7 @@ def _training(inputs, **options):
         "do_train": True,
         "train_batch_size": 8,
         "num_train_epochs": 4.0,
-        "learning_rate": 1e-3,
+        "learning_rate": _LEARNING_RATE,
         "log_steps": 1,
         "max_seq_length": 32,
         **options,
@@ -157,7 +160,7 @@ def _pretrain(inputs, folder, source, **options):
             "num_warmup_steps": 5,
             "train_batch_size": 8,
             "max_eval_steps": 3,
-            "learning_rate": 1e-3,
+            "learning_rate": _LEARNING_RATE,
             "log_steps": 1,
             **options,
         },
@@ -335,7 +338,7 @@ def _squad_options(version):
     }
 
 
-def _squad(inputs, folder, version):
+def _squad(inputs, folder, version, **options):
     output = f"{folder}/run"
     commands.run(
         "run_squad",
@@ -345,7 +348,7 @@ def _squad(inputs, folder, version):
         output_dir=output,
         plots=False,
         **_squad_options(version),
-        **_training(inputs),
+        **_training(inputs, **options),
     )
     names = ["eval_results.txt", "predictions.json", "nbest_predictions.json"]
     names += ["null_odds.json"] * (version == "2.0")
@@ -361,7 +364,7 @@ def squad_1(inputs, folder):
 @case
 def squad_2(inputs, folder):
     """SQuAD 2.0."""
-    return _squad(inputs, folder, "2.0")
+    return _squad(inputs, folder, "2.0", num_train_epochs=3.0, length_buckets=1)
 
 
 @case
@@ -636,6 +639,27 @@ def saved_model(inputs, folder):
     return {"files": outputs.file_names(output)}
 
 
+# The Python interface.
+
+
+@case
+def interface(inputs, folder):
+    """What `import bert_tf` offers, and a few things done with it."""
+    del folder
+    model = bert_tf.load_pretrainer(f"{inputs}/release")
+    tokens = bert_tf.load_tokenizer(f"{inputs}/release")(
+        outputs.lines(f"{inputs}/texts/lines.txt")[:3]
+    )
+    return {
+        "names": bert_tf.__all__,
+        "tokens": {name: np.asarray(tokens[name]).tolist() for name in sorted(tokens)},
+        "weights": {
+            name: outputs.array(weight.numpy())
+            for name, weight in bert_tf.weights_by_name(model).items()
+        },
+    }
+
+
 # Runs of the code before this one.
 
 
@@ -672,7 +696,7 @@ def _pretrain_tiny(inputs, output, records_folder, steps):
         num_warmup_steps=5,
         train_batch_size=8,
         max_eval_steps=3,
-        learning_rate=1e-3,
+        learning_rate=_LEARNING_RATE,
         log_steps=1,
         init_checkpoint=f"{inputs}/tiny/bert_model.ckpt",
     )

@@ -3,9 +3,9 @@
 import difflib
 import re
 
-# Processors differ in a float32's last bits.
+# Processors differ in a float32's last bits; losses and logits are about 1.
 RELATIVE = 1e-5
-ABSOLUTE = 2e-6
+ABSOLUTE = 1e-5
 _FLOAT = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?![\w.])")
 _MOST_SHOWN = 20
 
