@@ -258,6 +258,30 @@ def classifier_several(inputs, folder):
 
 
 @case(slow=True)
+def classifier_parts(inputs, folder):
+    """Of whose weights some are trained, or some are new."""
+    ways = {
+        "lora": {"lora_rank": 2},
+        "adapters": {"adapter_size": 4, "train_pooler": True},
+        "mixture": {"layer_mixture": True, "reinitialize_layers": 1},
+        "rates": {"frozen_layers": "embeddings", "layerwise_learning_rate_decay": 0.8},
+    }
+    found = {}
+    for name, options in ways.items():
+        commands.run(
+            "run_classifier",
+            task_name="tsv",
+            data_dir=f"{inputs}/tables/classes",
+            text_b_column="text_b",
+            output_dir=f"{folder}/{name}",
+            plots=False,
+            **_training(inputs, do_eval=True, num_train_epochs=2.0, **options),
+        )
+        found[name] = outputs.run(f"{folder}/{name}", "eval_results.txt")
+    return found
+
+
+@case(slow=True)
 def classifier_choice(inputs, folder):
     """The best of several runs."""
     output = f"{folder}/run"
@@ -508,6 +532,29 @@ def ner_features(inputs, folder):
     return _tag(inputs, f"{folder}/run", features="weighted_sum_all", bilstm_size=16)
 
 
+@case(slow=True)
+def feature_table(inputs, folder):
+    """Fine-tuning beside a BiLSTM, as the paper's Table 7."""
+    output = f"{folder}/run"
+    commands.run(
+        "run_feature_table",
+        ways="fine_tuned,last",
+        train_file=f"{inputs}/tags/train.txt",
+        dev_file=f"{inputs}/tags/dev.txt",
+        output_dir=output,
+        bilstm_size=16,
+        bilstm_epochs=2.0,
+        num_train_epochs=2.0,
+        train_batch_size=8,
+        max_seq_length=32,
+        **_model(inputs),
+    )
+    return {
+        os.path.relpath(path, output): outputs.lines(path)
+        for path in sorted(glob.glob(f"{output}/*/eval_results.txt"))
+    }
+
+
 # Models that are not trained.
 
 
@@ -647,17 +694,31 @@ def interface(inputs, folder):
     """What `import bert_tf` offers, and a few things done with it."""
     del folder
     model = bert_tf.load_pretrainer(f"{inputs}/release")
-    tokens = bert_tf.load_tokenizer(f"{inputs}/release")(
-        outputs.lines(f"{inputs}/texts/lines.txt")[:3]
-    )
+    lines = outputs.lines(f"{inputs}/texts/lines.txt")[:3]
+    tokens = bert_tf.load_tokenizer(f"{inputs}/release")(lines)
+    heads = ("classifier", "tagging", "multiple_choice")
+    models = {head: bert_tf.load(f"{inputs}/heads/{head}") for head in heads}
     return {
         "names": bert_tf.__all__,
+        "fill": _plain(bert_tf.load(f"{inputs}/release").fill(f"{WORDS[0]} [MASK].")),
+        "predict": _plain(models["classifier"].predict(lines)),
+        "tag": _plain(models["tagging"].tag(lines)),
+        "embed": models["multiple_choice"].embed(lines)[:, :8].tolist(),
         "tokens": {name: np.asarray(tokens[name]).tolist() for name in sorted(tokens)},
         "weights": {
             name: outputs.array(weight.numpy())
             for name, weight in bert_tf.weights_by_name(model).items()
         },
     }
+
+
+def _plain(value):
+    """Named tuples as JSON has them."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value
 
 
 # Runs of the code before this one.
