@@ -524,6 +524,25 @@ def ner(inputs, folder):
     return _tag(inputs, f"{folder}/run", **options)
 
 
+@case
+def ner_predictions(inputs, folder):
+    """Of a model that is not trained, with labels of all kinds."""
+    output = f"{folder}/run"
+    commands.run(
+        "run_ner",
+        do_eval=True,
+        do_predict=True,
+        dev_file=f"{inputs}/tags/dev.txt",
+        test_file=f"{inputs}/tags/test.txt",
+        labels="O,B-LOC,I-LOC,B-PER,I-PER",
+        init_checkpoint=f"{inputs}/heads/tagging/bert_model.ckpt",
+        max_seq_length=32,
+        output_dir=output,
+    )
+    names = ["eval_results.txt", "dev_predictions.txt", "dev_report.txt"]
+    return _texts(output, [*names, "test_predictions.txt"])
+
+
 @case(slow=True)
 def ner_documents(inputs, folder):
     """In windows over documents."""
