@@ -25,6 +25,7 @@ RUNS = os.path.join(os.path.dirname(__file__), "runs")
 
 CASES = {}
 SLOW = set()
+EXACT = {"flags"}
 
 
 def case(function=None, *, slow=False):

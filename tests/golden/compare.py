@@ -10,7 +10,7 @@ _FLOAT = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?![\w.])"
 _MOST_SHOWN = 20
 
 
-def differences(golden, now, place=""):
+def differences(golden, now, place="", *, exact=False):
     """Yields a line for each difference between two values as JSON has them."""
     if isinstance(golden, dict) and isinstance(now, dict):
         for key in golden.keys() | now.keys():
@@ -19,7 +19,9 @@ def differences(golden, now, place=""):
             elif key not in golden:
                 yield f"{place}/{key}: is new: {_short(now[key])}"
             else:
-                yield from differences(golden[key], now[key], f"{place}/{key}")
+                yield from differences(
+                    golden[key], now[key], f"{place}/{key}", exact=exact
+                )
     elif isinstance(golden, list) and isinstance(now, list):
         if len(golden) != len(now):
             yield f"{place}: has {len(now)} entries; it had {len(golden)}"
@@ -29,20 +31,20 @@ def differences(golden, now, place=""):
                 )[:_MOST_SHOWN]
         else:
             for number, (old, new) in enumerate(zip(golden, now, strict=True)):
-                yield from differences(old, new, f"{place}[{number}]")
-    elif isinstance(golden, float) and isinstance(now, float):
+                yield from differences(old, new, f"{place}[{number}]", exact=exact)
+    elif not exact and isinstance(golden, float) and isinstance(now, float):
         if not _is_near(golden, now):
             yield f"{place}: is {now!r}; it was {golden!r}"
-    elif isinstance(golden, str) and isinstance(now, str):
+    elif not exact and isinstance(golden, str) and isinstance(now, str):
         if not _is_near_text(golden, now):
             yield f"{place}: is {_short(now)}; it was {_short(golden)}"
     elif type(golden) is not type(now) or golden != now:
         yield f"{place}: is {_short(now)}; it was {_short(golden)}"
 
 
-def report(golden, now):
+def report(golden, now, *, exact=False):
     """The differences as a message; "" for none."""
-    lines = sorted(differences(golden, now))
+    lines = sorted(differences(golden, now, exact=exact))
     left_off = len(lines) - _MOST_SHOWN
     if left_off > 0:
         lines = [*lines[:_MOST_SHOWN], f"... and {left_off} more"]

@@ -25,7 +25,7 @@ class GoldenTest(tf.test.TestCase):
         with open(make.path_of(name), encoding="utf-8") as file:
             golden = json.load(file)
         now = make.outcome(name, self.inputs, os.path.join(self.get_temp_dir(), name))
-        message = compare.report(golden, now)
+        message = compare.report(golden, now, exact=name in cases.EXACT)
         if message:
             self.fail(f"\n{name}.json, golden and now:\n{message}")
 

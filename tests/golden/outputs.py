@@ -13,11 +13,17 @@ _NUM_LOSSES = 20
 
 
 def losses(folder):
-    """The first losses of a run that logged every step, as [step, loss, rate]."""
+    """The first losses of a run that logged every step.
+
+    Returns:
+        [step, loss, learning rate in billionths] of each.
+    """
     with open(os.path.join(folder, "metrics.jsonl")) as file:
         rows = [json.loads(line) for line in file]
     rows = [row for row in rows if "loss" in row][:_NUM_LOSSES]
-    return [[row["step"], row["loss"], row["learning_rate"]] for row in rows]
+    return [
+        [row["step"], row["loss"], round(1e9 * row["learning_rate"])] for row in rows
+    ]
 
 
 def lines(*path):
