@@ -132,7 +132,7 @@ def random_inputs(
 
 def our_outputs(checkpoint: pathlib.Path, inputs: Arrays) -> dict[str, np.ndarray]:
     """What our model computes, by transformers' names."""
-    from bert_tf.conversion import checkpoint as ours
+    from bert_tf.conversion import loading as ours
     from bert_tf.conversion import names
     from bert_tf.conversion.source import open_source
 
@@ -255,7 +255,7 @@ def every_head(folder: pathlib.Path, peers: Peers) -> None:
 
 def real_weights(folder: pathlib.Path, model: pathlib.Path, peers: Peers) -> None:
     """Prints the table of all-MiniLM-L6-v2."""
-    from bert_tf.conversion.checkpoint import load_tokenizer
+    from bert_tf.conversion.loading import load_tokenizer
 
     tokenizer = load_tokenizer(str(model), recognize_special_tokens=True)
     rows = [
@@ -411,7 +411,7 @@ def original_code(
     np.savez(inputs, **record)
     script = str(PEERS / "original_models.py")
     found = last_json([python, script, checkout, str(tf1), str(inputs), str(outputs)])
-    from bert_tf.conversion.checkpoint import load_encoder, load_pretrainer
+    from bert_tf.conversion.loading import load_encoder, load_pretrainer
 
     computed = {**load_encoder(str(tf1))(record), **load_pretrainer(str(tf1))(record)}
     masked_lm = np.asarray(computed["masked_lm_logits"])

@@ -39,7 +39,7 @@ def write_records(folder: str, length: int, num_predictions: int, dynamic: bool)
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.schema import pretraining_schema, unmasked_schema
+    from bert_tf.records.spec import pretraining_schema, unmasked_schema
 
     rng = np.random.default_rng(0)
     schema = (
@@ -109,7 +109,7 @@ def processor_seconds() -> float:
 
 def main(_: list[str]) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from bert_tf.instances.token_ids import TokenIds
+    from bert_tf.instances.creation import TokenIds
     from bert_tf.records.dynamic_masking import UNITS, DynamicMasking
 
     ids = TokenIds(

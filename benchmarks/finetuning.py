@@ -229,7 +229,7 @@ def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any
 
 def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
     """A run of run_classifier."""
-    from bert_tf.finetuning.predictions import read_predictions
+    from bert_tf.tasks.classification import read_predictions
 
     name = f"{job['task']}-{job['seed']}-{job['precision']}"
     folder = bench.work_dir / "runs" / name
@@ -280,12 +280,12 @@ def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
 
 def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, float]:
     """The scores of a dev set, times 100."""
-    from bert_tf.metrics import glue
+    from bert_tf import metrics as metrics_module
 
     table = TASKS[task]
     classes = sorted(set(labels))
     number = float if table.is_regression else classes.index
-    scores = glue.scores(
+    scores = metrics_module.scores(
         table.metrics, list(map(number, predictions)), list(map(number, labels))
     )
     return {name: 100 * score for name, score in scores.items()}
@@ -472,7 +472,7 @@ def mean_length(task: str, checkpoint: pathlib.Path, file: pathlib.Path) -> floa
     from bert_tf import cli
 
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import load_tokenizer
+    from bert_tf.conversion.loading import load_tokenizer
 
     tokenizer = load_tokenizer(str(checkpoint))
     table = TASKS[task]

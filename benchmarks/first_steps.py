@@ -34,8 +34,8 @@ def our_losses(folder: str) -> list[float]:
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
-    from bert_tf.modeling.names import weights_by_name
-    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.modeling.weight_names import weights_by_name
+    from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.step import training_steps

@@ -12,8 +12,8 @@ Each library runs in a process of its own, and they take turns; the best of the 
 counts. `core ms` is processor time of all cores a sequence: it tells what a step costs
 also where other programs take a part of the machine, and what it costs in wall-clock
 time follows from how well it uses all cores. `of the ceiling` is the step's model FLOPs
-(bert_tf.modeling.flops) over its processor time, over the same of the quickest matrix
-products that TensorFlow makes in the same rounds.
+(bert_tf.training.throughput) over its processor time, over the same of the quickest
+matrix products that TensorFlow makes in the same rounds.
 """
 
 import json
@@ -141,7 +141,7 @@ class Worker:
 def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
     """Prints a table of one size, precision and batch."""
     from bert_tf.config import BertConfig
-    from bert_tf.modeling.flops import pretraining_flops
+    from bert_tf.training.throughput import pretraining_flops
 
     config = BertConfig.from_size(size)
     settings = {

@@ -72,8 +72,8 @@ def write_records(folder: str) -> None:
     """Writes the records."""
     import numpy as np
 
-    from bert_tf.records.schema import pretraining_schema
-    from bert_tf.records.tfrecord_files import write_records as write
+    from bert_tf.records.spec import pretraining_schema
+    from bert_tf.records.writing import write_records as write
 
     schema = pretraining_schema(SEQ_LENGTH, NUM_PREDICTIONS)
     rng = np.random.default_rng(0)
@@ -103,10 +103,9 @@ def write_records(folder: str) -> None:
 def start(folder: str, step: int, began: float) -> ResumeTime:
     """Goes on at a step, for one step, in this process."""
     from bert_tf.config import BertConfig
-    from bert_tf.optimization.recipe import create_optimizer
-    from bert_tf.records.pipeline import training_dataset
-    from bert_tf.records.record_counts import RecordCounts
-    from bert_tf.records.schema import pretraining_schema
+    from bert_tf.optimization.optimizers import create_optimizer
+    from bert_tf.records.pipeline import RecordCounts, training_dataset
+    from bert_tf.records.spec import pretraining_schema
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.checkpoints import RunCheckpoints
     from bert_tf.training.config import Phase, TrainingConfig

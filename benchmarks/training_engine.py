@@ -47,7 +47,7 @@ def write_records(folder: str) -> tuple[str, int]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.schema import pretraining_schema
+    from bert_tf.records.spec import pretraining_schema
 
     length = _LENGTH.value
     schema = pretraining_schema(length, PREDICTIONS)
@@ -130,11 +130,10 @@ class Way:
         import tensorflow as tf
 
         from bert_tf.config import BertConfig
-        from bert_tf.optimization.recipe import create_optimizer
+        from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.records.pretraining_input import PretrainingRecords
         from bert_tf.tasks.pretraining import pretraining_task
-        from bert_tf.training.precision import LossScale, computing_in
-        from bert_tf.training.step import training_steps
+        from bert_tf.training.step import LossScale, computing_in, training_steps
         from bert_tf.training.strategy import create_strategy, distributed
 
         self.records = PretrainingRecords(records)

@@ -30,8 +30,8 @@ from absl import app, flags
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
+from bert_tf.text.learning import WordCounts  # noqa: E402
 from bert_tf.text.vocabulary import Vocabulary  # noqa: E402
-from bert_tf.text.word_counts import WordCounts  # noqa: E402
 from bert_tf.text.wordpiece import WordPieceTokenizer  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -24,11 +24,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """The name of each installed command, and what it does.
-
-    Raises:
-        InputError: the package is not installed.
-    """
+    """The name of each installed command, and what it does."""
     try:
         distribution = importlib.metadata.distribution(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError as error:

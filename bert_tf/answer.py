@@ -18,8 +18,8 @@ from bert_tf import cli, files, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
-from bert_tf.squad.decoding import NBestEntry
-from bert_tf.text.sentences import sentence_splitter
+from bert_tf.tasks.squad.decoding import NBestEntry
+from bert_tf.text.documents import sentence_splitter
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -117,11 +117,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_context(path: str) -> str:
-    """The text of a file, or of standard input for "-".
-
-    Raises:
-        InputError: there is no such file, no text in it, or it is not UTF-8.
-    """
+    """The text of a file, or of standard input for "-"."""
     if path == STANDARD_INPUT:
         content = sys.stdin.buffer.read()
         try:
@@ -145,15 +141,8 @@ def show(
     context: str,
     split: Callable[[str], Sequence[str]],
 ) -> str:
-    """A question's answers as a person reads them, each with its sentence.
-
-    Args:
-        question: the question.
-        answers: as `Answerer` gives them.
-        context: the text that they are from.
-        split: from a paragraph to its sentences.
-    """
-    from bert_tf.finetuning.answering import sentence_round
+    """A question's answers as a person reads them, each with its sentence."""
+    from bert_tf.tasks.squad.spans import sentence_round
 
     lines = [question]
     for answer in answers:
@@ -175,17 +164,8 @@ def _on_one_line(text: str) -> str:
 def options_of(
     given: Mapping[str, Any], source: "Source", checkpoint: str = ""
 ) -> dict[str, Any]:
-    """What to make an `Answerer` with: as the user says, or else as the run had it.
-
-    Args:
-        given: flag -> value; None, or nothing, where the user gave none.
-        source: the checkpoint.
-        checkpoint: its path; what was found for another one of its folder is not taken.
-
-    Raises:
-        InputError: a threshold for a model that always answers.
-    """
-    from bert_tf.finetuning import null_threshold
+    """What to make an `Answerer` with: as the user says, or else as the run had it."""
+    from bert_tf.tasks.squad import null_threshold
 
     run = flags_of_run(source.folder)
     options = {
@@ -243,9 +223,9 @@ def run(flag_values: flags.FlagValues) -> None:
             raise InputError("A question is empty.")
     context = read_context(flag_values.context_file)
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import load_span_predictor, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
-    from bert_tf.finetuning.answering import Answerer
+    from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
+    from bert_tf.tasks.squad.spans import Answerer
 
     source = source_from_flags(flag_values)
     answerer = Answerer(

@@ -42,15 +42,7 @@ def main(
     *,
     argument_kind: path_flags.Path = path_flags.Path.OUTPUT,
 ) -> None:
-    """Parses `sys.argv`, runs the script and exits.
-
-    Args:
-        define_flags: defines the script's flags on the FlagValues it is given.
-        run: the script, given the parsed flags.
-        arguments: the name of what may follow the flags; None where nothing may. They
-            reach the script as `flag_values.positional`.
-        argument_kind: what they must be where they are paths.
-    """
+    """Parses `sys.argv`, runs the script and exits."""
     before = set(flags.FLAGS)
     define_flags(flags.FLAGS)
     names = [name for name in flags.FLAGS if name not in before]
@@ -188,9 +180,6 @@ def import_tensorflow() -> None:
 
     They report drivers and processor features to stderr, whatever the log level, before
     any log is set up. Who wants to see it sets TF_CPP_MIN_LOG_LEVEL to less than 3.
-
-    Raises:
-        InputError: Keras is told to use another back end.
     """
     keras_backend.require_tensorflow()
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -208,16 +197,7 @@ def import_tensorflow() -> None:
 
 
 def require_packages(needed_for: str, *names: str, pip_options: str = "") -> None:
-    """Asks for packages that few need, before any work, without importing them.
-
-    Args:
-        needed_for: the flag, with its value.
-        *names: the packages, by the names that are imported and installed.
-        pip_options: what pip is to be told about them.
-
-    Raises:
-        InputError: one is not installed.
-    """
+    """Asks for packages that few need, before any work, without importing them."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         install = " ".join(["pip install", *pip_options.split(), *missing])
@@ -225,18 +205,7 @@ def require_packages(needed_for: str, *names: str, pip_options: str = "") -> Non
 
 
 def parse(define_flags: DefineFlags, arguments: Sequence[str]) -> flags.FlagValues:
-    """Parses arguments without touching absl's global flags.
-
-    Args:
-        define_flags: the script's function of that name.
-        arguments: what stands after the script's name.
-
-    Returns:
-        The parsed flags, to hand to the script's `run`.
-
-    Raises:
-        absl.flags.Error: as on the command line.
-    """
+    """Parses arguments without touching absl's global flags."""
     flag_values = flags.FlagValues()
     flag_values.set_gnu_getopt()
     define_flags(flag_values)

@@ -17,11 +17,11 @@ from absl import flags, logging
 from bert_tf import cli, files, flag_rules, path_flags
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import GoldFile, read_golds, report_unmatched
-from bert_tf.metrics.squad import evaluate_v1, evaluate_v2
 from bert_tf.path_flags import Path
+from bert_tf.tasks.squad.scoring import evaluate_v1, evaluate_v2
 
 if TYPE_CHECKING:
-    from bert_tf.squad.prediction_files import PredictionFiles
+    from bert_tf.tasks.squad.scoring import PredictionFiles
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -76,8 +76,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the ensemble's answers; prints their scores where there is a file."""
-    from bert_tf.squad.ensembles import Ensemble
-    from bert_tf.squad.prediction_files import PredictionFiles
+    from bert_tf.tasks.squad.ensembles import Ensemble
+    from bert_tf.tasks.squad.scoring import PredictionFiles
 
     output_dir, version_2 = flag_values.output_dir, flag_values.version_2_with_negative
     _check(flag_values)
@@ -146,7 +146,7 @@ def _threshold(
     flag_values: flags.FlagValues, gold_file: GoldFile | None, writer: "PredictionFiles"
 ) -> float:
     """The mean score difference above which there is no answer: flag, file, or 0."""
-    from bert_tf.finetuning import null_threshold
+    from bert_tf.tasks.squad import null_threshold
 
     if flag_values.find_null_threshold:
         assert gold_file is not None

@@ -28,9 +28,6 @@ def cause_of(message: str) -> str:
 
     What a `tf.function` raises begins with "Graph execution error:" and the places in
     Python that made the graph; the cause stands before the graph's node, "[[{{node".
-
-    Args:
-        message: of a `tf.errors.OpError`, or of any other exception.
     """
     if "Collective ops is aborted" in message:
         return _stopped_worker(message)

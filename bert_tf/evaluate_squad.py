@@ -17,14 +17,14 @@ from absl import flags, logging
 
 from bert_tf import cli, files, path_flags
 from bert_tf.errors import InputError
-from bert_tf.metrics.squad import (
+from bert_tf.path_flags import Path
+from bert_tf.tasks.squad.reading import JsonStream
+from bert_tf.tasks.squad.scoring import (
     Gold,
     evaluate_v1,
     evaluate_v2,
     precision_recall_curves,
 )
-from bert_tf.path_flags import Path
-from bert_tf.squad.json_stream import JsonStream
 
 
 class GoldFile(NamedTuple):
@@ -87,12 +87,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_golds(path: str) -> GoldFile:
-    """Reads what is right from a file of SQuAD's format, compressed or not.
-
-    Raises:
-        InputError: there is no such file, or it is not of the format (names the
-            article, the question and what is missing).
-    """
+    """Reads what is right from a file of SQuAD's format, compressed or not."""
     if not files.exists(path):
         raise InputError(
             f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
@@ -149,16 +144,7 @@ def _text_of(answer: Any, where: str) -> str:
 
 
 def read_by_question(path: str, what: str, kind: type | tuple[type, ...]) -> dict:
-    """Reads JSON of the form {question's id: value}.
-
-    Args:
-        path: the file.
-        what: what it is to the user: "predictions file".
-        kind: what a value must be.
-
-    Raises:
-        InputError: there is no such file, or it is of another form.
-    """
+    """Reads JSON of the form {question's id: value}."""
     content = files.read_json(path, what)
     if not isinstance(content, dict):
         raise InputError(f"{path}: a {what} must be {{question's id: value, ...}}.")
@@ -244,7 +230,7 @@ def _draw(
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
     """Draws under the official script's names; returns the average precisions."""
-    from bert_tf.finetuning import null_threshold_pictures as pictures
+    from bert_tf.tasks.squad import null_threshold as pictures
 
     curves = precision_recall_curves(golds, predictions, null_odds)
     titles = {

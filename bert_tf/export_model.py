@@ -158,7 +158,7 @@ def run(flag_values: flags.FlagValues) -> None:
         elif flag_values.format == "saved_model":
             _write_saved_model(path, model, flag_values)
         else:
-            from bert_tf.conversion.saved_model import head_to_serve, write_by_keras
+            from bert_tf.conversion.serving import head_to_serve, write_by_keras
 
             write_by_keras(path, model, head_to_serve(model), flag_values.format)
     logging.info("Wrote %s: %s.", flag_values.format, flag_values.output_dir)
@@ -174,7 +174,7 @@ def _write_saved_model(
     path: str, model: "Source", flag_values: flags.FlagValues
 ) -> None:
     from bert_tf.conversion.names import SPAN
-    from bert_tf.conversion.saved_model import head_to_serve, write_saved_model
+    from bert_tf.conversion.serving import head_to_serve, write_saved_model
 
     config = model.require_config()
     max_seq_length = flag_values.max_seq_length or config.max_position_embeddings

@@ -59,11 +59,11 @@ def run(flag_values: flags.FlagValues) -> None:
     if flag_values.format == "parquet":
         cli.require_packages("--format=parquet", "pyarrow")
     cli.import_tensorflow()
-    from bert_tf.conversion.model_files import model_files
+    from bert_tf.conversion.loading import model_files
     from bert_tf.features.choices import FIRST_PIECE
     from bert_tf.features.inputs import FeatureReader, count_lines, read_lines
     from bert_tf.features.layers import LayerSelection
-    from bert_tf.finetuning.feature_session import FeatureSession
+    from bert_tf.tasks.tagging.frozen_features import FeatureSession
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 

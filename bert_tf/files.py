@@ -75,18 +75,7 @@ def make_folder(path: str) -> None:
 
 
 def lock(path: str, in_use: str) -> int:
-    """Makes a local folder and locks it until the handle is closed or the process ends.
-
-    Args:
-        path: the folder.
-        in_use: the message if another process holds the lock.
-
-    Returns:
-        The handle, for `os.close`.
-
-    Raises:
-        InputError: another process holds the lock.
-    """
+    """Makes a local folder, locked until the handle is closed or the process ends."""
     while True:
         make_folder(path)
         try:
@@ -113,15 +102,7 @@ def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
 
 
 def read_bytes(path: str, what: str = "file") -> bytes:
-    """The whole content of a file.
-
-    Args:
-        path: the file.
-        what: what the file is to the user, for the message: "vocabulary file".
-
-    Raises:
-        InputError: there is no such file.
-    """
+    """The whole content of a file."""
     path = expanded(path)
     if not exists(path):
         raise InputError(f"No such {what}: {path}")
@@ -132,11 +113,7 @@ def read_bytes(path: str, what: str = "file") -> bytes:
 
 
 def read_text(path: str, what: str = "file") -> str:
-    """The whole content of a UTF-8 file, line ends as they are.
-
-    Raises:
-        InputError: there is no such file, or it is not UTF-8 (names the line).
-    """
+    """The whole content of a UTF-8 file, line ends as they are."""
     content = read_bytes(path, what)
     try:
         return content.decode("utf-8")
@@ -149,26 +126,12 @@ def read_text(path: str, what: str = "file") -> str:
 
 
 def read_json(path: str, what: str = "file") -> Any:
-    """The value that a JSON file holds.
-
-    Raises:
-        InputError: there is no such file, or it is not UTF-8 or not JSON (names the
-            line).
-    """
+    """The value that a JSON file holds."""
     return parse_json(read_text(path, what), path)
 
 
 def parse_json(text: str, path: str, first_line: int = 1) -> Any:
-    """The value that a text is in JSON.
-
-    Args:
-        text: of a file, or of a line of it.
-        path: the file.
-        first_line: the number of the text's first line.
-
-    Raises:
-        InputError: it is not JSON (names the line).
-    """
+    """The value that a text is in JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -215,14 +178,6 @@ def inside(folder: str, name: str, said_by: str) -> str:
     """The path of a file that a downloaded folder's own file names.
 
     What counts is the path as written: caches keep links to files elsewhere.
-
-    Args:
-        folder: the folder.
-        name: as it is written in `said_by`: relative to the folder.
-        said_by: the file that names it, for the message.
-
-    Raises:
-        InputError: it leads out of the folder.
     """
     if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
         raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
@@ -256,11 +211,7 @@ def remove(path: str) -> None:
 
 
 def size(path: str) -> int:
-    """A file's bytes.
-
-    Raises:
-        OSError: no such file.
-    """
+    """A file's bytes."""
     if is_remote(path):
         return _gfile().stat(path).length
     return os.path.getsize(path)
@@ -274,15 +225,7 @@ def glob(pattern: str) -> list[str]:
 
 
 def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
-    """The files that comma-separated patterns name, in the patterns' order.
-
-    Args:
-        patterns: the flag's value: comma-separated globs, or the globs themselves.
-        flag: the flag's name, for the message.
-
-    Raises:
-        InputError: a pattern matches no file.
-    """
+    """The files that comma-separated patterns name, in the patterns' order."""
     if isinstance(patterns, str):
         patterns = patterns.split(",")
     found: list[str] = []

@@ -70,23 +70,7 @@ def fill_masks(
     top_k: int = 5,
     batch_size: int = 32,
 ) -> list[list[list[Guess]]]:
-    """The likeliest tokens for each [MASK] of some texts.
-
-    Args:
-        model: a pre-training model.
-        tokenizer: its tokenizer, made with `recognize_special_tokens=True`.
-        texts: the texts, with at least one [MASK] each.
-        top_k: how many tokens for each blank.
-        batch_size: texts that the model is given at once, of like length.
-
-    Returns:
-        For each text, and each [MASK] in its order, `top_k` guesses, the likeliest
-        first.
-
-    Raises:
-        InputError: there is no [MASK]; a text is longer than the model can take; the
-            model reads from left to right.
-    """
+    """The likeliest tokens for each [MASK] of some texts."""
     import numpy as np
 
     if model.bert_config.left_to_right:
@@ -159,8 +143,8 @@ def run(flag_values: flags.FlagValues) -> None:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 
     source = source_from_flags(flag_values)
     tokenizer = load_tokenizer(source, recognize_special_tokens=True)

@@ -31,13 +31,7 @@ _OF_A_RUN = (
 def define_run(
     flag_values: flags.FlagValues, *, without: tuple[str, ...] = (), **defaults: Any
 ) -> None:
-    """Defines the flags of every script that fine-tunes: the model, and how to train.
-
-    Args:
-        flag_values: where the script's flags live.
-        without: flags that mean nothing to the script.
-        **defaults: the script's own defaults.
-    """
+    """Defines the flags of every fine-tuning script: the model, and how to train."""
     usual = {"predict_batch_size": 32, "eval_batch_size": 32, "best_metric": None}
     defaults = {
         name: value
@@ -59,13 +53,7 @@ def define_run(
 def define_tfds(
     flag_values: flags.FlagValues, help_text: str, splits: Mapping[str, str]
 ) -> None:
-    """Defines the flags of TensorFlow Datasets in the place of files.
-
-    Args:
-        flag_values: where the script's flags live.
-        help_text: of --tfds_name.
-        splits: the default of --tfds_splits, and what each of them is there for.
-    """
+    """Defines the flags of TensorFlow Datasets in the place of files."""
     flags.DEFINE_string("tfds_name", None, help_text, flag_values=flag_values)
     path_flags.define(
         "tfds_data_dir",

@@ -229,14 +229,7 @@ def define(
     required: tuple[str, ...] = (),
     **defaults: Any,
 ) -> None:
-    """Defines shared flags on `flag_values`.
-
-    Args:
-        flag_values: where the script's flags live.
-        *names: the flags to define with the original's default.
-        required: further flags, which the user must give.
-        **defaults: further flags, with the script's own default.
-    """
+    """Defines shared flags on `flag_values`."""
     for name in (*required, *names, *defaults):
         define_function, default, help_text = _FLAGS[name]
         define_function(
@@ -250,13 +243,7 @@ def define(
 def define_training(
     flag_values: flags.FlagValues, *, without: tuple[str, ...] = (), **defaults: Any
 ) -> None:
-    """The flags of every script that trains: batches, optimizer, device, ...
-
-    Args:
-        flag_values: where the script's flags live.
-        without: flags that mean nothing to the script.
-        **defaults: the script's own defaults.
-    """
+    """The flags of every script that trains: batches, optimizer, device, ..."""
     names = (
         "init_checkpoint",
         "do_train",

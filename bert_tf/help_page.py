@@ -31,11 +31,7 @@ class VersionFlag(flags.BooleanFlag):
 
 
 class HelpFlag(app.HelpFlag):
-    """--help: prints the page of the main module's flags, and exits.
-
-    Args:
-        names: the command's flags.
-    """
+    """--help: prints the page of the main module's flags, and exits."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__()
@@ -54,13 +50,7 @@ class HelpFlag(app.HelpFlag):
 
 
 def page(docstring: str, flag_values: flags.FlagValues, names: list[str]) -> str:
-    """The page of a command.
-
-    Args:
-        docstring: what it begins with.
-        flag_values: with the defaults of its flags.
-        names: the flags to show.
-    """
+    """The page of a command."""
     required, rules = _to_be_given(flag_values, names)
     parts = [docstring.strip()]
     if required or rules:

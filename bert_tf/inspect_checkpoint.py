@@ -50,7 +50,7 @@ def report(source: "Source") -> str:
 
 def _facts(source: "Source") -> Iterator[tuple[str, str]]:
     from bert_tf.conversion.source import Format
-    from bert_tf.conversion.tensorflow_checkpoint import step_of
+    from bert_tf.conversion.tensorflow import step_of
 
     yield "weights", source.weights.path
     if source.format in (Format.RUN, Format.TF1):
@@ -132,8 +132,7 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
 
 def _records(patterns: str) -> Iterator[tuple[str, str]]:
     """What the manifests of a pre-training's records say, where they still lie."""
-    from bert_tf.records.manifest import find_manifests
-    from bert_tf.records.manifest_summary import manifest_lines
+    from bert_tf.records.manifest import find_manifests, manifest_lines
 
     paths = [path for pattern in patterns.split(",") for path in files.glob(pattern)]
     manifests = find_manifests(paths)

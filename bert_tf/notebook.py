@@ -43,21 +43,7 @@ class CommandFailedError(Exception):
 
 
 def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
-    """Finds the device, installs what it needs, and makes the output folder.
-
-    Args:
-        output: the folder; below /content/drive Drive is mounted, and for gs:// the
-            user is asked to sign in.
-        device: "tpu", "gpu" or "cpu"; "auto" for what the machine has.
-        install: whether to install what bert_tf needs; bert_tf itself is there.
-
-    Returns:
-        The flags of the device, for commands that train or predict.
-
-    Raises:
-        CommandFailedError: an installation failed.
-        InputError: there is no such device.
-    """
+    """Finds the device, installs what it needs, and makes the output folder."""
     if device == AUTO:
         device = find_device()
     if device not in DEVICE_FLAGS:
@@ -124,15 +110,7 @@ def _installations(device: str) -> Iterator[list[str]]:
 
 
 def run(command: str) -> None:
-    """Runs a command and shows what it prints, progress bars included.
-
-    Args:
-        command: words as a shell reads them, without its other signs. `python` is the
-            notebook's own.
-
-    Raises:
-        CommandFailedError: it ended with another exit code than 0.
-    """
+    """Runs a command and shows what it prints, progress bars included."""
     words = shlex.split(command)
     if words[0] == "python":
         words[0] = sys.executable
@@ -165,12 +143,7 @@ def run(command: str) -> None:
 
 
 def run_until(command: str, path: str) -> None:
-    """Runs a command and kills it, as a machine that is taken away would.
-
-    Args:
-        command: as for `run`; what it prints is not shown.
-        path: a file; the command is killed when it is there.
-    """
+    """Runs a command and kills it, as a machine that is taken away would."""
     process = subprocess.Popen(
         [sys.executable, *shlex.split(command)[1:]],
         stdout=subprocess.DEVNULL,

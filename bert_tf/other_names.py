@@ -67,12 +67,7 @@ _OURS = {
 
 
 def meaning(name: str, flag_values: flags.FlagValues) -> str:
-    """What an unknown flag is called by this command; "" where that is unknown.
-
-    Args:
-        name: the flag, without the dashes before it.
-        flag_values: the command's flags.
-    """
+    """What an unknown flag is called by this command; "" where that is unknown."""
     name = name.replace("-", "_")
     if name in flag_values:
         return f"--{name}"

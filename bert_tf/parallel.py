@@ -40,14 +40,6 @@ class Workers:
     With one worker everything runs in this process. Otherwise the processes start with
     the first work and stay for the next, until the context is left; left by an error,
     they are stopped at once. A worker whose parent has died ends by itself.
-
-    Args:
-        num_workers: how many.
-        initializer: called once in each worker before its first piece.
-        initial_arguments: of the initializer.
-
-    Raises:
-        ValueError: fewer than one worker.
     """
 
     def __init__(
@@ -81,16 +73,7 @@ class Workers:
     def map(
         self, function: Callable[[Piece], Result], pieces: Iterable[Piece]
     ) -> Iterator[Result]:
-        """Yields `function(piece)` for each piece, in order.
-
-        Args:
-            function: a module's function, or an instance with `__call__`.
-            pieces: the work; asked for as workers become free.
-
-        Raises:
-            ChildProcessError: a worker was killed, such as by the system for its
-                memory.
-        """
+        """Yields `function(piece)` for each piece, in order."""
         if self._executor is None:
             yield from map(function, pieces)
             return
@@ -130,17 +113,6 @@ def ordered_map(
     """Yields `function(piece)` for each piece, in order, by `Workers` of its own.
 
     They are stopped when the caller stops asking.
-
-    Args:
-        function: as for `Workers.map`.
-        pieces: as for `Workers.map`.
-        num_workers: as for `Workers`.
-        initializer: as for `Workers`.
-        initial_arguments: of the initializer.
-
-    Raises:
-        ValueError: fewer than one worker.
-        ChildProcessError: a worker was killed.
     """
     with Workers(
         num_workers, initializer=initializer, initial_arguments=initial_arguments

@@ -108,11 +108,7 @@ def define_list(
 
 
 def check(flag_values: flags.FlagValues) -> None:
-    """Looks for what the given flags name.
-
-    Raises:
-        InputError: a path is not there, or is a file in the place of a folder.
-    """
+    """Looks for what the given flags name."""
     for name in flag_values:
         flag = flag_values[name]
         parser = flag.parser
@@ -131,13 +127,7 @@ def check(flag_values: flags.FlagValues) -> None:
 
 
 def check_path(path: str, said_by: str, kind: Path) -> None:
-    """Raises InputError if a path is not what it must be; remote ones always are.
-
-    Args:
-        path: the path.
-        said_by: what the message begins with: the flag.
-        kind: what it must be.
-    """
+    """Raises InputError if a path is not what it must be; remote ones always are."""
     if not path or files.is_remote(path):
         return
     if kind is Path.OUTPUT or os.path.exists(path):

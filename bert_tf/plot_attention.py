@@ -75,10 +75,9 @@ def run(flag_values: flags.FlagValues) -> None:
     (text,) = flag_values.positional
     layers, heads = _numbers(flag_values, "layers"), _numbers(flag_values, "heads")
     cli.import_tensorflow()
-    from bert_tf.conversion.checkpoint import load_encoder, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
-    from bert_tf.study.attention_maps import attention_maps, attention_picture
-    from bert_tf.study.attention_page import attention_page
+    from bert_tf.conversion.loading import load_encoder, load_tokenizer
+    from bert_tf.study import attention_maps, attention_page, attention_picture
 
     source = source_from_flags(flag_values)
     maps = attention_maps(

@@ -33,9 +33,9 @@ from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.finetuning.feature_session import FeatureSession
-    from bert_tf.study.probing import ProbedWords, ProbeScore
-    from bert_tf.tagging.sentences import Sentence
+    from bert_tf.study import ProbedWords, ProbeScore
+    from bert_tf.tasks.tagging.frozen_features import FeatureSession
+    from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
 OF_TYPES = "word types"
@@ -107,12 +107,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     cli.import_tensorflow()
-    from bert_tf.conversion.model_files import model_files
+    from bert_tf.conversion.loading import model_files
     from bert_tf.conversion.source import folder_of
     from bert_tf.features.layers import LayerSelection
-    from bert_tf.finetuning.feature_session import FeatureSession
-    from bert_tf.study.probing import baseline
-    from bert_tf.tagging.sentences import digest
+    from bert_tf.study import baseline
+    from bert_tf.tasks.tagging.frozen_features import FeatureSession
+    from bert_tf.tasks.tagging.sentences import digest
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
@@ -167,7 +167,7 @@ def run(flag_values: flags.FlagValues) -> None:
 
 def _splits(flag_values: flags.FlagValues) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
-    from bert_tf.tagging.reader import read_sentences
+    from bert_tf.tasks.tagging.sentences import read_sentences
 
     names = flag_values.labels and tuple(flag_values.labels)
     layout = tagging_flags.layout(flag_values, names)
@@ -223,9 +223,12 @@ def _probed(
     sentences: "Sequence[Sentence]",
 ) -> "ProbedWords":
     """The words of a split with all layers' vectors."""
-    from bert_tf.features.tagged_words import inputs_of_windows, words_of_vectors
-    from bert_tf.study.probing import ProbedWords
-    from bert_tf.tagging.features import Featurizer
+    from bert_tf.study import ProbedWords
+    from bert_tf.tasks.tagging.frozen_features import (
+        inputs_of_windows,
+        words_of_vectors,
+    )
+    from bert_tf.tasks.tagging.words import Featurizer
 
     featurizer = Featurizer(tokenizer, max_seq_length=flag_values.max_seq_length)
     windows = list(featurizer(sentences))
@@ -255,7 +258,7 @@ def _scores(
 ) -> "list[ProbeScore]":
     """The score of each layer; those that an earlier run wrote down are taken."""
     from bert_tf import strict_json
-    from bert_tf.study.probing import ProbeScore, probe
+    from bert_tf.study import ProbeScore, probe
 
     @dataclasses.dataclass(frozen=True)
     class Results:
@@ -294,8 +297,8 @@ def _report(
     title: str,
 ) -> None:
     """Writes the table and the picture, and prints the table."""
-    from bert_tf.finetuning.markdown import figure, table
-    from bert_tf.study.probing import probing_picture
+    from bert_tf.study import probing_picture
+    from bert_tf.tasks.selection import figure, table
 
     def row(name: str, score: "ProbeScore") -> list[str]:
         values = (score.accuracy, score.control_accuracy, score.selectivity)

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     import keras
     import numpy as np
 
-    from bert_tf.finetuning.classifier_session import ClassifierSession
-    from bert_tf.tasks.data_set import DataSet
-    from bert_tf.tasks.targets import Target
+    from bert_tf.tasks.classification import ClassifierSession
+    from bert_tf.tasks.tables import DataSet, Target
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -56,9 +55,9 @@ def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
     stability_flags.apply_recipe(flag_values)
-    from bert_tf.finetuning.classifier_session import ClassifierSession
-    from bert_tf.finetuning.settings import is_selection
+    from bert_tf.tasks.classification import ClassifierSession
     from bert_tf.tasks.data_set_flags import data_set_from_flags
+    from bert_tf.tasks.finetuning import is_selection
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
     flag_rules.warn_of_stride(flag_values)
@@ -104,7 +103,7 @@ def _refuse_no_such_use(
     flag_values: flags.FlagValues, data_set: "DataSet", *, selects: bool
 ) -> None:
     """Raises InputError for what a data set, or a folder, is not for."""
-    from bert_tf.finetuning.records import RECORDS_NAME
+    from bert_tf.tasks.selection import RECORDS_NAME
 
     if flag_values.do_eval and not data_set.dev_splits:
         raise InputError(
@@ -122,8 +121,8 @@ def _train_or_restore(
     session: "ClassifierSession", flag_values: flags.FlagValues, *, selects: bool
 ) -> tuple["keras.Model", int]:
     """The model to evaluate and to predict with, and the step that it is of."""
-    from bert_tf.finetuning.search import search
-    from bert_tf.training import best_checkpoint
+    from bert_tf.tasks.selection import search
+    from bert_tf.training import checkpoints
     from bert_tf.training.run_folder import held_for_training
 
     output_dir = flag_values.output_dir
@@ -133,16 +132,16 @@ def _train_or_restore(
         if not selects:
             return session.fine_tune(output_dir)
         search(session, flag_values, output_dir)
-        model, step = session.restore(best_checkpoint.folder_of(output_dir))
+        model, step = session.restore(checkpoints.folder_of(output_dir))
         session.save_adapter(model, output_dir)
         return model, step
 
 
 def _folder_of_model(flag_values: flags.FlagValues) -> str:
     """Where a run's checkpoints are: where runs were selected, those of the best."""
-    from bert_tf.finetuning.records import RECORDS_NAME
-    from bert_tf.training.best_checkpoint import folder_of
+    from bert_tf.tasks.selection import RECORDS_NAME
     from bert_tf.training.checkpoint_files import STATE_NAME
+    from bert_tf.training.checkpoints import folder_of
 
     output_dir = flag_values.output_dir
     best = folder_of(output_dir)
@@ -165,7 +164,7 @@ def _evaluate(
     eval_loss and the metrics are over the examples, loss is the mean over batches. What
     is of a second set, MNLI's mismatched one, says so: eval_mismatched_accuracy.
     """
-    from bert_tf.finetuning.scoring import EXAMPLE_LOSS, LOSS
+    from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS
     from bert_tf.training import run_folder
     from bert_tf.training.strategy import is_chief
 
@@ -195,7 +194,7 @@ def _predict(
     session: "ClassifierSession", model: "keras.Model", flag_values: flags.FlagValues
 ) -> None:
     """Predicts the test sets: test_results.tsv, and the files of GLUE's server."""
-    from bert_tf.finetuning.submission import write_task_file
+    from bert_tf.tasks.glue_suite import write_task_file
     from bert_tf.training.strategy import is_chief
 
     for split in session.data_set.test_splits:

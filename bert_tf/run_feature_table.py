@@ -22,7 +22,7 @@ from absl import flags, logging
 from bert_tf import cli, files, run_ner, strict_json
 from bert_tf import flags as shared_flags
 from bert_tf.errors import InputError
-from bert_tf.tagging.feature_choices import (
+from bert_tf.tasks.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,
@@ -95,12 +95,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def flags_of(flag_values: flags.FlagValues, way: str) -> flags.FlagValues:
-    """run_ner's flags for one of the ways.
-
-    Args:
-        flag_values: the script's.
-        way: fine_tuned, or one of --features.
-    """
+    """run_ner's flags for one of the ways."""
     own = copy.deepcopy(flag_values)
     changes: dict[str, Any] = {"output_dir": os.path.join(flag_values.output_dir, way)}
     if way != FINE_TUNED:
@@ -122,7 +117,7 @@ def flags_of(flag_values: flags.FlagValues, way: str) -> flags.FlagValues:
 def run(flag_values: flags.FlagValues) -> None:
     """Goes through the ways, and shows what came out."""
     cli.import_tensorflow()
-    from bert_tf.finetuning.feature_table import feature_picture, feature_table
+    from bert_tf.tasks.tagging.frozen_features import feature_picture, feature_table
 
     _refuse_other_ways(flag_values)
     scores: dict[str, float] = {}
@@ -157,11 +152,6 @@ def _with_earlier(
     """The scores, and those of ways that an earlier command compared on the same data.
 
     They are recorded for later ones.
-
-    Args:
-        scores: by way.
-        metric: what they are.
-        flag_values: the script's.
     """
     path = os.path.join(flag_values.output_dir, TABLE_NAME)
     table: dict[str, dict[str, Any]] = {}
@@ -182,12 +172,8 @@ def _with_earlier(
 
 
 def _refuse_other_ways(flag_values: flags.FlagValues) -> None:
-    """Raises InputError now for what the last of the ways would find out.
-
-    Args:
-        flag_values: ways, and those that say which model.
-    """
-    from bert_tf.conversion.model_files import model_files
+    """Raises InputError now for what the last of the ways would find out."""
+    from bert_tf.conversion.loading import model_files
 
     ways = [way for way in flag_values.ways if way != FINE_TUNED]
     if not ways:

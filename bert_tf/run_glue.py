@@ -43,9 +43,8 @@ def run(flag_values: flags.FlagValues) -> None:
     """Runs the tasks, then writes the table and the submission."""
     cli.import_tensorflow()
     stability_flags.apply_recipe(flag_values)
-    from bert_tf.finetuning import glue_tasks
-    from bert_tf.finetuning.glue_report import report, write_report
-    from bert_tf.finetuning.submission import write_submission
+    from bert_tf.tasks import glue_suite
+    from bert_tf.tasks.glue_suite import report, write_report, write_submission
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import (
         check_batch_size,
@@ -53,21 +52,21 @@ def run(flag_values: flags.FlagValues) -> None:
         strategy_from_flags,
     )
 
-    tasks = glue_tasks.chosen_tasks(flag_values)
+    tasks = glue_suite.chosen_tasks(flag_values)
     strategy = strategy_from_flags(flag_values)
     check_batch_size(strategy, flag_values.eval_batch_size, flag="eval_batch_size")
     check_batch_size(
         strategy, flag_values.predict_batch_size, flag="predict_batch_size"
     )
     for data_set in tasks:
-        glue_tasks.check_examples(data_set, flag_values)
+        glue_suite.check_examples(data_set, flag_values)
     logging.info("GLUE: %s", ", ".join(data_set.name for data_set in tasks))
     output_dir = flag_values.output_dir
     with held_for_training(output_dir, strategy):
         for data_set in tasks:
-            glue_tasks.run_task(data_set, flag_values, strategy)
+            glue_suite.run_task(data_set, flag_values, strategy)
             if is_chief(strategy):
-                results = glue_tasks.results_in(output_dir)
+                results = glue_suite.results_in(output_dir)
                 if results:
                     write_report(results, output_dir)
     if not is_chief(strategy):
@@ -77,7 +76,7 @@ def run(flag_values: flags.FlagValues) -> None:
             logging.info("%s", line)
     if flag_values.do_predict:
         write_submission(
-            os.path.join(output_dir, glue_tasks.SUBMISSION_NAME),
+            os.path.join(output_dir, glue_suite.SUBMISSION_NAME),
             os.path.join(output_dir, SUBMISSION_NAME),
             fill_missing=flag_values.fill_missing_tasks,
         )

@@ -30,8 +30,8 @@ from bert_tf import (
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.finetuning.tagging_session import TaggingSession
-    from bert_tf.tagging.sentences import Sentence
+    from bert_tf.tasks.tagging.sentences import Sentence
+    from bert_tf.tasks.tagging.words import TaggingSession
 
 SPLITS = ("train", "dev", "test")
 
@@ -39,13 +39,7 @@ SPLITS = ("train", "dev", "test")
 def define_flags(
     flag_values: flags.FlagValues, *, in_all_ways: bool = False, **defaults: Any
 ) -> None:
-    """Defines the script's flags.
-
-    Args:
-        flag_values: where they live.
-        in_all_ways: whether another script trains with --features and without.
-        **defaults: of flags of every script that trains, where another script's differ.
-    """
+    """Defines the script's flags."""
     finetuning_flags.define_run(flag_values, **defaults)
     tagging_flags.define_sentences(flag_values)
     tagging_flags.define_labels(flag_values)
@@ -60,8 +54,8 @@ def define_flags(
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the sentences, then trains, evaluates and predicts."""
     cli.import_tensorflow()
-    from bert_tf.finetuning.feature_tagging_session import FeatureTaggingSession
-    from bert_tf.finetuning.tagging_session import TaggingSession
+    from bert_tf.tasks.tagging.frozen_features import FeatureTaggingSession
+    from bert_tf.tasks.tagging.words import TaggingSession
     from bert_tf.training import run_folder
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
@@ -129,7 +123,7 @@ def _read(flag_values: flags.FlagValues, split: str) -> "list[Sentence]":
             label_names=names,
             has_labels=has_labels is not False,
         )
-    from bert_tf.tagging.reader import read_sentences
+    from bert_tf.tasks.tagging.sentences import read_sentences
 
     flag = f"{split}_file"
     sentences = read_sentences(
@@ -153,7 +147,7 @@ def _predict(
     split: str,
 ) -> dict[str, float]:
     """Predicts a split, and writes it down; the scores where its labels are known."""
-    from bert_tf.tagging.prediction_files import write_predictions
+    from bert_tf.tasks.tagging.words import write_predictions
 
     sentences = session.splits[split]
     logging.info("***** Running prediction: %s *****", split)

@@ -34,7 +34,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow()
-    from bert_tf.pretraining.session import PretrainingSession
+    from bert_tf.tasks.pretraining import PretrainingSession
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import strategy_from_flags
 

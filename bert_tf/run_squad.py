@@ -20,7 +20,7 @@ from bert_tf import cli, finetuning_flags, flag_rules, squad_flags
 from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
-    from bert_tf.squad.checked_questions import CheckedQuestions
+    from bert_tf.tasks.squad.reading import CheckedQuestions
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -46,11 +46,11 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the questions, then trains and answers."""
     cli.import_tensorflow()
-    from bert_tf.finetuning.squad_session import SquadSession
-    from bert_tf.tasks.squad_questions import (
+    from bert_tf.tasks.squad.reading import (
         first_questions_from_flags,
         questions_from_flags,
     )
+    from bert_tf.tasks.squad.spans import SquadSession
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 

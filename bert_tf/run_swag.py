@@ -24,8 +24,7 @@ from bert_tf import flags as shared_flags
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.finetuning.multiple_choice_session import MultipleChoiceSession
-    from bert_tf.tasks.choices import ChoiceSet
+    from bert_tf.tasks.multiple_choice import ChoiceSet, MultipleChoiceSession
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -48,7 +47,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow()
-    from bert_tf.finetuning.multiple_choice_session import MultipleChoiceSession
+    from bert_tf.tasks.multiple_choice import MultipleChoiceSession
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import check_batch_size, strategy_from_flags
 
@@ -105,7 +104,7 @@ def _read(flag_values: flags.FlagValues) -> dict[str, "ChoiceSet"]:
                 has_labels=has_labels,
             )
         else:
-            from bert_tf.tasks.swag import read_choices
+            from bert_tf.tasks.multiple_choice import read_choices
 
             sets[split] = read_choices(path, names, has_labels=has_labels)
     return sets
@@ -121,8 +120,7 @@ def _evaluate(
 
     eval_loss and eval_accuracy are over the examples, loss is the mean over batches.
     """
-    from bert_tf.finetuning.choice_predictions import write_choices
-    from bert_tf.finetuning.multiple_choice_session import ACCURACY
+    from bert_tf.tasks.multiple_choice import ACCURACY, write_choices
     from bert_tf.training import run_folder
 
     output_dir = flag_values.output_dir
@@ -149,7 +147,7 @@ def _predict(
     flag_values: flags.FlagValues,
 ) -> None:
     """Predicts the test set: test_results.tsv, swag_predictions.csv."""
-    from bert_tf.finetuning.choice_predictions import write_choices, write_probabilities
+    from bert_tf.tasks.multiple_choice import write_choices, write_probabilities
 
     output_dir = flag_values.output_dir
     examples, target = session.sets["test"]

@@ -21,7 +21,7 @@ from bert_tf.errors import InputError
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.study.sentence_scores import SentenceScore, SentenceScorer
+    from bert_tf.study import SentenceScore, SentenceScorer
 
 SEPARATOR = " ||| "
 
@@ -131,9 +131,9 @@ def _check(scorer: "SentenceScorer", texts: list[Text]) -> None:
 
 
 def _lines(flag_values: flags.FlagValues, texts: list[Text]) -> Iterator[str]:
-    from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
     from bert_tf.conversion.export import source_from_flags
-    from bert_tf.study.sentence_scores import SentenceScorer, corpus_pseudo_perplexity
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
+    from bert_tf.study import SentenceScorer, corpus_pseudo_perplexity
 
     source = source_from_flags(flag_values)
     scorer = SentenceScorer(

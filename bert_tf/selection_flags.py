@@ -72,10 +72,6 @@ def define_selection(
 
     `num_train_epochs` is among them, as a list; --learning_rate, --train_batch_size and
     --random_seed are the shared ones.
-
-    Args:
-        flag_values: where the script's flags live.
-        learning_rates: the default of --learning_rates.
     """
     _numbers(
         "learning_rates",

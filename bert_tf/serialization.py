@@ -15,15 +15,15 @@ from typing import Any
 
 # Class -> its module.
 _CLASSES = {
-    "AdamWeightDecay": "bert_tf.optimization.adamw",
+    "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "BertClassifier": "bert_tf.modeling.heads",
     "BertEncoder": "bert_tf.modeling.encoder",
     "BertMultipleChoice": "bert_tf.modeling.heads",
     "BertPretrainer": "bert_tf.modeling.heads",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
-    "BiLstmTagger": "bert_tf.modeling.bilstm_tagger",
-    "Lamb": "bert_tf.optimization.lamb",
+    "BiLstmTagger": "bert_tf.modeling.heads",
+    "Lamb": "bert_tf.optimization.optimizers",
     "WarmupSchedule": "bert_tf.optimization.schedules",
 }
 

@@ -167,11 +167,7 @@ def define_null_answer(flag_values: flags.FlagValues) -> None:
 
 @belongs_to(TRAINING)
 def define_first_stage(flag_values: flags.FlagValues) -> None:
-    """Defines the flags of training on other questions first.
-
-    Args:
-        flag_values: with num_train_epochs.
-    """
+    """Defines the flags of training on other questions first."""
     path_flags.define(
         "first_train_file",
         None,

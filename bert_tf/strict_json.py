@@ -33,27 +33,12 @@ _T = TypeVar("_T")
 
 
 def read(kind: type[_T], path: str, what: str = "file") -> _T:
-    """A dataclass from a JSON file; see `from_values`.
-
-    Raises:
-        InputError: as `files.read_json` and `from_values`.
-    """
+    """A dataclass from a JSON file; see `from_values`."""
     return from_values(kind, files.read_json(path, what), path)
 
 
 def from_values(kind: type[_T], values: Any, source: str) -> _T:
-    """A dataclass from the JSON object that `dataclasses.asdict` gives.
-
-    Args:
-        kind: a dataclass whose fields are of types that `checked` knows. Fields with
-            `compare=False` are not part of the JSON; those that have a default may be
-            missing.
-        values: the parsed JSON.
-        source: where it comes from, for messages.
-
-    Raises:
-        InputError: a key is missing or unknown, or a value has another type.
-    """
+    """A dataclass from the JSON object that `dataclasses.asdict` gives."""
     assert dataclasses.is_dataclass(kind)
     fields = [field.name for field in dataclasses.fields(kind) if field.compare]
     if not isinstance(values, dict):
@@ -86,18 +71,7 @@ def _optional(kind: type) -> set[str]:
 
 
 def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
-    """A value of a JSON object, if it is of the wanted type.
-
-    Args:
-        wanted: str, bool, int, float, dict, Any; one of these or None; a dataclass; or
-            tuple[..., ...], list[...], dict[str, ...] or Mapping[str, ...] of such.
-        value: the parsed JSON.
-        source: where it comes from, for messages.
-        name: its key there.
-
-    Raises:
-        InputError: it has another type, or is too large a number.
-    """
+    """A value of a JSON object, if it is of the wanted type."""
     if isinstance(wanted, types.UnionType):
         if value is None:
             return None

@@ -9,7 +9,7 @@ from bert_tf.flag_groups import DATA, belongs_to
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.tasks.choices import ColumnNames
+    from bert_tf.tasks.multiple_choice import ColumnNames
 
 # What a file is needed for.
 _FILE_OF = {"do_train": "train_file", "do_eval": "dev_file", "do_predict": "test_file"}
@@ -104,7 +104,7 @@ def define_columns(flag_values: flags.FlagValues) -> None:
 
 def column_names(flag_values: flags.FlagValues) -> "ColumnNames":
     """What the flags of `define_columns` say."""
-    from bert_tf.tasks.choices import ColumnNames
+    from bert_tf.tasks.multiple_choice import ColumnNames
 
     endings, labels = flag_values.ending_columns, flag_values.labels
     return ColumnNames(

@@ -5,7 +5,7 @@ from absl import flags
 from bert_tf import flag_rules, path_flags
 from bert_tf.flag_groups import TRAINING, belongs_to
 from bert_tf.path_flags import Path
-from bert_tf.tagging.feature_choices import (
+from bert_tf.tasks.tagging.feature_choices import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
     FEATURE_CHOICES,

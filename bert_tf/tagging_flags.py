@@ -10,10 +10,9 @@ from absl import flags
 from bert_tf import finetuning_flags, flag_rules, path_flags
 from bert_tf import flags as shared_flags
 from bert_tf.flag_groups import DATA, LENGTHS, belongs_to
-from bert_tf.metrics.entities import SCHEMES
 from bert_tf.path_flags import Path
-from bert_tf.tagging.reader import FORMATS, Layout
-from bert_tf.tagging.schemes import NO_SCHEME
+from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
+from bert_tf.tasks.tagging.sentences import FORMATS, Layout
 
 # What a split is needed for.
 _USES = (
@@ -130,12 +129,7 @@ def define_format(flag_values: flags.FlagValues) -> None:
 def layout(
     flag_values: flags.FlagValues, label_names: tuple[str, ...] | None = None
 ) -> Layout:
-    """What the flags of `define_format` say.
-
-    Args:
-        flag_values: the script's flags.
-        label_names: what labels that are numbers stand for.
-    """
+    """What the flags of `define_format` say."""
     own: dict[str, Any] = {}
     if "document_column" in flag_values:
         own["document_column"] = flag_values.document_column

@@ -11,7 +11,7 @@ from bert_tf.flag_groups import DATA, belongs_to
 from bert_tf.path_flags import Path
 
 if TYPE_CHECKING:
-    from bert_tf.text.sources import Chunk
+    from bert_tf.text.documents import Chunk
 
 # Small enough that all cores have work from a few dozen MB on.
 _CHUNK_BYTES = 4 << 20
@@ -19,12 +19,7 @@ _CHUNK_BYTES = 4 << 20
 
 @belongs_to(DATA)
 def define_text_input(flag_values: flags.FlagValues, *, splits_sentences: bool) -> None:
-    """Defines the flags of scripts that read text.
-
-    Args:
-        flag_values: where the script's flags live.
-        splits_sentences: whether sentences matter to the script.
-    """
+    """Defines the flags of scripts that read text."""
 
     def define(name: str, default: str | None, text: str) -> None:
         flags.DEFINE_string(name, default, text, flag_values=flag_values)
@@ -100,16 +95,9 @@ def text_chunks(
 
     Records that have a manifest among these files, and what lies beside records, are
     passed over: a pattern may take in what an earlier run wrote beside its text.
-
-    Args:
-        flag_values: the parsed flags.
-        passed_over: further files that are not text.
-
-    Raises:
-        InputError: there is no such text.
     """
     from bert_tf.records.manifest import lies_beside_records, listed_records
-    from bert_tf.text.sources import find_sources, make_chunks
+    from bert_tf.text.documents import find_sources, make_chunks
 
     split_sentences, language = False, "en"
     if "split_sentences" in flag_values:

@@ -157,7 +157,7 @@ class TextModel:
     def __init__(
         self, source: "Source", *, max_length: int | None, batch_size: int
     ) -> None:
-        from bert_tf.conversion.checkpoint import load_tokenizer
+        from bert_tf.conversion.loading import load_tokenizer
 
         positions = source.require_config().max_position_embeddings
         if max_length is not None and not 5 <= max_length <= positions:
@@ -258,7 +258,7 @@ class TextModel:
         """The vectors of texts that there are, and what computes them."""
         if self._embedder is None:
             from bert_tf.conversion import names
-            from bert_tf.conversion.checkpoint import load_encoder
+            from bert_tf.conversion.loading import load_encoder
             from bert_tf.features.choices import CLS, MEAN_OF_TOKENS, POOLED
             from bert_tf.features.layers import LayerSelection
             from bert_tf.features.model import feature_model
@@ -299,7 +299,7 @@ class TextClassifier(TextModel):
     """A checkpoint with a classifier: `predict`; and `embed`.
 
     Attributes:
-        target: what it predicts, `bert_tf.tasks.targets.Target`.
+        target: what it predicts, `bert_tf.tasks.tables.Target`.
     """
 
     head = "a classifier"
@@ -307,8 +307,8 @@ class TextClassifier(TextModel):
 
     def _load(self) -> "keras.Model":
         from bert_tf.config import REGRESSION
-        from bert_tf.conversion.checkpoint import load_classifier
-        from bert_tf.tasks.targets import Target
+        from bert_tf.conversion.loading import load_classifier
+        from bert_tf.tasks.tables import Target
 
         model = load_classifier(self.source)
         labels = self.source.labels
@@ -341,11 +341,10 @@ class TextClassifier(TextModel):
         import numpy as np
 
         from bert_tf.config import MULTI_LABEL, REGRESSION
-        from bert_tf.records.example_table import ROWS, ExampleTable
-        from bert_tf.records.length_plan import PADDING
+        from bert_tf.records.batching import PADDING, ROWS, ExampleTable
         from bert_tf.tasks import classification
-        from bert_tf.tasks.examples import Example
-        from bert_tf.tasks.windows import average_windows
+        from bert_tf.tasks.classification import average_windows
+        from bert_tf.tasks.tables import Example
 
         examples = [
             Example(text, pair, None, f"text {number}")
@@ -402,7 +401,7 @@ class MaskFiller(TextModel):
     method = "fill"
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_pretrainer, load_tokenizer
+        from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 
         self._mask_tokenizer = load_tokenizer(
             self.source, recognize_special_tokens=True
@@ -440,8 +439,8 @@ class QuestionAnswerer(TextModel):
     _default_length = _SPAN_LENGTH
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_span_predictor
-        from bert_tf.finetuning.answering import Answerer
+        from bert_tf.conversion.loading import load_span_predictor
+        from bert_tf.tasks.squad.spans import Answerer
 
         model = load_span_predictor(self.source)
         given = {"max_seq_length": self.max_length}
@@ -496,7 +495,7 @@ class WordTagger(TextModel):
     method = "tag"
 
     def _load(self) -> "keras.Model":
-        from bert_tf.conversion.checkpoint import load_tagger
+        from bert_tf.conversion.loading import load_tagger
 
         model = load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
@@ -520,12 +519,9 @@ class WordTagger(TextModel):
 
         import numpy as np
 
-        from bert_tf.finetuning.tagging_prediction import predict_words
-        from bert_tf.metrics.entities import entities
-        from bert_tf.tagging.features import Featurizer
-        from bert_tf.tagging.schemes import NO_SCHEME, scheme_of_labels
-        from bert_tf.tagging.sentences import Sentence
-        from bert_tf.tasks.tagging import NO_LABEL
+        from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
+        from bert_tf.tasks.tagging.sentences import Sentence
+        from bert_tf.tasks.tagging.words import NO_LABEL, Featurizer, predict_words
 
         all_words = [
             tuple(text.split() if isinstance(text, str) else text)
@@ -584,7 +580,7 @@ def _pairs(
     texts: Texts, pairs: str | Sequence[str | None] | None
 ) -> list[tuple[str, str]]:
     """Texts with their second ones, checked: "" for none."""
-    from bert_tf.text.pair_ids import text_pairs
+    from bert_tf.text.wordpiece import text_pairs
 
     return text_pairs(texts, pairs)
 
@@ -592,8 +588,8 @@ def _pairs(
 def _predictor(model: "keras.Model") -> _Predict:
     """Runs a model; its step is compiled once."""
     from bert_tf.modeling.objectives import Objective
-    from bert_tf.task import Task
     from bert_tf.training.evaluation import Predictor
+    from bert_tf.training.task import Task
 
     task = Task(name="texts", build_model=lambda: model, objective=Objective({}))
     predictor = Predictor(task, model)

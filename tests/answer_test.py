@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from bert_tf import answer, cli
 from bert_tf.errors import InputError
-from bert_tf.finetuning.answering import Answerer, sentence_round
 from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.squad.decoding import NBestEntry
-from bert_tf.text.sentences import sentence_splitter
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.tasks.squad.decoding import NBestEntry
+from bert_tf.tasks.squad.spans import Answerer, sentence_round
+from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.training import toy

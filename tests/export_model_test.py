@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import cli, export_model
-from bert_tf.conversion.checkpoint import load_tagger
+from bert_tf.conversion.loading import load_tagger
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import (
@@ -15,7 +15,7 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.text.vocabulary import Vocabulary
-from tests.conversion.checkpoint_test import randomize
+from tests.conversion.loading_test import randomize
 from tests.run_classifier_test import TOKENS, RunClassifierTestCase
 from tests.training import toy
 

@@ -3,7 +3,7 @@
 import json
 import struct
 
-from bert_tf.records.tfrecord_files import framed, masked_checksum
+from bert_tf.records.writing import framed, masked_checksum
 
 # What stands for a value in JSON.
 _VALUES = (

@@ -8,7 +8,7 @@ from bert_tf import cli, fill_mask
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import Guess
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.training import toy

@@ -71,7 +71,7 @@ class HelpPageTest(tf.test.TestCase):
     def test_every_help_is_a_sentence_without_ours(self):
         for module in SCRIPTS:
             values = flags.FlagValues()
-            name = f"{module}.__main__" if module.endswith("quickstart") else module
+            name = module
             importlib.import_module(name).define_flags(values)
             for flag in values:
                 self.assertNotRegex(values[flag].help, r"\b[Oo]urs[.,:]", flag)

@@ -37,13 +37,7 @@ from bert_tf import (
     run_squad,
     run_swag,
 )
-from bert_tf.finetuning import (  # noqa: F401
-    classifier_session,
-    multiple_choice_session,
-    squad_session,
-    tagging_session,
-)
-from bert_tf.pretraining import session  # noqa: F401
+from bert_tf.tasks import pretraining  # noqa: F401
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS
 from tfrecords import create_pretraining_data, learn_vocabulary, pack_pretraining_data

@@ -25,46 +25,47 @@ import warnings
 import numpy as np
 from absl import logging
 
-from bert_tf import answer, cli, evaluate_squad, files, inspect_checkpoint, score
+from bert_tf import (
+    answer,
+    cli,
+    evaluate_squad,
+    files,
+    inspect_checkpoint,
+    quickstart,
+    score,
+)
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
-from bert_tf.conversion.label_files import read_labels, write_labels
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import read_tokenizer
+from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, write_labels
 from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.features.inputs import read_lines
-from bert_tf.finetuning import (
-    glue_results,
-    null_threshold,
-    submission,
-    tagging_session,
-)
-from bert_tf.finetuning.predictions import read_predictions
-from bert_tf.finetuning.records import Record, Records
-from bert_tf.finetuning.settings import Settings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.quickstart import steps
-from bert_tf.records import generation, tokenized_chunks
+from bert_tf.records import record_sets, tokenized_corpus
+from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.record_counts import RecordCounts
-from bert_tf.records.split_records import SplitRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
-from bert_tf.squad.ensembles import Ensemble
-from bert_tf.squad.reader import SquadFile
-from bert_tf.tagging.reader import Layout, read_sentences
-from bert_tf.tasks.choices import ColumnNames
-from bert_tf.tasks.examples import TableSplit
-from bert_tf.tasks.swag import read_choices
-from bert_tf.text import readers as text_readers
-from bert_tf.text import sources
+from bert_tf.tasks import glue_suite
+from bert_tf.tasks.classification import read_predictions
+from bert_tf.tasks.finetuning import Settings
+from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
+from bert_tf.tasks.selection import Record, Records
+from bert_tf.tasks.squad import null_threshold
+from bert_tf.tasks.squad.ensembles import Ensemble
+from bert_tf.tasks.squad.reading import SquadFile
+from bert_tf.tasks.tables import TableSplit
+from bert_tf.tasks.tagging import words
+from bert_tf.tasks.tagging.sentences import Layout, read_sentences
+from bert_tf.text import documents
+from bert_tf.text import documents as text_readers
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import best_checkpoint, curves, run_folder
+from bert_tf.training import checkpoints, reporting, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.file_mutations import mutated
@@ -239,13 +240,13 @@ def _make_metrics(folder):
 
 
 def _read_metrics(folder):
-    curves.read_curves(folder)
+    reporting.read_curves(folder)
     reporter = Reporter(folder, 10, is_chief=False)
     reporter.evaluation(10)
 
 
 def _best(folder):
-    best_checkpoint.read_best(folder)
+    checkpoints.read_best(folder)
 
 
 def _selection(folder):
@@ -268,8 +269,8 @@ def _read_selection(folder):
 
 
 def _make_result(folder):
-    glue_results.write_result(
-        glue_results.TaskResult(
+    glue_suite.write_result(
+        glue_suite.TaskResult(
             task="MRPC",
             scores={"f1": 0.9, "accuracy": 0.8},
             metric="f1",
@@ -286,7 +287,7 @@ def _make_result(folder):
 
 
 def _read_result(folder):
-    result = glue_results.read_result(folder)
+    result = glue_suite.read_result(folder)
     if result is not None:
         _ = result.mean, result.standard_deviation, result.scores[result.metric]
 
@@ -371,7 +372,7 @@ def _make_choices(folder):
 
 def _corpus(name, **options):
     def read(folder):
-        for chunk in sources.make_chunks([_path(folder, name)], **options):
+        for chunk in documents.make_chunks([_path(folder, name)], **options):
             collections.deque(text_readers.read_chunk(chunk, collections.Counter()), 0)
 
     return read
@@ -384,7 +385,7 @@ def _sentences(name, **layout):
 
 
 def _quickstart(folder):
-    settings = steps.Settings(
+    settings = quickstart.Settings(
         output_dir=folder,
         random_seed=1,
         vocab_size=100,
@@ -392,13 +393,13 @@ def _quickstart(folder):
         num_finetune_examples=10,
         num_finetune_seeds=1,
     )
-    progress = steps.Progress(settings, 2)
+    progress = quickstart.Progress(settings, 2)
     progress.step("a", lambda: {"x": 1})
     return progress.seconds
 
 
 def _shard_result(folder):
-    job = generation.ShardJob(
+    job = record_sets.ShardJob(
         work_folder=folder,
         group=0,
         num_groups=1,
@@ -406,13 +407,13 @@ def _shard_result(folder):
         vocab_file="",
         settings=None,
     )
-    return generation.finished_shard(job)
+    return record_sets.finished_shard(job)
 
 
 def _make_shard_result(folder):
     _write(folder, "records", b"x" * 9)
     statistics = RecordStatistics(max_seq_length=8, mask_id=4).to_values()
-    result = generation.ShardResult(
+    result = record_sets.ShardResult(
         num_records=[1], num_bytes=[9], statistics=statistics
     )
     _write(folder, "shard-00000.json", json.dumps(dataclasses.asdict(result)))
@@ -428,7 +429,7 @@ def _make_corpus(folder):
     TokenizedCorpus(
         work_folder=folder, token_type="uint16", chunk_documents=(1, 2)
     ).save()
-    chunk = tokenized_chunks.TokenizedChunk(
+    chunk = tokenized_corpus.TokenizedChunk(
         num_tokens=1,
         num_sentences=1,
         num_paragraphs=0,
@@ -442,7 +443,7 @@ def _make_corpus(folder):
 
 def _read_corpus(folder):
     TokenizedCorpus.load(folder)
-    tokenized_chunks.read_summary(folder)
+    tokenized_corpus.read_summary(folder)
 
 
 def _make_start(folder):
@@ -590,8 +591,8 @@ READERS = {
         _of("WNLI.tsv", _GLUE),
         _at(
             "WNLI.tsv",
-            lambda path: submission._checked(
-                path, submission.task_file("WNLI", "test")
+            lambda path: glue_suite._checked(
+                path, glue_suite.task_file("WNLI", "test")
             ),
         ),
     ),
@@ -608,7 +609,7 @@ READERS = {
     ),
     "features of a run": (
         _json_of("features.json", {"features": "all", "weights": "x"}),
-        _at("features.json", tagging_session.read_features),
+        _at("features.json", words.read_features),
     ),
     "features": (_make_features, _read_features),
     "quickstart": (_quickstart, _quickstart),

@@ -5,12 +5,11 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf import cli, probe
+from bert_tf import cli, probe, study
 from bert_tf.errors import InputError
 from bert_tf.features.cache import FeatureArrays
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.study import probing
-from bert_tf.tagging.sentences import Sentence
+from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.text.vocabulary import Vocabulary
 from tests.modeling.examples import randomize
 from tests.training import toy
@@ -70,7 +69,7 @@ class ProbeTest(tf.test.TestCase):
         self.assertEqual(layers["embeddings"]["accuracy"], 1.0)
         self.assertGreater(os.path.getsize(os.path.join(self.out, "probing.png")), 5000)
 
-        with mock.patch.object(probing, "probe", side_effect=AssertionError):
+        with mock.patch.object(study, "probe", side_effect=AssertionError):
             self.probe()
             self.assertEqual(table, self.read("probing.md"))
             with self.assertRaises(AssertionError):
@@ -80,7 +79,7 @@ class ProbeTest(tf.test.TestCase):
         seen = []
         with (
             mock.patch.object(
-                probing, "baseline", side_effect=lambda *a, **_: seen.extend(a) or 1 / 0
+                study, "baseline", side_effect=lambda *a, **_: seen.extend(a) or 1 / 0
             ),
             self.assertRaises(ZeroDivisionError),
         ):

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
-from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.tasks.classification import read_predictions
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop, run_folder
 from tests.script_case import ScriptCase

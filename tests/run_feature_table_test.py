@@ -7,7 +7,7 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf import cli, run_feature_table, run_ner
-from bert_tf.conversion import model_files
+from bert_tf.conversion import loading
 from bert_tf.errors import InputError
 from tests.training import toy
 
@@ -33,7 +33,7 @@ class RunFeatureTableTest(tf.test.TestCase):
         """A stand-in for what reads the model's files."""
         config = dataclasses.replace(toy.CONFIG, num_hidden_layers=num_hidden_layers)
         return mock.patch.object(
-            model_files, "model_files", return_value=mock.Mock(config=config)
+            loading, "model_files", return_value=mock.Mock(config=config)
         )
 
     def test_each_way_is_a_run_of_its_own(self):

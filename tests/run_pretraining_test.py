@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import cli, run_pretraining
-from bert_tf.conversion.tensorflow_checkpoint import read_weights
+from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.pretraining_input import pretraining_dataset

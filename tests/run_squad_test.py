@@ -9,7 +9,7 @@ from absl import logging
 
 from bert_tf import cli, run_squad
 from bert_tf.errors import InputError
-from bert_tf.finetuning import squad_prediction, squad_session
+from bert_tf.tasks.squad import spans
 from bert_tf.training import loop
 from tests.script_case import ScriptCase
 
@@ -84,7 +84,7 @@ class RunSquadTest(ScriptCase):
             self.run_script("--do_train", "--do_predict", **options)
         self.assertEqual(self.read_json("run", "nbest_predictions.json"), n_best)
         # A smaller group of windows changes no answer: they come in the same order.
-        with mock.patch.object(squad_prediction, "WINDOWS_AT_ONCE", 7):
+        with mock.patch.object(spans, "WINDOWS_AT_ONCE", 7):
             self.run_script(
                 "--do_predict",
                 predict_file=options["predict_file"],
@@ -248,7 +248,7 @@ class RunSquadTest(ScriptCase):
     def test_what_is_cut_or_has_no_token_is_said(self):
         for _ in range(2):  # made, and found again
             with (
-                mock.patch.object(squad_session, "finetune", side_effect=SystemExit),
+                mock.patch.object(spans, "finetune", side_effect=SystemExit),
                 self.assertRaises(SystemExit),
                 self.assertLogs(logging.get_absl_logger(), "INFO") as logs,
             ):

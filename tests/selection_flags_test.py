@@ -3,7 +3,7 @@ from absl import flags
 
 from bert_tf import cli, selection_flags
 from bert_tf import flags as shared_flags
-from bert_tf.finetuning.settings import is_selection, settings_from_flags
+from bert_tf.tasks.finetuning import is_selection, settings_from_flags
 
 
 def parse(*arguments, **options):

@@ -11,9 +11,8 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import cli, extract_features, run_classifier, run_ner
 from bert_tf.config import MULTI_LABEL
-from bert_tf.conversion.label_files import write_labels
+from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
-from bert_tf.finetuning.predictions import read_predictions
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -21,6 +20,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
+from bert_tf.tasks.classification import read_predictions
 from bert_tf.text.vocabulary import Vocabulary
 from tests import answer_test, fill_mask_test
 from tests.modeling.examples import randomize

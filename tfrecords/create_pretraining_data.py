@@ -28,7 +28,7 @@ from bert_tf.instances.settings import (
     PAIRS,
     InstanceSettings,
 )
-from bert_tf.text.tokenized import DEDUPLICATION
+from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.text_flags import define_text_input, text_chunks
 
 
@@ -185,7 +185,7 @@ def _define_enum(
 def run(flag_values: flags.FlagValues) -> None:
     """Writes the records that the flags ask for."""
     from bert_tf.records.manifest import manifest_path
-    from bert_tf.records.shards import leftovers
+    from bert_tf.records.writing import leftovers
     from bert_tf.text.vocabulary import Vocabulary
 
     create, own_arguments = _way_of_working(flag_values)
@@ -236,7 +236,7 @@ def _way_of_working(
     if flag_values.beam_option:
         raise InputError("--beam_option is for Apache Beam: give --runner too.")
     from bert_tf.parallel import available_cores
-    from bert_tf.records.pretraining import create_pretraining_records
+    from bert_tf.records.record_sets import create_pretraining_records
 
     return create_pretraining_records, {
         "num_workers": flag_values.num_workers or available_cores(),

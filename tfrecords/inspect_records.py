@@ -83,7 +83,7 @@ def run(flag_values: flags.FlagValues) -> None:
 
 
 def _print_text(records: "InspectedRecords", flag_values: flags.FlagValues) -> None:
-    from bert_tf.records.manifest_summary import manifest_lines
+    from bert_tf.records.manifest import manifest_lines
     from bert_tf.records.rendering import render
     from bert_tf.records.survey import show_records
 

@@ -87,7 +87,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
     from bert_tf.parallel import available_cores
-    from bert_tf.text.vocabulary_creation import check_output_file, create_vocabulary
+    from bert_tf.text.learning import check_output_file, create_vocabulary
 
     # Before the text is looked for, which may prepare a whole dataset.
     check_output_file(

@@ -95,7 +95,7 @@ def run(flag_values: flags.FlagValues) -> None:
     """Writes the rows that the flags ask for."""
     cli.import_tensorflow()
     from bert_tf.parallel import available_cores
-    from bert_tf.records.packed_records import pack_pretraining_records
+    from bert_tf.records.packing import pack_pretraining_records
 
     pack_pretraining_records(
         flag_values.input_file,

@@ -22,8 +22,8 @@ from parts.results import Result, environment
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.records.example_table import ExampleTable
-    from bert_tf.task import Task
+    from bert_tf.records.batching import ExampleTable
+    from bert_tf.training.task import Task
 
 WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_losses.py"
 SWAG, NER = KINDS = ("swag", "ner")
@@ -116,8 +116,8 @@ def our_losses(
     """Our losses; the batches are left for the other side."""
     import tensorflow as tf
 
-    from bert_tf.conversion.checkpoint import load_weights
-    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.conversion.loading import load_weights
+    from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.training.step import training_steps
 
     made = {SWAG: choices, NER: words}[job["kind"]]
@@ -151,11 +151,10 @@ def choices(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
-    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
-    from bert_tf.records.split_records import SplitRecords
+    from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.records.batching import SplitRecords
     from bert_tf.tasks import multiple_choice
-    from bert_tf.tasks.choices import ColumnNames
-    from bert_tf.tasks.swag import read_choices
+    from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
 
     length = MAX_SEQ_LENGTHS[SWAG]
     examples, target = read_choices(str(train), ColumnNames(), has_labels=True)
@@ -175,11 +174,11 @@ def words(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
-    from bert_tf.conversion.checkpoint import load_config, load_tokenizer
-    from bert_tf.records.split_records import SplitRecords
-    from bert_tf.tagging.features import Featurizer
-    from bert_tf.tagging.reader import Layout, read_sentences
-    from bert_tf.tasks import tagging
+    from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.records.batching import SplitRecords
+    from bert_tf.tasks.tagging import words as words_module
+    from bert_tf.tasks.tagging.sentences import Layout, read_sentences
+    from bert_tf.tasks.tagging.words import Featurizer
 
     length = MAX_SEQ_LENGTHS[NER]
     names = tags_of(train)
@@ -188,11 +187,11 @@ def words(
     labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
     records = SplitRecords.prepare(
         str(folder / "records"),
-        tagging.schema(length),
+        words_module.schema(length),
         NER,
-        tagging.blocks(featurizer(sentences), labels, length),
+        words_module.blocks(featurizer(sentences), labels, length),
     )
-    return records.table, tagging.task(
+    return records.table, words_module.task(
         load_config(job["start"]), len(names), dropout=0.0
     )
 

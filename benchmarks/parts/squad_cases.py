@@ -100,7 +100,7 @@ class Case(NamedTuple):
 
     def questions(self, paths: Paths, folder: pathlib.Path) -> Any:
         """Ours."""
-        from bert_tf.squad.reader import SquadFile
+        from bert_tf.tasks.squad.reading import SquadFile
 
         return SquadFile(
             str(self.file(paths, folder)),
@@ -110,7 +110,7 @@ class Case(NamedTuple):
 
     def featurizer(self, paths: Paths) -> Any:
         """Ours, with empty caches."""
-        from bert_tf.squad.features import Featurizer
+        from bert_tf.tasks.squad.windows import Featurizer
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
 

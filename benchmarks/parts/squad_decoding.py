@@ -129,9 +129,9 @@ def trained_logits(
     result = Logits("trained", case, path, SETTINGS[version][0])
     if path.exists():
         return result
-    from bert_tf.conversion.checkpoint import load_span_predictor
-    from bert_tf.finetuning.squad_prediction import question_logits
-    from bert_tf.tasks import squad
+    from bert_tf.conversion.loading import load_span_predictor
+    from bert_tf.tasks.squad import spans
+    from bert_tf.tasks.squad.spans import question_logits
     from bert_tf.training.evaluation import Predictor
 
     model = load_span_predictor(str(checkpoint))
@@ -141,7 +141,7 @@ def trained_logits(
         np.full([sum(len(one.windows) for one in features), length], _LOW, np.float32)
         for _ in range(2)
     ]
-    predictor = Predictor(squad.task(model.bert_config), model)
+    predictor = Predictor(spans.task(model.bert_config), model)
     row = 0
     for one in question_logits(
         features,
@@ -184,8 +184,8 @@ def decode(
     **options: Any,
 ) -> Answered:
     """Writes prediction files into a folder, which is made."""
-    from bert_tf.squad.decoding import Decoder, DecodingSettings
-    from bert_tf.squad.prediction_files import PredictionFiles
+    from bert_tf.tasks.squad.decoding import Decoder, DecodingSettings
+    from bert_tf.tasks.squad.scoring import PredictionFiles
 
     folder.mkdir(exist_ok=True)
     settings = dict(logits.settings)
@@ -281,7 +281,7 @@ def print_way_row(
     version: str, logits: Logits, paths: Paths, folder: pathlib.Path
 ) -> list[str]:
     """A row of the table of alignment and offsets; returns where they differ."""
-    from bert_tf.metrics.squad import exact_match
+    from bert_tf.tasks.squad.scoring import exact_match
 
     featurizer = logits.case.featurizer(paths)
     features = list(featurizer(logits.case.questions(paths, folder)))

@@ -77,11 +77,11 @@ def our_records(
 
     Those of processor time where this process is the only one: others do not count.
     """
-    from bert_tf.records.shards import ShardWriter
-    from bert_tf.squad.records import parallel_blocks
-    from bert_tf.tasks import squad
+    from bert_tf.records.writing import ShardWriter
+    from bert_tf.tasks.squad import spans
+    from bert_tf.tasks.squad.windows import parallel_blocks
 
-    schema = squad.schema(case.lengths.max_seq_length, for_training=case.is_training)
+    schema = spans.schema(case.lengths.max_seq_length, for_training=case.is_training)
     questions, featurizer = case.questions(paths, folder), case.featurizer(paths)
     path = folder / "ours"
     path.unlink(missing_ok=True)
@@ -119,9 +119,9 @@ def differences(case: Case, paths: Paths, folder: pathlib.Path) -> tuple[int, st
 
 def our_features(features: Sequence[Any], case: Case) -> Iterator[dict[str, Any]]:
     """Ours, under the names of the original's attributes, in JSON's types."""
-    from bert_tf.squad import records
+    from bert_tf.tasks.squad import windows
 
-    blocks = records.blocks(
+    blocks = windows.blocks(
         features, case.lengths.max_seq_length, for_training=case.is_training
     )
     # unique_ids, input_ids and so on, of one window after the other.

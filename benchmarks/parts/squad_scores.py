@@ -171,7 +171,7 @@ def num_questions(path: str | pathlib.Path) -> int:
 
 def golds_of(questions: list[dict[str, Any]]) -> dict[str, Any]:
     """What is right for each of some questions."""
-    from bert_tf.metrics.squad import Gold
+    from bert_tf.tasks.squad.scoring import Gold
 
     return {
         question["id"]: Gold(
@@ -184,7 +184,7 @@ def golds_of(questions: list[dict[str, Any]]) -> dict[str, Any]:
 
 def scores_of(path: pathlib.Path, values: dict[str, Any]) -> dict[str, float]:
     """A run's scores on a dev file, in percent."""
-    from bert_tf.metrics.squad import best_thresholds, evaluate_v1, evaluate_v2
+    from bert_tf.tasks.squad.scoring import best_thresholds, evaluate_v1, evaluate_v2
 
     articles = articles_of(path)
     texts, null_odds = values["predictions"], values["null_odds"]

@@ -23,7 +23,9 @@ def main() -> None:
     import tensorflow as tf
 
     from bert_tf import export_model
-    from bert_tf.conversion import export, source  # noqa: F401
+    from bert_tf.conversion import (
+        source,  # noqa: F401
+    )
 
     if any("kerashub" in argument for argument in sys.argv):
         import keras_hub  # noqa: F401

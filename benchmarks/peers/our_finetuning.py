@@ -43,12 +43,11 @@ class FineTuning:
         import keras
         import tensorflow as tf
 
-        from bert_tf.conversion.checkpoint import load_weights
-        from bert_tf.finetuning.classifier_session import ClassifierSession
-        from bert_tf.optimization.recipe import create_optimizer
+        from bert_tf.conversion.loading import load_weights
+        from bert_tf.optimization.optimizers import create_optimizer
+        from bert_tf.tasks.classification import ClassifierSession
         from bert_tf.tasks.data_set_flags import data_set_from_flags
-        from bert_tf.training.precision import computing_in
-        from bert_tf.training.step import training_steps
+        from bert_tf.training.step import computing_in, training_steps
 
         keras.utils.set_random_seed(job["seed"])
         self._job = job
@@ -96,7 +95,7 @@ class FineTuning:
         """Turns of training on batches of like length."""
         import numpy as np
 
-        from bert_tf.records.length_plan import LengthPlan, static_lengths
+        from bert_tf.records.batching import LengthPlan, static_lengths
 
         table, batch_size = self._records.table, self._job["batch_size"]
         lengths = static_lengths(table.lengths, self._flags["length"].length_buckets)

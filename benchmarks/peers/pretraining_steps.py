@@ -77,10 +77,9 @@ def bert_tf_steps(settings):
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
-    from bert_tf.optimization.recipe import create_optimizer
+    from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.training.precision import computing_in
-    from bert_tf.training.step import training_steps
+    from bert_tf.training.step import computing_in, training_steps
 
     config = BertConfig(
         vocab_size=VOCAB_SIZE,

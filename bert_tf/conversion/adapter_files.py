@@ -1,20 +1,4 @@
-"""What fine-tuning added, saved apart: small files, for any base of the same shape.
-
-A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
-
-    adapter.safetensors  the trained weights by our names: LoRA's matrices, or adapters
-                         and LayerNorms; the head; the mixture of layers; the pooler
-                         where it was trained
-    adapter.json         {"format_version": 1,
-                          "model": {"lora_rank": 8, ...},   arguments of the model
-                          "labels": ["no", "yes"],          [] for one number
-                          "problem_type": "single_label_classification",
-                          "base": {"hidden_size": 768, ...},
-                          "base_sha256": "..."}             of the base's frozen weights
-
-Weights that go onto a base must have been trained on one with the same `base` fields.
-Another base of that shape is taken, and a warning says that it is another one.
-"""
+"""Files of LoRA and adapters, and classifiers that are loaded with them."""
 
 import dataclasses
 import hashlib
@@ -29,11 +13,35 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.conversion.safetensors_files import read_tensors, write_tensors
+from bert_tf.conversion.huggingface import read_tensors, write_tensors
+from bert_tf.conversion.loading import load_weights
+from bert_tf.conversion.source import Source, open_source
 from bert_tf.conversion.weights import Tensor, Weights, listed, shown
 from bert_tf.errors import InputError
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.weight_names import weights_by_name
+
+# What fine-tuning added, saved apart: small files, for any base of the same shape.
+#
+# A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
+#
+#     adapter.safetensors  the trained weights by our names: LoRA's matrices, or
+#     adapters
+#                          and LayerNorms; the head; the mixture of layers; the pooler
+#                          where it was trained
+#     adapter.json         {"format_version": 1,
+#                           "model": {"lora_rank": 8, ...},   arguments of the model
+#                           "labels": ["no", "yes"],          [] for one number
+#                           "problem_type": "single_label_classification",
+#                           "base": {"hidden_size": 768, ...},
+#                           "base_sha256": "..."}             of the base's frozen
+#                           weights
+#
+# Weights that go onto a base must have been trained on one with the same `base`
+# fields.
+# Another base of that shape is taken, and a warning says that it is another one.
+
 
 FOLDER_NAME = "adapter"
 DESCRIPTION_NAME = "adapter.json"
@@ -88,17 +96,7 @@ class AdapterFiles:
 def write_adapter(
     folder: str, model: keras.Model, *, labels: Sequence[str], problem_type: str
 ) -> str:
-    """Writes a model's added and trained weights.
-
-    Args:
-        folder: the run's output_dir.
-        model: a model with LoRA or adapters.
-        labels: by output; () for a regression of one number.
-        problem_type: what the outputs mean, of `bert_tf.config`.
-
-    Returns:
-        The adapter's own folder.
-    """
+    """Writes a model's added and trained weights."""
     path = os.path.join(folder, FOLDER_NAME)
     files.make_folder(path)
     own, frozen = _split(model)
@@ -128,14 +126,7 @@ def write_adapter(
 
 
 def open_adapter(path: str) -> AdapterFiles:
-    """Opens an adapter.
-
-    Args:
-        path: its folder, or the output_dir that has it.
-
-    Raises:
-        InputError: there is none, or it is damaged or of another version.
-    """
+    """Opens an adapter."""
     inner = os.path.join(path, FOLDER_NAME)
     if files.exists(os.path.join(inner, DESCRIPTION_NAME)):
         path = inner
@@ -176,19 +167,7 @@ def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
 def load_adapter(
     model: keras.Model, adapter: str | AdapterFiles, *, init_head: bool = True
 ) -> list[str]:
-    """Gives a model, which has its base's weights, those of an adapter.
-
-    Args:
-        model: a model with the same LoRA or adapters.
-        adapter: its path as for `open_adapter`, or the opened adapter.
-        init_head: whether it gives its head, too.
-
-    Returns:
-        The names of the weights.
-
-    Raises:
-        InputError: it does not fit the model. Nothing is assigned then.
-    """
+    """Gives a model, which has its base's weights, those of an adapter."""
     if isinstance(adapter, str):
         adapter = open_adapter(adapter)
     refuse_other_base(adapter, model.bert_config)
@@ -244,3 +223,29 @@ def _sha256(variables: dict[str, keras.Variable]) -> str:
         digest.update(name.encode())
         digest.update(variables[name].numpy().astype("<f4", copy=False).tobytes())
     return digest.hexdigest()
+
+
+# A base and an adapter together: the classifier that was trained.
+
+
+def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
+    """A classifier from a base's checkpoint and what was trained beside it.
+
+    Args:
+        path: the base, as for `open_source`, or the opened checkpoint.
+        adapter: OUTPUT_DIR/adapter of a run with --lora_rank or --adapter_size.
+
+    Raises:
+        InputError: one of them cannot be read, or they do not fit each other.
+    """
+    source = open_source(path) if isinstance(path, str) else path
+    opened = open_adapter(adapter)
+    model = BertClassifier(
+        source.require_config(),
+        max(1, len(opened.labels)),
+        problem_type=opened.problem_type,
+        **opened.model,
+    )
+    load_weights(model, source, init_head=False)
+    load_adapter(model, opened)
+    return model

@@ -13,19 +13,21 @@ from absl import flags, logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.conversion import (
-    huggingface,
-    huggingface_config,
-    kerashub,
-    names,
-    tensorflow_checkpoint,
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion.loading import checked_casing, refuse_other_function
+from bert_tf.conversion.source import (
+    CONFIG_NAME,
+    EXPORT_NAME,
+    Export,
+    Source,
+    open_source,
+    read_export,
 )
-from bert_tf.conversion.checkpoint import refuse_other_function
-from bert_tf.conversion.export_file import EXPORT_NAME, Export, read_export
-from bert_tf.conversion.label_files import write_labels
-from bert_tf.conversion.model_files import checked_casing
-from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
-from bert_tf.conversion.tokenizer_files import TokenizerFiles, write_tokenizer
+from bert_tf.conversion.tokenizer_files import (
+    TokenizerFiles,
+    write_labels,
+    write_tokenizer,
+)
 from bert_tf.conversion.weights import (
     added_options,
     check_against_config,
@@ -43,21 +45,7 @@ def completed(
     do_lower_case: bool | None = None,
     heads: Sequence[str] | None = None,
 ) -> Source:
-    """A source, checked whole, with what the user says beside it.
-
-    Args:
-        source: the opened checkpoint.
-        config: the architecture, where the source has none.
-        vocabulary: the vocabulary, where the source has none.
-        do_lower_case: the casing, where the source does not say it; None: what its
-            vocabulary looks like.
-        heads: which heads to keep; None keeps all.
-
-    Raises:
-        InputError: config and weights do not belong together, a head is not there, the
-            user contradicts the source, or the vocabulary has more tokens than the
-            model.
-    """
+    """A source, checked whole, with what the user says beside it."""
     weights = source.weights
     if config is not None and source.config is not None:
         refuse_other_function(source, config, "--bert_config_file")
@@ -93,15 +81,7 @@ def completed(
 
 
 def source_from_flags(flag_values: flags.FlagValues) -> Source:
-    """What --checkpoint names, with what the user says beside it.
-
-    Args:
-        flag_values: those of a script that asks a model: checkpoint, bert_config_file,
-            vocab_file, do_lower_case.
-
-    Raises:
-        InputError: as `completed`, or there is no checkpoint.
-    """
+    """What --checkpoint names, with what the user says beside it."""
     config, vocabulary = flag_values.bert_config_file, flag_values.vocab_file
     return completed(
         open_source(flag_values.checkpoint),
@@ -125,12 +105,7 @@ def _check_labels(source: Source) -> None:
 
 
 def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All that an export depends on: the model's content, and how it is written.
-
-    Args:
-        model: of `completed`.
-        settings: for JSON.
-    """
+    """All that an export depends on: the model's content, and how it is written."""
     digest = hashlib.sha256()
     for name in sorted(model.weights):
         weight = np.asarray(model.weights[name])
@@ -156,12 +131,6 @@ class NewFolder:
     is renamed. A folder that exists is filled file by file: it may be a mount, or
     somebody's working folder. Its export.json says "not complete" until it is, and the
     same command then fills it again. What a killed run left is removed by the next one.
-
-    Args:
-        folder: its name in the end.
-
-    Raises:
-        InputError: there is something already, other than an export.
     """
 
     def __init__(self, folder: str) -> None:
@@ -194,14 +163,7 @@ class NewFolder:
         return there
 
     def is_done(self, made_from: dict[str, Any]) -> bool:
-        """Whether the export is there already.
-
-        Args:
-            made_from: of `identity`.
-
-        Raises:
-            InputError: there is another one.
-        """
+        """Whether the export is there already."""
         self._made_from = made_from
         if self._there is None:
             return False
@@ -275,11 +237,7 @@ class NewFolder:
 
 
 def write_tf1(folder: str, model: Source) -> None:
-    """Writes the original's files: bert_config.json, vocab.txt, bert_model.ckpt.
-
-    Raises:
-        InputError: the original's code computes another function with these weights.
-    """
+    """Writes the original's files: bert_config.json, vocab.txt, bert_model.ckpt."""
     config = model.require_config()
     _refuse_added(model)
     if not config.computes_as_the_original:
@@ -290,8 +248,8 @@ def write_tf1(folder: str, model: Source) -> None:
             f"{model.weights.path}: the original's code cannot compute this model"
             f" ({other}). Export it as huggingface or saved_model."
         )
-    prefix = os.path.join(folder, tensorflow_checkpoint.RELEASED_PREFIX)
-    tensorflow_checkpoint.write(prefix, model.weights)
+    prefix = os.path.join(folder, tensorflow.RELEASED_PREFIX)
+    tensorflow.write(prefix, model.weights)
     files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
     _write_tokenizer(folder, model)
     write_labels(folder, model.labels, model.classifier_problem_type())
@@ -301,7 +259,7 @@ def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
     config = model.require_config()
     _refuse_added(model)
-    architecture = huggingface_config.architecture_of(model.weights, config)
+    architecture = huggingface.architecture_of(model.weights, config)
     labels: dict[str, Any] = {}
     for head in (names.CLASSIFIER, names.TAGGING):
         if head in names.heads_of(model.weights):
@@ -310,7 +268,7 @@ def write_huggingface(folder: str, model: Source) -> None:
                 "num_labels": num_outputs(model.weights, head),
                 "problem_type": model.classifier_problem_type(),
             }
-    values = huggingface_config.to_config(config, architecture, **labels)
+    values = huggingface.to_config(config, architecture, **labels)
     huggingface.write(folder, model.weights, config, values)
     _write_tokenizer(folder, model)
 

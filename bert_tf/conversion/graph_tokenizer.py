@@ -1,28 +1,465 @@
-"""The tokenizer as a TensorFlow graph, for a SavedModel that takes raw text.
+"""The exact tokenizer as TensorFlow operations."""
 
-Token for token what `WordPieceTokenizer` gives. tensorflow-text's BertTokenizer is not:
-it has rules and Unicode data of its own. Here its part is the greedy longest match
-alone, on words that are normalised already; what normalising needs is in the graph, as
-constants. To load such a SavedModel takes tensorflow and tensorflow-text.
-"""
-
+import functools
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.conversion.graph_characters import repeat_range
-from bert_tf.conversion.graph_words import (
-    CodePoints,
-    Words,
-    decode,
-    keep_whole,
-    split_words,
-)
-from bert_tf.conversion.unicode_tables import unicode_tables
 from bert_tf.errors import InputError
+from bert_tf.text.normalization import CJK_RANGES, is_punctuation, is_removed
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
+
+# What becomes of each Unicode character, as arrays that a graph can look it up in.
+#
+# They are made with the functions and the Unicode data that `bert_tf.text` works
+# with, so
+# a graph that follows them keeps its rules, whatever the library that it runs on
+# knows.
+#
+# An entry is 32 bits: the flags below, the canonical combining class, and which of
+# the
+# expansions stands for the character (0: the character itself).
+
+
+# What the rule of the final sigma asks for (Unicode Standard, section 3.13): a cased
+# letter, or what it looks past. A character that is both counts as the latter.
+CASED = 1 << 0
+CASE_IGNORABLE = 1 << 1
+REMOVED = 1 << 2
+SPACE = 1 << 3
+ACCENT = 1 << 4  # Mn, where accents are removed
+STARTS_WORD = 1 << 5
+ENDS_WORD = 1 << 6
+# An accent behind it is of no character's making.
+TAKES_NO_ACCENT = 1 << 7
+
+COMBINING_SHIFT = 8
+COMBINING_MASK = 0xFF
+EXPANSION_SHIFT = 16
+
+PAGE_SHIFT = 8
+PAGE_MASK = (1 << PAGE_SHIFT) - 1
+
+CAPITAL_SIGMA = ord("Σ")
+FINAL_SIGMA = ord("ς")
+
+_NUM_CODE_POINTS = 0x110000
+# The other planes hold ideographs, private use or nothing: they stay as they are.
+_SCANNED = (range(0x20000), range(0x2F800, 0x2FA20), range(0xE0000, 0xF0000))
+
+
+class UnicodeTables(NamedTuple):
+    """The entries in pages of 256, equal pages once; and the expansions.
+
+    The entry of a code point c is `entries[pages[c >> 8] + (c & 255)]`. Expansion k is
+    the `lengths[k]` code points from `expanded[starts[k]]` on, whose own entries lie
+    beside them in `expanded_entries`. Those of one code point come first, and so are at
+    `expanded[k]`.
+
+    Attributes:
+        pages: int32, where each page begins in `entries`.
+        entries: int32.
+        starts: int32, by expansion.
+        lengths: int32, by expansion.
+        expanded: int32, code points.
+        expanded_entries: int32.
+    """
+
+    pages: np.ndarray
+    entries: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    expanded: np.ndarray
+    expanded_entries: np.ndarray
+
+    @property
+    def num_single(self) -> int:
+        """How many expansions have one code point (number 0 counts)."""
+        return int(np.count_nonzero(self.lengths == 1))
+
+    def entry(self, code_point: int) -> int:
+        """A character's entry."""
+        page = self.pages[code_point >> PAGE_SHIFT]
+        return int(self.entries[page + (code_point & PAGE_MASK)])
+
+
+@functools.cache
+def unicode_tables(do_lower_case: bool) -> UnicodeTables:
+    """The tables for cased, or for lowered text without accents."""
+    entries = np.zeros(_NUM_CODE_POINTS, np.int32)
+    for first, last in CJK_RANGES:
+        entries[first : last + 1] |= STARTS_WORD | ENDS_WORD | TAKES_NO_ACCENT
+    expansions: dict[str, str] = {}
+    for char in _scanned():
+        entry = _flags(char)
+        if do_lower_case:
+            entry |= _case(char) | unicodedata.combining(char) << COMBINING_SHIFT
+            if unicodedata.category(char) == "Mn":
+                entry |= ACCENT
+            expanded = _expanded(char)
+            if expanded != char:
+                expansions[char] = expanded
+        entries[ord(char)] |= entry
+    # Nothing reads expansion 0, but it has a place.
+    texts = [
+        "\0",
+        *sorted(set(expansions.values()), key=lambda text: (len(text), text)),
+    ]
+    number_of = {text: number for number, text in enumerate(texts)}
+    for char, expanded in expansions.items():
+        entries[ord(char)] |= number_of[expanded] << EXPANSION_SHIFT
+    lengths = np.array([len(text) for text in texts], np.int32)
+    code_points = np.array([ord(char) for char in "".join(texts)], np.int32)
+    pages, page_of = np.unique(
+        entries.reshape(-1, 1 << PAGE_SHIFT), axis=0, return_inverse=True
+    )
+    return UnicodeTables(
+        pages=(page_of.reshape(-1) << PAGE_SHIFT).astype(np.int32),
+        entries=pages.reshape(-1),
+        starts=np.cumsum(lengths, dtype=np.int32) - lengths,
+        lengths=lengths,
+        expanded=code_points,
+        expanded_entries=entries[code_points],
+    )
+
+
+def _expanded(char: str) -> str:
+    """The character lowered and decomposed, without most of the accents.
+
+    An accent goes at once where nothing can come of it but its removal: behind another
+    character of the same source, which has its place in the text already, and not a
+    starter, which would keep those on its sides in their order.
+    """
+    decomposed = unicodedata.normalize("NFD", char.lower())
+    return decomposed[0] + "".join(
+        other
+        for other in decomposed[1:]
+        if unicodedata.category(other) != "Mn" or not unicodedata.combining(other)
+    )
+
+
+def _scanned() -> Iterator[str]:
+    for code_points in _SCANNED:
+        yield from map(chr, code_points)
+
+
+def _flags(char: str) -> int:
+    if is_removed(char):
+        return REMOVED
+    if char.isspace():
+        return SPACE
+    return STARTS_WORD | ENDS_WORD if is_punctuation(char) else 0
+
+
+def _case(char: str) -> int:
+    """Asks Python's `lower`, as its data on case have no other door.
+
+    A sigma is final behind a cased letter, with characters between that are ignored.
+    """
+    if not f"A{char}Σ".lower().endswith("ς"):
+        return 0
+    return CASED if f"{char}Σ".lower().endswith("ς") else CASE_IGNORABLE
+
+
+# Lower case and accents within a TensorFlow graph, for all texts of a batch at once.
+#
+# What `str.lower`, canonical decomposition and the removal of accents do together,
+# from
+# the tables of `unicode_tables`. Most characters are looked up one by one; the rules
+# that
+# look round them (final sigma, canonical order) run where the text calls for them.
+#
+# Shape suffixes: K characters, M after expansion.
+
+
+def have(entries: tf.Tensor, flags: int) -> tf.Tensor:
+    """Which entries have one of the flags."""
+    return tf.not_equal(entries & flags, 0)
+
+
+def lack(entries: tf.Tensor, flags: int) -> tf.Tensor:
+    """Which entries have none of the flags."""
+    return tf.equal(entries & flags, 0)
+
+
+def where(mask: tf.Tensor) -> tf.Tensor:
+    """The positions at which a mask is true."""
+    return tf.cast(tf.where(mask)[:, 0], tf.int32)
+
+
+def previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
+    """At each position what the mask is at the one before."""
+    return tf.concat([[first], mask[:-1]], 0)
+
+
+def repeat_range(lengths: tf.Tensor) -> tf.Tensor:
+    """0 so many times, then 1, and so on; each at least once.
+
+    `tf.repeat` would take memory for all at the greatest length.
+    """
+    ends = tf.cumsum(lengths)[:-1, None]
+    steps = tf.scatter_nd(ends, tf.ones_like(ends[:, 0]), [tf.reduce_sum(lengths)])
+    return tf.cumsum(steps)
+
+
+class Characters(NamedTuple):
+    """Characters on their way from the text to its words.
+
+    Attributes:
+        values: [K], code points.
+        entries: [K], what `unicode_tables` has on them.
+        starts: [K], where what each was made of begins in the text.
+        ends: [K], and where it ends.
+    """
+
+    values: tf.Tensor
+    entries: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+
+    def take(self, positions: tf.Tensor) -> "Characters":
+        """The characters at some positions."""
+        return Characters(*(tf.gather(part, positions) for part in self))
+
+    def without(self, flags: int) -> "Characters":
+        """The characters that have none of the flags."""
+        stay = lack(self.entries, flags)
+        return _if(~tf.reduce_all(stay), lambda: self.take(where(stay)), self)
+
+
+def lower_without_accents(text: Characters, unicode: UnicodeTables) -> Characters:
+    """Lowers, decomposes and removes accents: [K] -> [M]."""
+    text = _reorder(_expand(_lower_final_sigmas(text, unicode), unicode))
+    return _give_accents(text).without(ACCENT)
+
+
+def _lower_final_sigmas(text: Characters, unicode: UnicodeTables) -> Characters:
+    """Lowers each sigma that is final: behind a cased letter, and before none."""
+
+    def lowered() -> Characters:
+        seen = where(lack(text.entries, CASE_IGNORABLE))
+        is_cased = have(tf.gather(text.entries, seen), CASED)
+        is_sigma = tf.equal(tf.gather(text.values, seen), CAPITAL_SIGMA)
+        final = is_sigma & previous(is_cased, False)
+        final &= ~tf.concat([is_cased[1:], [False]], 0)
+        places = tf.boolean_mask(seen, final)[:, None]
+        shape = tf.shape(places)[:1]
+        entry = unicode.entry(FINAL_SIGMA)
+        return text._replace(
+            values=tf.tensor_scatter_nd_update(
+                text.values, places, tf.fill(shape, FINAL_SIGMA)
+            ),
+            entries=tf.tensor_scatter_nd_update(
+                text.entries, places, tf.fill(shape, entry)
+            ),
+        )
+
+    any_sigma = tf.reduce_any(tf.equal(text.values, CAPITAL_SIGMA))
+    return _if(any_sigma, lowered, text)
+
+
+def _expand(text: Characters, unicode: UnicodeTables) -> Characters:
+    """Lowers and decomposes each character: [K] -> [M]."""
+    numbers = tf.bitwise.right_shift(text.entries, EXPANSION_SHIFT)
+
+    def expanded(old: Characters, numbers: tf.Tensor, places: tf.Tensor) -> Characters:
+        itself = tf.equal(numbers, 0)
+        return old._replace(
+            values=tf.where(itself, old.values, tf.gather(unicode.expanded, places)),
+            entries=tf.where(
+                itself, old.entries, tf.gather(unicode.expanded_entries, places)
+            ),
+        )
+
+    def to_several() -> Characters:
+        lengths = tf.gather(unicode.lengths, numbers)
+        parents = repeat_range(lengths)
+        begins = tf.gather(unicode.starts, numbers) - tf.cumsum(lengths, exclusive=True)
+        places = tf.gather(begins, parents) + tf.range(tf.size(parents))
+        return expanded(text.take(parents), tf.gather(numbers, parents), places)
+
+    return Characters(
+        *tf.cond(
+            tf.reduce_any(numbers >= unicode.num_single),
+            to_several,
+            lambda: expanded(text, numbers, numbers),
+        )
+    )
+
+
+def _reorder(text: Characters) -> Characters:
+    """Sorts each run of combining characters by class (Unicode Standard, 3.11)."""
+    classes = tf.bitwise.right_shift(text.entries, COMBINING_SHIFT)
+    classes &= COMBINING_MASK
+    combines = classes > 0
+
+    def reordered() -> Characters:
+        # The number of starters up to a combining character tells the runs apart.
+        runs = tf.cumsum(tf.cast(~combines, tf.int64))
+        places = where(combines)
+        count = tf.size(places, out_type=tf.int64)
+        keys = tf.gather(runs * (1 << 8) + tf.cast(classes, tf.int64), places)
+        order = tf.sort(keys * count + tf.range(count)) % count
+        moved = tf.tensor_scatter_nd_update(
+            tf.range(tf.size(classes)), places[:, None], tf.gather(places, order)
+        )
+        return text.take(moved)
+
+    # Accents alone need no order: they are all removed.
+    stays = combines & lack(text.entries, ACCENT)
+    return _if(tf.reduce_any(stays), reordered, text)
+
+
+def _give_accents(text: Characters) -> Characters:
+    """Lets each character reach to the end of the accents behind it."""
+    is_accent = have(text.entries, ACCENT)
+
+    def extended() -> Characters:
+        accents, bases = where(is_accent), where(~is_accent)
+        # How many bases are before an accent; before the first there is none.
+        rank = tf.searchsorted(bases, accents)
+        base_of = tf.gather(bases, tf.maximum(rank - 1, 0))
+        takes = lack(tf.gather(text.entries, base_of), TAKES_NO_ACCENT)
+        takes &= rank > 0
+        ends = tf.tensor_scatter_nd_max(
+            text.ends,
+            tf.boolean_mask(base_of, takes)[:, None],
+            tf.gather(text.ends, tf.boolean_mask(accents, takes)),
+        )
+        return text._replace(ends=ends)
+
+    return _if(tf.reduce_any(is_accent), extended, text)
+
+
+def _if(
+    condition: tf.Tensor, then: Callable[[], Characters], otherwise: Characters
+) -> Characters:
+    return Characters(*tf.cond(condition, then, lambda: otherwise))
+
+
+# Text into words within a TensorFlow graph: `bert_tf.text.normalization`, vectorised.
+#
+# All the texts of a batch are one line of code points, each text with a line feed
+# behind
+# it: white space, which no rule looks past. A step is a gather from the tables of
+# `unicode_tables`, or a mask.
+#
+# Shape suffixes: B texts, N code points, M characters in words, W words.
+
+
+class CodePoints(NamedTuple):
+    """A batch of texts, decoded; a line feed ends each of them.
+
+    Attributes:
+        values: [N], code points.
+        entries: [N], what `unicode_tables` has on them.
+        byte_starts: [N], where each begins in its text.
+        row_splits: [B + 1], where the texts begin in `values`.
+    """
+
+    values: tf.Tensor
+    entries: tf.Tensor
+    byte_starts: tf.Tensor
+    row_splits: tf.Tensor
+
+
+class Words(NamedTuple):
+    """The words of a batch of texts, normalised.
+
+    Attributes:
+        characters: [W, (characters)], ragged, code points.
+        row_splits: [B + 1], where the texts begin among the words.
+        starts: [M], where what each character was made of begins in `CodePoints`.
+        ends: [M], and where it ends, with the accents that were removed behind it.
+    """
+
+    characters: tf.RaggedTensor
+    row_splits: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+
+
+def decode(texts: tf.Tensor, unicode: UnicodeTables) -> CodePoints:
+    """Code points of UTF-8; bytes that are not UTF-8 become U+FFFD as in Python."""
+    decoded, byte_starts = tf.strings.unicode_decode_with_offsets(
+        tf.strings.join([texts, "\n"]), "UTF-8", errors="replace"
+    )
+    values = decoded.flat_values
+    pages = tf.gather(unicode.pages, tf.bitwise.right_shift(values, PAGE_SHIFT))
+    entries = tf.gather(unicode.entries, pages + (values & PAGE_MASK))
+    return CodePoints(
+        values,
+        entries,
+        tf.cast(byte_starts.flat_values, tf.int32),
+        tf.cast(decoded.row_splits, tf.int32),
+    )
+
+
+def keep_whole(text: CodePoints, tokens: Sequence[str]) -> CodePoints:
+    """Makes one unchanged word of each special token that the text spells out."""
+    opening = where(tf.equal(text.values, ord("[")))
+    last = tf.size(text.values) - 1
+    entries = text.entries
+    for token in tokens:
+        wanted = np.array([ord(char) for char in token], np.int32)
+        # The text's last line feed stands for what would be behind it.
+        places = tf.minimum(opening[:, None] + np.arange(len(token)), last)
+        found = tf.reduce_all(tf.equal(tf.gather(text.values, places), wanted), axis=1)
+        places = tf.boolean_mask(places, found)
+        flags = np.zeros(len(token), np.int32)
+        flags[0] |= STARTS_WORD
+        flags[-1] |= ENDS_WORD | TAKES_NO_ACCENT
+        entries = tf.tensor_scatter_nd_update(
+            entries,
+            tf.reshape(places, [-1, 1]),
+            tf.tile(flags, [tf.shape(places)[0]]),
+        )
+    return text._replace(entries=entries)
+
+
+def split_words(text: CodePoints, unicode: UnicodeTables, do_lower_case: bool) -> Words:
+    """The words of texts, normalised: what `normalization.split_words` gives."""
+    sources = tf.range(tf.size(text.values))
+    characters = Characters(text.values, text.entries, sources, sources + 1)
+    characters = characters.without(REMOVED)
+    if do_lower_case:
+        characters = lower_without_accents(characters, unicode)
+    # A word starts where a character says so, or behind one that ends the word before.
+    is_space = have(characters.entries, SPACE)
+    ends_word = have(characters.entries, ENDS_WORD | SPACE)
+    starts_word = (
+        have(characters.entries, STARTS_WORD) | previous(ends_word, True)
+    ) & ~is_space
+    in_words = where(~is_space)
+    characters = characters.take(in_words)
+    word_starts = where(tf.gather(starts_word, in_words))
+    word_splits = tf.concat([word_starts, [tf.size(in_words)]], 0)
+    return Words(
+        characters=tf.RaggedTensor.from_row_splits(
+            characters.values, word_splits, validate=False
+        ),
+        # Sorted: canonical ordering moves no character out of its word.
+        row_splits=tf.searchsorted(
+            tf.gather(characters.starts, word_starts), text.row_splits
+        ),
+        starts=characters.starts,
+        ends=characters.ends,
+    )
+
+
+# The tokenizer as a TensorFlow graph, for a SavedModel that takes raw text.
+#
+# Token for token what `WordPieceTokenizer` gives. tensorflow-text's BertTokenizer is
+# not:
+# it has rules and Unicode data of its own. Here its part is the greedy longest match
+# alone, on words that are normalised already; what normalising needs is in the graph,
+# as
+# constants. To load such a SavedModel takes tensorflow and tensorflow-text.
+
 
 _MAX_BYTES_PER_CHARACTER = 4
 
@@ -66,19 +503,7 @@ class GraphTokenizer(tf.Module):
         recognize_special_tokens: bool = False,
         name: str | None = None,
     ):
-        """Makes the tables.
-
-        Args:
-            vocabulary: the tokens; must have [UNK].
-            do_lower_case: lower the case and remove accents, as for an uncased model.
-            recognize_special_tokens: let "[MASK]" and the like, written in the text,
-                stand for the special token.
-            name: of the module.
-
-        Raises:
-            InputError: tensorflow-text is not there, or cannot hold the vocabulary.
-            ValueError: the vocabulary lacks [UNK].
-        """
+        """Makes the tables."""
         super().__init__(name)
         self._do_lower_case = do_lower_case
         self._special_tokens = [
@@ -100,14 +525,7 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of the texts' tokens; no [CLS] or [SEP] is added.
-
-        Args:
-            texts: [B], UTF-8; what is not becomes U+FFFD, which is removed.
-
-        Returns:
-            int32, [B, (tokens)].
-        """
+        """The ids of the texts' tokens; no [CLS] or [SEP] is added."""
         with tf.device("CPU:0"):  # strings live there, and what goes along with them
             _, words = self._words(texts)
             ids, ids_of_text = self._match(words)
@@ -121,13 +539,6 @@ class GraphTokenizer(tf.Module):
 
         As `WordPieceTokenizer.encode_with_offsets`: a token covers the source of its
         characters, and the accents removed after them.
-
-        Args:
-            texts: [B], UTF-8. Of other bytes, a character is what Python's
-                `bytes.decode(errors="replace")` replaces by one U+FFFD.
-
-        Returns:
-            The ids, and the offsets in characters and in bytes.
         """
         with tf.device("CPU:0"):
             text, words = self._words(texts)

@@ -1,43 +1,397 @@
-"""KerasHub presets: a folder as `save_to_preset` writes it, or a handle of one.
-
-    config.json         the backbone's class and settings
-    model.weights.h5    its weights; from 10 GB on in parts, named in model.weights.json
-    metadata.json       versions, and the number of parameters
-    task.json           of a model with a head: its class and settings
-    task.weights.h5     the head's weights
-    tokenizer.json, assets/tokenizer/vocabulary.txt
-
-What the layers compute is asked of KerasHub's layers. Its masked LM has another GELU
-and another epsilon than its encoder: they become `masked_lm_hidden_act` and
-`masked_lm_layer_norm_eps`. How the weights are found in their files stands in
-`kerashub_weights`.
-"""
+"""KerasHub's presets, read and written."""
 
 import json
 import math
 import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from absl import logging
 
 from bert_tf import files
 from bert_tf.config import LAYER_NORM_EPSILON, BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.kerashub_handles import download, is_handle
-from bert_tf.conversion.kerashub_weights import (
-    FIELDS,
-    INDEX_NAME,
-    TASK_WEIGHTS_NAME,
-    WEIGHTS_NAME,
-    read_weights,
-    rows_of,
-    settings_of,
-    small_model,
-    write_weights,
+from bert_tf.conversion.weights import (
+    Tensor,
+    Weights,
+    check_against_config,
+    fits,
+    listed,
+    shown,
 )
-from bert_tf.conversion.weights import Weights, check_against_config
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+
+# KerasHub's handles of presets: their names, and their download.
+#
+# KerasHub's own `from_preset` takes the files from these packages one by one; here
+# they
+# are asked for all files of a preset, and keep them in the same cache.
+
+
+_SCHEMES = ("kaggle://", "hf://", "modelscope://")
+# What a preset consists of; a repository may hold more.
+_FILES = ["*.json", "*.weights.h5", "assets/tokenizer/*"]
+
+
+def is_handle(path: str) -> bool:
+    """Whether `path` names a preset to be downloaded, rather than a file or folder.
+
+    Handles are kaggle://, hf:// and modelscope:// addresses, and the names that
+    KerasHub knows, such as bert_base_en_uncased.
+    """
+    if path.startswith(_SCHEMES):
+        return True
+    # The cheap questions first: the last one imports KerasHub.
+    if not re.fullmatch(r"[a-z0-9_]+", path) or _is_taken(path):
+        return False
+    return path in _built_in()
+
+
+def _is_taken(path: str) -> bool:
+    """Whether a folder, a file or a checkpoint of that name is there."""
+    return files.exists(path) or files.exists(path + ".index")
+
+
+def _built_in() -> Mapping[str, Any]:
+    """The presets that KerasHub knows by name."""
+    import keras_hub
+
+    return keras_hub.models.BertBackbone.presets
+
+
+def download(handle: str) -> str:
+    """Downloads a preset, unless the cache has it."""
+    address = _built_in().get(handle, {}).get("kaggle_handle", handle)
+    scheme, _, name = address.partition("://")
+    try:
+        return {
+            "kaggle": _from_kaggle,
+            "hf": _from_hugging_face,
+            "modelscope": _from_model_scope,
+        }[scheme](name)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{handle}: its download needs the package {error.name}: pip install"
+            f" {error.name}."
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"{handle} cannot be downloaded: {reason}") from error
+
+
+def _from_kaggle(name: str) -> str:
+    import kagglehub
+    from kagglehub import exceptions
+
+    try:
+        return kagglehub.model_download(name)
+    except (
+        exceptions.BackendError,
+        exceptions.CredentialError,
+        exceptions.NotFoundError,
+        exceptions.UnauthenticatedError,
+    ) as error:
+        raise ValueError(str(error)) from error
+
+
+def _from_hugging_face(name: str) -> str:
+    import huggingface_hub
+
+    return huggingface_hub.snapshot_download(name, allow_patterns=_FILES)
+
+
+def _from_model_scope(name: str) -> str:
+    import modelscope
+
+    return modelscope.snapshot_download(name, allow_patterns=_FILES)
+
+
+# The weights of a KerasHub preset: HDF5 files, read tensor by tensor.
+#
+#     model.weights.h5    a backbone's; a large one's parts stand in
+#     model.weights.json
+#     task.weights.h5     a head's
+#
+# In a file a tensor has a place, such as `layers/transformer_encoder_1/
+# _self_attention_layer/query_dense/vars/0`, but no name of its variable. Which
+# variable
+# has which place is asked of KerasHub itself, by a model of the same depth and no
+# width:
+# `small_model`. So no model lies in memory whole.
+
+
+WEIGHTS_NAME = "model.weights.h5"
+INDEX_NAME = "model.weights.json"
+TASK_WEIGHTS_NAME = "task.weights.h5"
+
+# KerasHub's setting -> ours.
+FIELDS = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "max_sequence_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+}
+
+# What h5py raises for a damaged file.
+_DAMAGED = (OSError, ValueError, KeyError, RuntimeError)
+# In the files, beside weights: an optimizer's state, dropout's seeds.
+_NO_WEIGHTS = ("optimizer/", "seed_generator/")
+
+
+def small_model(config: BertConfig, head: str | None) -> Any:
+    """KerasHub's model with a config's layers, whose every size is 1."""
+    import keras
+    import keras_hub
+
+    kept = ("num_layers", "dropout")
+    settings = {
+        setting: value if setting in kept else 1
+        for setting, value in settings_of(config).items()
+    }
+    # In the machine's memory: a converter needs no accelerator.
+    with keras.device("cpu"):
+        backbone = keras_hub.models.BertBackbone(
+            **settings, dtype="float32", name="bert_backbone"
+        )
+        if head == names.MASKED_LM:
+            return keras_hub.models.BertMaskedLM(backbone)
+        if head == names.CLASSIFIER:
+            return keras_hub.models.BertTextClassifier(backbone, num_classes=1)
+    return backbone
+
+
+def settings_of(config: BertConfig) -> dict[str, Any]:
+    """The settings of KerasHub's BertBackbone."""
+    return {theirs: getattr(config, ours) for theirs, ours in FIELDS.items()}
+
+
+def read_weights(
+    folder: str, config: BertConfig, head: str | None, small: Any
+) -> Weights:
+    """The weights of a preset by the original's names."""
+    places = _places(small)
+    stored = _stored(folder, with_head=head is not None)
+    found: dict[str, Tensor] = {}
+    missing, wrong = [], []
+    for row in rows_of(config, head):
+        tensor = stored.pop(places[_path(row)], None)
+        if tensor is None:
+            missing.append(row.original)
+        elif not fits(tensor.shape, wanted := _their_shape(row, config)):
+            wrong.append(
+                f"{row.original} is {shown(tensor.shape)}, not {shown(wanted)}"
+            )
+        else:
+            found[row.original] = _in_our_layout(row, config, tensor)
+    problems = [
+        f"{what}: {listed(values)}"
+        for what, values in (
+            ("shapes that are not the config's", wrong),
+            ("weights that have no tensor", missing),
+            ("tensors that have no place in the model", stored),
+        )
+        if values
+    ]
+    if problems:
+        raise InputError(
+            f"{os.path.join(folder, WEIGHTS_NAME)} does not hold the model that"
+            f" config.json describes: {'; '.join(problems)}."
+        )
+    return Weights(folder, found)
+
+
+def write_weights(
+    folder: str, weights: Weights, config: BertConfig, small: Any
+) -> None:
+    """Puts a backbone's weights into the file of the small model, tensor by tensor."""
+    import h5py
+
+    places = _places(small)
+    with h5py.File(os.path.join(folder, WEIGHTS_NAME), "r+") as file:
+        for row in rows_of(config, head=None):
+            place = places[_path(row)]
+            del file[place]
+            file[place] = np.reshape(weights[row.original], _their_shape(row, config))
+
+
+def rows_of(config: BertConfig, head: str | None) -> list[names.Name]:
+    """The rows of the table of names that KerasHub's model has."""
+    heads = () if head is None else names.HEADS[head]
+    return [*names.encoder_names(config), *names.POOLER, *heads]
+
+
+def _path(row: names.Name) -> str:
+    assert row.keras_hub is not None, f"{row.original} is no weight of KerasHub's"
+    return row.keras_hub
+
+
+def _their_shape(row: names.Name, config: BertConfig) -> tuple:
+    """The shape of KerasHub's variable: attention's hidden size is split by heads."""
+    shape = row.dimensions(config)
+    if row.keras_hub_transposes:
+        return shape[::-1]
+    path = _path(row)
+    if "/self_attention_layer/" not in path:
+        return shape
+    heads = config.num_attention_heads
+    split = (heads, config.hidden_size // heads)
+    if "/attention_output/" not in path:
+        return (*shape[:-1], *split)
+    return shape if len(shape) == 1 else (*split, shape[-1])
+
+
+def _in_our_layout(row: names.Name, config: BertConfig, tensor: Tensor) -> Tensor:
+    if row.keras_hub_transposes:
+        return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
+    shape = row.dimensions(config)
+    if None in shape:
+        # A classifier's outputs, which only the file counts.
+        shape = tensor.shape
+    return Tensor(shape, lambda: tensor.read().reshape(shape))
+
+
+def _places(model: Any) -> dict[str, str]:
+    """Where KerasHub's files have each of a model's variables: path -> place.
+
+    Each variable is filled with a number of its own, the model is written, and the
+    numbers are found again in the files.
+    """
+    for number, variable in enumerate(model.weights):
+        variable.assign(np.full(variable.shape, number))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_to_preset(folder)
+        has_head = files.exists(os.path.join(folder, TASK_WEIGHTS_NAME))
+        numbers = {
+            int(tensor.read().flat[0]): place
+            for place, tensor in _stored(folder, with_head=has_head).items()
+        }
+    return {
+        variable.path: numbers[number] for number, variable in enumerate(model.weights)
+    }
+
+
+def _stored(folder: str, with_head: bool) -> dict[str, Tensor]:
+    """The tensors of a preset by their places, in KerasHub's layout.
+
+    The places in the head's file have its name before them: a layer of the head may be
+    called as one of the backbone.
+    """
+    stored: dict[str, Tensor] = {}
+    for part in _backbone_files(folder):
+        stored.update(_stored_in(part))
+    if with_head:
+        in_head = _stored_in(os.path.join(folder, TASK_WEIGHTS_NAME))
+        stored.update(
+            {f"{TASK_WEIGHTS_NAME}/{place}": found for place, found in in_head.items()}
+        )
+    return stored
+
+
+def _backbone_files(folder: str) -> list[str]:
+    """The one file of a backbone's weights, or its parts."""
+    single, index = (os.path.join(folder, name) for name in (WEIGHTS_NAME, INDEX_NAME))
+    if files.exists(single):
+        return [single]
+    if not files.exists(index):
+        raise InputError(f"{folder}: {WEIGHTS_NAME} is missing.")
+    try:
+        lists = files.read_json(index)["weight_map"].values()
+        parts = {
+            os.path.basename(part)
+            for names_ in lists
+            for part in ([names_] if isinstance(names_, str) else names_)
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{index}: must have a `weight_map`.") from error
+    return [os.path.join(folder, part) for part in sorted(parts)]
+
+
+def _stored_in(path: str) -> dict[str, Tensor]:
+    """The tensors of a file by their places, in KerasHub's layout."""
+    import h5py
+    import ml_dtypes
+
+    if not files.exists(path):
+        raise InputError(f"No such file: {path}")
+    shapes: dict[str, tuple[int, ...]] = {}
+    refused: list[str] = []
+
+    def visit(place: str | bytes, item: Any) -> None:
+        # Bytes where a name is no UTF-8, in a damaged file.
+        place = str(place)
+        if not isinstance(item, h5py.Dataset) or any(
+            part in f"{place}/" for part in _NO_WEIGHTS
+        ):
+            return
+        if item.shape is None:
+            refused.append(f"{place} is empty")
+            return
+        shapes[place] = item.shape
+        # Such a tensor may lie in any file of this machine.
+        if item.external or item.is_virtual:
+            refused.append(f"{place} lies outside the file")
+        elif item.dtype.kind != "f" and not _is_bfloat16(item):
+            refused.append(f"{place} is quantized, {item.dtype}")
+
+    try:
+        with h5py.File(path) as file:
+            file.visititems(visit)
+    except _DAMAGED as error:
+        raise _damaged(path, error) from error
+    if refused:
+        raise InputError(f"{path}: cannot be read: {listed(refused)}.")
+
+    def reading(place: str) -> Callable[[], np.ndarray]:
+        def read() -> np.ndarray:
+            try:
+                with h5py.File(path) as file:
+                    item = file[place]
+                    array = item[()]
+                    if _is_bfloat16(item):
+                        array = array.view(ml_dtypes.bfloat16)
+                    return array.astype(np.float32, copy=False)
+            except _DAMAGED as error:
+                raise _damaged(path, error) from error
+
+        return read
+
+    return {place: Tensor(shape, reading(place)) for place, shape in shapes.items()}
+
+
+def _is_bfloat16(item: Any) -> bool:
+    """Whether a dataset holds numbers of 16 bits that HDF5 has no type for."""
+    return item.attrs.get("dtype") == "bfloat16"
+
+
+def _damaged(path: str, error: Exception) -> InputError:
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return InputError(f"{path} is damaged or no HDF5 file: {reason}")
+
+
+# KerasHub presets: a folder as `save_to_preset` writes it, or a handle of one.
+#
+#     config.json         the backbone's class and settings
+#     model.weights.h5    its weights; from 10 GB on in parts, named in
+#     model.weights.json
+#     metadata.json       versions, and the number of parameters
+#     task.json           of a model with a head: its class and settings
+#     task.weights.h5     the head's weights
+#     tokenizer.json, assets/tokenizer/vocabulary.txt
+#
+# What the layers compute is asked of KerasHub's layers. Its masked LM has another
+# GELU
+# and another epsilon than its encoder: they become `masked_lm_hidden_act` and
+# `masked_lm_layer_norm_eps`. How the weights are found in their files stands in
+# `kerashub_weights`.
+
 
 CONFIG_NAME = "config.json"
 METADATA_NAME = "metadata.json"
@@ -93,16 +447,7 @@ def is_preset_folder(folder: str) -> bool:
 
 
 def read(path: str) -> Preset:
-    """Reads a preset: its encoder, its head, its tokenizer.
-
-    Args:
-        path: a local folder, or a handle; a handle's files are downloaded to the cache
-            of the package that KerasHub downloads with.
-
-    Raises:
-        InputError: it is no BERT, a file is missing or damaged, or the tensors are not
-            those of the model in config.json.
-    """
+    """Reads a preset: its encoder, its head, its tokenizer."""
     folder = download(path) if is_handle(path) else path
     if files.is_remote(folder):
         raise InputError(
@@ -134,19 +479,7 @@ def write(
     vocabulary: Vocabulary | None = None,
     do_lower_case: bool | None = None,
 ) -> None:
-    """Writes the encoder and the pooler as a preset of BertBackbone.
-
-    Args:
-        folder: an existing folder.
-        weights: the weights; heads are left out.
-        config: their config.
-        vocabulary: written as a BertTokenizer; None for a preset without one.
-        do_lower_case: the tokenizer's casing; a lower-casing one takes off accents too,
-            as the original's does.
-
-    Raises:
-        InputError: BertBackbone cannot compute this model, or a weight is missing.
-    """
+    """Writes the encoder and the pooler as a preset of BertBackbone."""
     check_can_be_written(weights, config, vocabulary)
     import keras_hub
 

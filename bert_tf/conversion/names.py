@@ -51,12 +51,7 @@ class Name:
         return self.original.endswith("/kernel")
 
     def dimensions(self, config: BertConfig, num_labels: int | None = None) -> tuple:
-        """The shape in a model.
-
-        Args:
-            config: the model's architecture.
-            num_labels: what C is; None leaves it open, as a None in the shape.
-        """
+        """The shape in a model."""
         sizes = {
             "V": config.vocab_size,
             "P": config.max_position_embeddings,
@@ -248,17 +243,7 @@ def heads_of(names: Iterable[str]) -> list[str]:
 def names_of(
     config: BertConfig, names: Iterable[str], heads: Iterable[str] | None = None
 ) -> list[Name]:
-    """The rows that weights with these original names should have, whole.
-
-    Args:
-        config: the architecture.
-        names: the original's names of the weights at hand.
-        heads: the heads; by default those with a weight among `names`.
-
-    Returns:
-        All of the encoder's rows; the pooler's, if one of its weights is there; those
-        of the heads. A row may lack its weight: that is for the caller to find.
-    """
+    """The rows that weights with these original names should have, whole."""
     there = set(names)
     rows = list(encoder_names(config))
     if any(row.original in there for row in POOLER):

@@ -1,32 +1,84 @@
-"""A checkpoint of any format: its weights, its config, its tokenizer.
-
-`--init_checkpoint` takes any of these, and which one it is shows in its files:
-
-    a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
-    a TF1 release, its folder or prefix           bert_model.ckpt.*, bert_config.json
-    Hugging Face's or sentence-transformers'      model.safetensors, config.json
-    a KerasHub preset, its folder or its handle   model.weights.h5, config.json
-
-A folder that has several is taken as the first of this list.
-"""
+"""A checkpoint to read, of any of the formats, and the files of the model in it."""
 
 import dataclasses
 import enum
+import json
 import os
+from typing import Any
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
-from bert_tf.conversion import (
-    huggingface,
-    kerashub,
-    names,
-    tensorflow_checkpoint,
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion.tokenizer_files import (
+    TokenizerFiles,
+    read_labels,
+    read_tokenizer,
 )
-from bert_tf.conversion.export_file import refuse_incomplete
-from bert_tf.conversion.label_files import read_labels
-from bert_tf.conversion.tokenizer_files import TokenizerFiles, read_tokenizer
 from bert_tf.conversion.weights import Weights, num_outputs
 from bert_tf.errors import InputError
+
+# What an exported folder was made from, in its export.json.
+#
+#     {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
+#      ...], "complete": true}
+#
+# `names` are what else is in the folder. While a folder that existed before is
+# filled,
+# `complete` is false: the same command then fills it again.
+
+
+EXPORT_NAME = "export.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Export:
+    """The file's content; see above."""
+
+    made_from: dict[str, Any]
+    names: list[str]
+    complete: bool
+
+    def write(self, folder: str) -> None:
+        """Writes the file, over an older one."""
+        files.write_atomically(
+            os.path.join(folder, EXPORT_NAME),
+            json.dumps(dataclasses.asdict(self), indent=1) + "\n",
+        )
+
+
+def read_export(folder: str) -> Export | None:
+    """The file of a folder; None where there is none, or another program's."""
+    path = os.path.join(folder, EXPORT_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        return strict_json.read(Export, path)
+    except InputError:
+        return None
+
+
+def refuse_incomplete(folder: str) -> None:
+    """Raises InputError if an export into the folder was interrupted."""
+    export = read_export(folder)
+    if export is not None and not export.complete:
+        raise InputError(
+            f"{folder}: its export was interrupted; give the same export_model command"
+            " again."
+        )
+
+
+# A checkpoint of any format: its weights, its config, its tokenizer.
+#
+# `--init_checkpoint` takes any of these, and which one it is shows in its files:
+#
+#     a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
+#     a TF1 release, its folder or prefix           bert_model.ckpt.*,
+#     bert_config.json
+#     Hugging Face's or sentence-transformers'      model.safetensors, config.json
+#     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
+#
+# A folder that has several is taken as the first of this list.
+
 
 CONFIG_NAME = "bert_config.json"
 
@@ -70,7 +122,7 @@ class Source:
     def checkpoint(self) -> str:
         """What its weights are read from: a checkpoint's path, or else the folder."""
         if self.format in (Format.RUN, Format.TF1):
-            return tensorflow_checkpoint.find_checkpoint(self.path)
+            return tensorflow.find_checkpoint(self.path)
         return self.folder
 
     def classifier_problem_type(self) -> str | None:
@@ -91,11 +143,7 @@ class Source:
 
 
 def find_format(path: str) -> Format:
-    """Which format a path has, from the names of files alone.
-
-    Raises:
-        InputError: there is no checkpoint, or only pickled ones.
-    """
+    """Which format a path has, from the names of files alone."""
     if not files.is_folder(path):
         for ending, format_, name in (
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
@@ -112,25 +160,25 @@ def find_format(path: str) -> Format:
             return Format.KERAS_HUB
         if files.exists(path):
             huggingface.refuse_pickles(path)
-        prefix = tensorflow_checkpoint.find_checkpoint(path)
-        return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+        prefix = tensorflow.find_checkpoint(path)
+        return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
     refuse_incomplete(path)
     if any(
         files.exists(there) and not files.is_folder(there)
         for there in (
             os.path.join(path, "checkpoint"),
-            os.path.join(path, tensorflow_checkpoint.RELEASED_PREFIX + ".index"),
+            os.path.join(path, tensorflow.RELEASED_PREFIX + ".index"),
         )
     ):
-        prefix = tensorflow_checkpoint.find_checkpoint(path)
-        return Format.RUN if tensorflow_checkpoint.is_of_a_run(prefix) else Format.TF1
+        prefix = tensorflow.find_checkpoint(path)
+        return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
     if kerashub.is_preset_folder(path):
         return Format.KERAS_HUB
     if huggingface.is_folder_of_hugging_face(path):
         return Format.HUGGING_FACE
     raise InputError(
         f"{path}: no checkpoint in this folder: neither a run's file 'checkpoint', nor"
-        f" {tensorflow_checkpoint.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
+        f" {tensorflow.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
         " model.weights.h5."
     )
 
@@ -180,7 +228,7 @@ def open_source(path: str) -> Source:
         format=format_,
         folder=folder,
         # LoRA is no format's but our own runs'.
-        weights=tensorflow_checkpoint.read_weights(path).merged(),
+        weights=tensorflow.read_weights(path).merged(),
         config=(
             BertConfig.from_json_file(config_path)
             if files.exists(config_path)
@@ -193,11 +241,7 @@ def open_source(path: str) -> Source:
 
 
 def open_tokenizer(path: str) -> TokenizerFiles:
-    """The vocabulary and casing of a checkpoint, whose weights are left alone.
-
-    Args:
-        path: as for `open_source`; a folder may have nothing but a tokenizer.
-    """
+    """The vocabulary and casing of a checkpoint, whose weights are left alone."""
     path = files.expanded(path)
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
         return _tokenizer_of(kerashub.read(_preset_of(path)))

@@ -1,26 +1,101 @@
-"""The vocabulary and the casing that lie beside a checkpoint.
-
-    vocab.txt              one token a line
-    tokenizer_config.json  {"do_lower_case": true, ...}
-    tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; what its
-                           newer versions write instead of vocab.txt
-
-A TF1 release has only the first file; its folder's name says the casing. Hugging Face's
-files may describe a tokenizer that splits a text in other places than the original's:
-that is not imitated, but said, where the tokenizer is asked for. One difference is in
-all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
-"""
+"""The files in a folder that say how its text is tokenized and what its labels are."""
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf import files
+from bert_tf import files, strict_json
+from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION
+
+# What a classifier predicts, in the files beside its checkpoint.
+#
+#     labels.txt        the labels, one a line, in the order of the outputs; empty for
+#     a
+#                       regression of one number. Where lines cannot hold them (a line
+#                       end in a label), a JSON list of them in one line
+#     problem_type.txt  `multi_label_classification` where any of the labels may hold
+#     at
+#                       once, `regression` of several numbers: Hugging Face's words
+#
+# Without problem_type.txt, one of several labels is chosen, or one number is
+# predicted.
+
+
+LABELS_NAME = "labels.txt"
+PROBLEM_TYPE_NAME = "problem_type.txt"
+
+
+def write_labels(
+    folder: str, labels: Sequence[str] | None, problem_type: str | None
+) -> None:
+    """Writes what a classifier predicts, or a tagger."""
+    if labels is not None:
+        files.write_atomically(os.path.join(folder, LABELS_NAME), _content(labels))
+    is_of_one_number = labels is not None and not labels
+    if problem_type == MULTI_LABEL or (
+        problem_type == REGRESSION and not is_of_one_number
+    ):
+        files.write_atomically(
+            os.path.join(folder, PROBLEM_TYPE_NAME), f"{problem_type}\n"
+        )
+
+
+def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
+    """The labels and the problem type; None for what no file says."""
+    labels = problem_type = None
+    path = os.path.join(folder, LABELS_NAME)
+    if files.exists(path):
+        labels = _labels(files.read_text(path))
+    path = os.path.join(folder, PROBLEM_TYPE_NAME)
+    if files.exists(path):
+        problem_type = files.read_text(path).strip()
+        if problem_type not in PROBLEM_TYPES:
+            raise InputError(
+                f"{path}: must be one of {', '.join(PROBLEM_TYPES)}. Found:"
+                f" {problem_type!r}."
+            )
+    return labels, problem_type
+
+
+def _content(labels: Sequence[str]) -> str:
+    plain = "".join(f"{label}\n" for label in labels)
+    read_back = _labels(plain.encode("utf-8", "replace").decode("utf-8"))
+    return plain if read_back == tuple(labels) else json.dumps(list(labels)) + "\n"
+
+
+def _labels(content: str) -> tuple[str, ...]:
+    lines = content.split("\n")[:-1]
+    if len(lines) == 1 and lines[0].startswith("["):
+        try:
+            return strict_json.checked(
+                tuple[str, ...], json.loads(lines[0]), LABELS_NAME, "labels"
+            )
+        except (ValueError, RecursionError):
+            pass  # A label that begins so.
+    return tuple(lines)
+
+
+# The vocabulary and the casing that lie beside a checkpoint.
+#
+#     vocab.txt              one token a line
+#     tokenizer_config.json  {"do_lower_case": true, ...}
+#     tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; what
+#     its
+#                            newer versions write instead of vocab.txt
+#
+# A TF1 release has only the first file; its folder's name says the casing. Hugging
+# Face's
+# files may describe a tokenizer that splits a text in other places than the
+# original's:
+# that is not imitated, but said, where the tokenizer is asked for. One difference is
+# in
+# all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
+
 
 VOCAB_NAME = "vocab.txt"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
@@ -86,11 +161,7 @@ class TokenizerFiles(NamedTuple):
 
 
 def read_tokenizer(folder: str) -> TokenizerFiles:
-    """The tokenizer's files of a folder.
-
-    Raises:
-        InputError: a file is damaged, or two of them have different tokens.
-    """
+    """The tokenizer's files of a folder."""
     vocab_path = os.path.join(folder, VOCAB_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
     vocabulary = path = tokenizer = None
@@ -120,14 +191,7 @@ def write_tokenizer(
     do_lower_case: bool,
     max_length: int | None = None,
 ) -> None:
-    """Writes vocab.txt and tokenizer_config.json, as transformers reads them too.
-
-    Args:
-        folder: an existing folder.
-        vocabulary: the tokens.
-        do_lower_case: the casing.
-        max_length: the model's positions, where transformers cuts.
-    """
+    """Writes vocab.txt and tokenizer_config.json, as transformers reads them too."""
     settings: dict[str, Any] = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": do_lower_case,
@@ -145,11 +209,7 @@ def write_tokenizer(
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None where nothing says it.
-
-    Raises:
-        InputError: a file is damaged.
-    """
+    """A checkpoint folder's casing; None where nothing says it."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
         casing = _object_in(path).get("do_lower_case")

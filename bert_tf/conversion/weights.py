@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.conversion.names import HEADS, Name, names_of
 from bert_tf.errors import InputError
-from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.adapters import is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 
@@ -36,10 +36,6 @@ class Tensor(NamedTuple):
 
 class Weights(Mapping[str, np.ndarray]):
     """The weights of a checkpoint by the original's names.
-
-    Args:
-        path: where they lie, for messages.
-        tensors: by the original's names.
 
     Attributes:
         path: where they lie.
@@ -92,11 +88,7 @@ def _sum(kernel: Tensor, a: Tensor, b: Tensor) -> Callable[[], np.ndarray]:
 
 
 def added_options(weights: Weights) -> dict[str, Any]:
-    """What a model needs for the weights that fine-tuning added, LoRA's apart.
-
-    Returns:
-        Arguments of BertEncoder and BertClassifier; none for a pre-trained model.
-    """
+    """What a model needs for the weights that fine-tuning added, LoRA's apart."""
     options: dict[str, Any] = {}
     for name, shape in weights.shapes.items():
         if name.endswith("/adapter/down/kernel"):
@@ -114,19 +106,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
-    """Compares a checkpoint's tensors with its config, before any of them is read.
-
-    Args:
-        weights: the checkpoint's.
-        config: what its config file says.
-
-    Returns:
-        The rows of the table of names that the weights fill, without gaps.
-
-    Raises:
-        InputError: a weight of the encoder or of a head lacks its tensor, a shape is
-            not the config's, or a tensor has no place in BERT. Each kind is listed.
-    """
+    """Compares a checkpoint's tensors with its config, before any of them is read."""
     rows = names_of(config, weights)
     missing = [row.original for row in rows if row.original not in weights]
     known = {row.original for row in rows}

@@ -22,7 +22,7 @@ from bert_tf.errors import InputError
 from bert_tf.features import arrays
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.parts import SETTINGS_NAME
-from bert_tf.records.length_plan import PADDING
+from bert_tf.records.batching import PADDING
 
 
 class FeatureArrays:

@@ -19,9 +19,15 @@ import numpy as np
 from bert_tf.features.choices import FIRST_PIECE
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.model import VECTORS
-from bert_tf.records.example_table import ROWS, EvaluationBatches, ExampleTable
-from bert_tf.records.length_plan import PADDING, LengthPlan, prediction_lengths
-from bert_tf.records.schema import INT64, Feature, RecordSchema
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    prediction_lengths,
+)
+from bert_tf.records.spec import INT64, Feature, RecordSchema
 
 Arrays = Mapping[str, np.ndarray]
 # (batches, about how many) -> (batch, outputs), batch by batch.

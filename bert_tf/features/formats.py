@@ -22,7 +22,7 @@ from bert_tf.features.json_lines import json_line
 from bert_tf.features.layers import LayerIndex
 from bert_tf.features.records import record
 from bert_tf.features.table import Table
-from bert_tf.records.tfrecord_files import write_records
+from bert_tf.records.writing import write_records
 
 _COPIED_AT_ONCE = 1 << 24
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from bert_tf.features.extraction import Features
 from bert_tf.features.layers import LayerIndex
-from bert_tf.instances.compiled import compiled
+from bert_tf.instances.random_stream import compiled
 
 # Below it six decimals are at most 15 digits, which a float64 tells apart.
 _LIMIT = 1e9

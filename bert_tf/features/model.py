@@ -31,8 +31,7 @@ from bert_tf.features.choices import (
     WEIGHTED,
 )
 from bert_tf.features.layers import LayerSelection
-from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.record_model import RecordModel
+from bert_tf.modeling.encoder import BertEncoder, RecordModel
 
 VECTORS = "vectors"
 

@@ -7,7 +7,7 @@ from bert_tf.features.extraction import Group
 from bert_tf.features.formats import Format
 from bert_tf.features.inputs import FeatureInput
 from bert_tf.features.parts import Parts
-from bert_tf.records.shards import remove_leftovers
+from bert_tf.records.writing import remove_leftovers
 
 # (inputs, which groups are passed over) -> groups of features.
 Extract = Callable[[Iterable[FeatureInput], Callable[[int], bool]], Iterator[Group]]

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances.compiled import compiled
-from bert_tf.instances.random_stream import random, random_below, shuffle
+from bert_tf.instances.random_stream import compiled, random, random_below, shuffle
 from bert_tf.instances.settings import MASK_RATE
 
 # Half of what does not become [MASK] stays, half becomes a random token.
@@ -60,20 +59,7 @@ def mask(
     positions: np.ndarray,
     labels: np.ndarray,
 ) -> int:
-    """Masks one sequence in place.
-
-    Args:
-        sequence: [num_tokens], [CLS] A [SEP] B [SEP].
-        masking: how.
-        stream: the random stream. Draws: one shuffle of the candidates; then for each
-            chosen token one `random()`, another unless it becomes [MASK], and one
-            number below the vocabulary's size if it becomes a random token.
-        positions: [num_tokens or more], receives the chosen positions, ascending.
-        labels: [num_tokens or more], receives the ids that stood there.
-
-    Returns:
-        How many tokens were chosen.
-    """
+    """Masks one sequence in place."""
     members, starts = _candidates(sequence, masking)
     candidates = np.arange(len(starts) - 1)
     shuffle(stream, candidates)
@@ -110,10 +96,6 @@ def _candidates(sequence, masking):
 
     A piece with ## joins the candidate before it, even over a [SEP]: a second segment
     that was cut in front may begin within a word.
-
-    Returns:
-        The positions that may be chosen, ascending, and where in them each candidate
-        begins; the last one's end is the last entry.
     """
     members = np.empty(len(sequence), np.int64)
     starts = np.empty(len(sequence) + 1, np.int64)

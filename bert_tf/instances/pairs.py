@@ -1,22 +1,82 @@
-"""Sentence pairs for next sentence prediction, cut from documents.
+"""Documents of token ids to pairs of segments: next sentence, order, or none."""
 
-Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A [SEP]
-B [SEP], where A and B are spans of several sentences; half of the time B is what
-follows A, else it comes from another document. Equality with the original, record for
-record, needs its order of draws from the random stream, which the docstrings tell.
-
-A segment is a range of the corpus's tokens, for the sentences of a document stand side
-by side: nothing is copied until a sequence is put together. Documents are spoken of by
-their place in `order`, the shuffled pool.
-"""
-
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances.compiled import compiled
-from bert_tf.instances.documents import Documents
-from bert_tf.instances.random_stream import random, random_below, random_between
+from bert_tf.instances.random_stream import (
+    compiled,
+    random,
+    random_below,
+    random_between,
+)
+from bert_tf.instances.settings import NUM_SPECIAL_TOKENS
+
+# Documents as arrays: every token of a corpus in one, and where things begin.
+
+
+# Larger vocabularies need more than 16 bits a token.
+_LAST_UINT16 = 0xFFFF
+
+
+def token_dtype(vocab_size: int) -> type[np.integer]:
+    """The smallest type that holds the ids of a vocabulary of that size."""
+    return np.uint16 if vocab_size <= _LAST_UINT16 + 1 else np.int32
+
+
+class Documents(NamedTuple):
+    """A corpus: documents of sentences of token ids. None of them is empty.
+
+    Attributes:
+        tokens: uint16 or int32 [num_tokens], those of all sentences one after another.
+        sentence_starts: int64 [num_sentences + 1], where each sentence begins in
+            `tokens`, and where the last one ends.
+        document_starts: int64 [num_documents + 1], where each document begins in
+            `sentence_starts`, and where the last one ends.
+    """
+
+    tokens: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+
+    @classmethod
+    def from_lists(
+        cls,
+        documents: Sequence[Sequence[Sequence[int]]],
+        dtype: type[np.integer] = np.int32,
+    ) -> "Documents":
+        """The same documents as arrays."""
+        sentences = [sentence for document in documents for sentence in document]
+        return cls(
+            np.array([token for ids in sentences for token in ids], dtype),
+            starts([len(ids) for ids in sentences]),
+            starts([len(document) for document in documents]),
+        )
+
+
+def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Where pieces of these lengths begin, and where the last one ends."""
+    result = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=result[1:])
+    return result
+
+
+# Sentence pairs for next sentence prediction, cut from documents.
+#
+# Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A
+# [SEP]
+# B [SEP], where A and B are spans of several sentences; half of the time B is what
+# follows A, else it comes from another document. Equality with the original, record
+# for
+# record, needs its order of draws from the random stream, which the docstrings tell.
+#
+# A segment is a range of the corpus's tokens, for the sentences of a document stand
+# side
+# by side: nothing is copied until a sequence is put together. Documents are spoken of
+# by
+# their place in `order`, the shuffled pool.
+
 
 IS_RANDOM_RATE = 0.5
 MAX_TRIES_FOR_ANOTHER_DOCUMENT = 10
@@ -68,16 +128,6 @@ def next_sentence_pair(
     Sentences are gathered until they reach the target or the document ends. Of n of
     them the first 1 to n - 1 are A. B is the others, or random, and the others are
     gathered again. A lone sentence always gets a random B.
-
-    Args:
-        documents: all documents.
-        order: the pool: the documents' numbers, shuffled.
-        document: the place in the pool of the one that is cut.
-        sentence: where to begin in it.
-        target: tokens to gather.
-        stream: the random stream. Draws: the number of A's sentences if there are two
-            or more, then (also only if two or more) `random()`, then those of
-            `_random_segment`.
     """
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, order[document], sentence, target, 1)
@@ -117,10 +167,6 @@ def exact_next_sentence_pair(
     document, where it might be what follows. And a sentence that stands alone does not
     always get a random B: it takes the next sentence along, or, at a document's end, is
     itself split in two.
-
-    Returns:
-        The pair; both segments empty where a document ends in a lone token, of which
-        no pair can be made.
     """
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
@@ -237,3 +283,135 @@ def truncated(pair, max_num_tokens, stream):
         pair.label,
         pair.next_sentence,
     )
+
+
+# Sequences out of documents: pairs put together, or whole sentences packed.
+#
+# A cursor says where in the corpus the next sequence begins, so that making them can
+# stop, for want of room, and go on.
+
+
+# How a sequence is made; compiled code knows no strings.
+NEXT_SENTENCE, EXACT_NEXT_SENTENCE, SENTENCE_ORDER, FULL_SENTENCES = range(4)
+
+# The fields of a cursor: the place in the pool, the sentence (-1 before a document is
+# begun), the target length of the document's pairs or how many tokens of the sentence
+# are used up, and how many lone tokens were left out.
+DOCUMENT, SENTENCE, TARGET, LEFT_OUT = range(4)
+OFFSET = TARGET
+
+
+def new_cursor() -> np.ndarray:
+    """A cursor at the beginning of the pool."""
+    return np.array([0, -1, 0, 0], np.int64)
+
+
+@compiled
+def pair_sequence(
+    documents: Documents,
+    order: np.ndarray,
+    kind: int,
+    specials: tuple[int, int],
+    short_seq_prob: float,
+    cursor: np.ndarray,
+    stream: np.ndarray,
+    to: np.ndarray,
+) -> tuple[int, int, int]:
+    """Puts the next [CLS] A [SEP] B [SEP] together."""
+    cls_id, sep_id = specials
+    max_num_tokens = len(to) - NUM_SPECIAL_TOKENS
+    while cursor[DOCUMENT] < len(order):
+        document = cursor[DOCUMENT]
+        number = order[document]
+        if cursor[SENTENCE] < 0:
+            cursor[SENTENCE] = documents.document_starts[number]
+            cursor[TARGET] = target_length(max_num_tokens, short_seq_prob, stream)
+        sentence, target = cursor[SENTENCE], cursor[TARGET]
+        if kind == NEXT_SENTENCE:
+            pair = next_sentence_pair(
+                documents, order, document, sentence, target, stream
+            )
+        elif kind == EXACT_NEXT_SENTENCE:
+            pair = exact_next_sentence_pair(
+                documents, order, document, sentence, target, stream
+            )
+        else:
+            pair = sentence_order_pair(
+                documents, order, document, sentence, target, stream
+            )
+        cursor[SENTENCE] = pair.next_sentence
+        if pair.next_sentence == documents.document_starts[number + 1]:
+            cursor[DOCUMENT] += 1
+            cursor[SENTENCE] = -1
+        if pair.second_start == pair.second_stop:
+            cursor[LEFT_OUT] += 1
+            continue
+        pair = truncated(pair, max_num_tokens, stream)
+        num_first = pair.first_stop - pair.first_start + 2
+        length = num_first + pair.second_stop - pair.second_start + 1
+        to[0] = cls_id
+        to[1 : num_first - 1] = documents.tokens[pair.first_start : pair.first_stop]
+        to[num_first - 1] = sep_id
+        to[num_first : length - 1] = documents.tokens[
+            pair.second_start : pair.second_stop
+        ]
+        to[length - 1] = sep_id
+        return length, num_first, pair.label
+    return 0, 0, 0
+
+
+@compiled
+def packed_sequence(
+    documents: Documents,
+    order: np.ndarray,
+    specials: tuple[int, int],
+    short_seq_prob: float,
+    cursor: np.ndarray,
+    stream: np.ndarray,
+    to: np.ndarray,
+) -> tuple[int, int, int]:
+    """Packs the next whole sentences into [CLS] sentences [SEP].
+
+    Liu et al. 2019, section 4.2, "FULL-SENTENCES": they may come from several
+    documents, with a [SEP] between. A sentence longer than a sequence is cut.
+    """
+    cls_id, sep_id = specials
+    if cursor[DOCUMENT] == len(order):
+        return 0, 0, 0
+    limit = len(to) - 1
+    if random(stream) < short_seq_prob:
+        limit = random_between(stream, 2, limit)
+    to[0] = cls_id
+    length = 1
+    while cursor[DOCUMENT] < len(order):
+        number = order[cursor[DOCUMENT]]
+        begins = cursor[SENTENCE] < 0
+        if begins:
+            cursor[SENTENCE] = documents.document_starts[number]
+            cursor[OFFSET] = 0
+        sentence = cursor[SENTENCE]
+        separator = 1 if begins and length > 1 else 0
+        start = documents.sentence_starts[sentence] + cursor[OFFSET]
+        stop = documents.sentence_starts[sentence + 1]
+        if length + separator + stop - start > limit:
+            if length > 1:
+                if begins:
+                    cursor[SENTENCE] = -1
+                break
+            cursor[OFFSET] += limit - length
+            stop = start + limit - length
+        else:
+            cursor[SENTENCE] += 1
+            cursor[OFFSET] = 0
+            if cursor[SENTENCE] == documents.document_starts[number + 1]:
+                cursor[DOCUMENT] += 1
+                cursor[SENTENCE] = -1
+        if separator:
+            to[length] = sep_id
+            length += 1
+        to[length : length + stop - start] = documents.tokens[start:stop]
+        length += stop - start
+        if length == limit:
+            break
+    to[length] = sep_id
+    return length + 1, length + 1, 0

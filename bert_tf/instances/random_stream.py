@@ -1,16 +1,84 @@
-"""Python's random numbers, drawn by compiled code.
+"""Random numbers by position, and how the functions that use them are compiled."""
 
-The original draws from `random.Random(seed)`: the Mersenne Twister MT19937 (Matsumoto
-and Nishimura 1998). The records are the original's only if each draw is the same, bit
-for bit, so the generator and what `random` makes of its words stand here again. A
-stream is an array: the generator's 624 words, and how many of them are used up.
-"""
-
+import contextlib
+import functools
+import pathlib
 import random as python_random
+from collections.abc import Callable
+from typing import Any
 
+import numba
 import numpy as np
+from absl import logging
 
-from bert_tf.instances.compiled import compiled
+# How inner loops are compiled.
+#
+# They are Python functions on numpy arrays. numba compiles them at their first call
+# and
+# keeps the machine code beside the source (or in the user's cache folder, where that
+# cannot be written), so that only the first run on a machine waits for it. Where
+# neither
+# can be written, each run waits.
+
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the function, compiled."""
+    try:
+        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:
+        # How numba says that there is no folder for the machine code.
+        return numba.njit(**_OPTIONS)(function)
+    if hasattr(dispatcher, "stats"):  # unless NUMBA_DISABLE_JIT says not to compile
+        forget_older_code(dispatcher.stats.cache_path)
+    return dispatcher
+
+
+def say_if_not_compiled_yet(function: Any) -> None:
+    """Logs that a function's first call will compile it, unless its code is kept."""
+    if not hasattr(function, "stats"):
+        return
+    folder = function.stats.cache_path
+    if folder is None:
+        logging.warning(
+            "Compiling inner loops, up to two minutes, as in every run: neither"
+            " the package's folder nor the user's cache folder can be written, to keep"
+            " the machine code. NUMBA_CACHE_DIR may name another folder."
+        )
+    elif not any(pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")):
+        logging.info(
+            "Compiling inner loops, once after an installation: up to two minutes."
+        )
+
+
+@functools.cache
+def forget_older_code(cache_folder: str) -> None:
+    """Removes machine code that is older than a source of this folder.
+
+    numba compares a function with its own source file alone, but the machine code holds
+    the functions and constants of other files that it uses: after an update it would go
+    on with theirs as they were.
+    """
+    sources = pathlib.Path(__file__).parent.glob("*.py")
+    newest = max(source.stat().st_mtime_ns for source in sources)
+    for index in pathlib.Path(cache_folder).glob("*.nbi"):
+        # Another process may be doing the same.
+        with contextlib.suppress(OSError):
+            if index.stat().st_mtime_ns < newest:
+                index.unlink()
+
+
+# Python's random numbers, drawn by compiled code.
+#
+# The original draws from `random.Random(seed)`: the Mersenne Twister MT19937
+# (Matsumoto
+# and Nishimura 1998). The records are the original's only if each draw is the same,
+# bit
+# for bit, so the generator and what `random` makes of its words stand here again. A
+# stream is an array: the generator's 624 words, and how many of them are used up.
+
 
 _NUM_WORDS = 624
 _SHIFT = 397
@@ -20,14 +88,7 @@ _MATRIX = 0x9908B0DF
 
 
 def random_stream(seed: int) -> np.ndarray:
-    """The stream of `random.Random(seed)` at its start.
-
-    Args:
-        seed: any integer.
-
-    Returns:
-        uint32 [625], advanced by each draw.
-    """
+    """The stream of `random.Random(seed)` at its start."""
     _, state, _ = python_random.Random(seed).getstate()
     return np.array(state, np.uint32)
 

@@ -45,9 +45,6 @@ class InstanceSettings:
         masking: "static", or "dynamic": the instances are not masked.
         pairs: "nsp", "none" or "sop".
         nsp_labels: "original", or "exact": without the original's known faults.
-
-    Raises:
-        ValueError: a value is out of its range.
     """
 
     max_seq_length: int = 128

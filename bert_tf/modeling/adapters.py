@@ -1,17 +1,6 @@
-"""Adapters: small networks between the frozen parts of each layer.
+"""Training few parameters: LoRA and adapters."""
 
-Houlsby et al. 2019, "Parameter-efficient transfer learning for NLP", section 2.1. Each
-layer has two, one after the attention's output projection and one after that of the
-feed-forward network, before the residual and the normalization:
-
-    LayerNorm(residual + Adapter(Dropout(Dense(x))))
-    Adapter(h) = h + gelu(h D + c) U + d      D [H, M], U [M, H]
-
-D and U begin near 0, so that training starts near the pre-trained function.
-
-Shapes: B batch, S sequence, H hidden, M the adapter's size.
-"""
-
+import re
 from typing import Any
 
 import keras
@@ -19,6 +8,69 @@ from keras import ops
 
 from bert_tf.modeling import fused
 from bert_tf.modeling.layers import gelu, truncated_normal
+
+# LoRA: the change of a frozen kernel as a product of two thin matrices.
+#
+#     y = x (W + A B) + b        A [inputs, rank], B [rank, outputs]
+#
+# W and b stay as they are; A begins at random (He et al. 2015), B at 0, so that
+# training
+# starts from the pre-trained function (Hu et al. 2021, "LoRA: Low-rank adaptation of
+# large language models", section 4.1). The paper scales A B by alpha / rank, keeps
+# alpha
+# at the first rank that it tries, and says that another one amounts to another
+# learning
+# rate: as KerasHub, we leave the scale at 1.
+#
+# The product is Keras' own (`keras.layers.Dense.enable_lora`), for the layers that
+# KerasHub chooses (`keras_hub.models.Backbone.enable_lora`): queries and values. The
+# sum
+# of the two kernels is made once a batch, so that what uses `layer.kernel`, such as
+# one
+# product for queries, keys and values, needs to know nothing of it.
+
+
+class LowRankDense(keras.layers.Dense):
+    """A dense layer whose A and B are saved as they are.
+
+    Keras' own writes W + A B and loads it with A = B = 0: from there neither would get
+    a gradient any more.
+    """
+
+    def save_own_variables(self, store: Any) -> None:
+        """Keras' extension point, for .keras and .h5 files."""
+        if not self.lora_enabled:
+            super().save_own_variables(store)
+            return
+        for number, variable in enumerate(self._saved()):
+            store[str(number)] = variable
+
+    def load_own_variables(self, store: Any) -> None:
+        """Keras' extension point; takes files without LoRA too."""
+        if not self.lora_enabled or len(store.keys()) < len(self._saved()):
+            super().load_own_variables(store)
+            return
+        for number, variable in enumerate(self._saved()):
+            variable.assign(store[str(number)])
+
+    def _saved(self) -> list[keras.Variable]:
+        return [self._kernel, self.bias, self.lora_kernel_a, self.lora_kernel_b]
+
+
+# Adapters: small networks between the frozen parts of each layer.
+#
+# Houlsby et al. 2019, "Parameter-efficient transfer learning for NLP", section 2.1.
+# Each
+# layer has two, one after the attention's output projection and one after that of the
+# feed-forward network, before the residual and the normalization:
+#
+#     LayerNorm(residual + Adapter(Dropout(Dense(x))))
+#     Adapter(h) = h + gelu(h D + c) U + d      D [H, M], U [M, H]
+#
+# D and U begin near 0, so that training starts near the pre-trained function.
+#
+# Shapes: B batch, S sequence, H hidden, M the adapter's size.
+
 
 # The default of the paper's code; all below 1e-2 work alike (section 3.6).
 INITIALIZER_RANGE = 1e-3
@@ -62,4 +114,49 @@ class Adapter(keras.layers.Layer):
         inner = fused.bias_activation(ops.matmul(x, down.kernel), down.bias, gelu)
         return fused.dropped_residual(
             ops.matmul(inner, up.kernel), up.bias, x, None, 0.0
+        )
+
+
+# What is trained where the pre-trained weights are not: LoRA's and adapters' weights.
+#
+#     LoRA        A and B of queries and values (`lora.py`)
+#     adapters    the adapters (`adapters.py`) and every LayerNorm, as Houlsby et al.
+#     2019
+#     both        the head, the mixture of layers where there is one, and the pooler
+#     only
+#                 where asked for: no paper trains it, but a checkpoint may have none
+#
+# All other weights are frozen: no gradient, no weight decay, no moments.
+
+
+_ADDED = re.compile(
+    r".*/(lora_kernel_[ab]|adapter/(down|up)/(kernel|bias)|layer_mixture/(scores|gamma))"
+)
+_LAYER_NORM = re.compile(r".*/LayerNorm/(gamma|beta)")
+_POOLER = re.compile(r".*/pooler/.*")
+
+
+def is_added(name: str) -> bool:
+    """Whether fine-tuning adds a weight of this name to a pre-trained encoder."""
+    return _ADDED.fullmatch(name) is not None
+
+
+def freeze_pretrained(
+    encoder: Any, *, train_layer_norms: bool, train_pooler: bool
+) -> None:
+    """Freezes an encoder's weights, apart from those that were added.
+
+    Args:
+        encoder: a BertEncoder with LoRA or adapters.
+        train_layer_norms: whether LayerNorms are trained too.
+        train_pooler: whether the pooler is.
+    """
+    # The choice is by weight: a layer that is not trainable at all would hide its own.
+    for layer in encoder.layers:
+        layer.trainable = True
+    for variable in encoder.trainable_variables:
+        variable.trainable = (
+            is_added(variable.path)
+            or (train_layer_norms and _LAYER_NORM.fullmatch(variable.path) is not None)
+            or (train_pooler and _POOLER.fullmatch(variable.path) is not None)
         )

@@ -1,36 +1,261 @@
-"""BertEncoder: token ids to hidden states, a functional Keras model.
-
-Inputs, under the records' names, int32:
-    input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and segment_ids
-    [B, S]; where asked for at construction, position_ids [B, S] and attention_mask
-    [B, S, S] (row: the token that looks; column: the token seen). For packed rows
-    sequence_ids [B, S] and cls_positions [B, N]: positions and what a token sees follow
-    from them.
-Outputs:
-    sequence_output [B, S, H] and pooled_output [B, H], of packed rows [B, N, H]; where
-    asked for, hidden_states, the embeddings and every layer's output, each [B, S, H],
-    and attention_probs, every layer's [B, A, S, S] before dropout.
-
-With `left_to_right` in its config a token sees only itself and those before it, and
-what is pooled is the last token (Devlin et al. 2018, section 5.1, "LTR").
-
-A call may pass a whole parsed record: what the model does not read is left aside.
-"""
+"""BERT's encoder as a functional model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import keras_hub
+import numpy as np
+from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.attention import AttentionBias
-from bert_tf.modeling.layer_mixture import LayerMixture
-from bert_tf.modeling.layers import Embeddings, Pooler
-from bert_tf.modeling.parameter_efficient import freeze_pretrained
-from bert_tf.modeling.record_model import RecordModel
-from bert_tf.modeling.sequences import PackedPositions, PooledTokens
-from bert_tf.modeling.transformer import TransformerLayer
+from bert_tf.errors import InputError
+from bert_tf.modeling.adapters import freeze_pretrained
+from bert_tf.modeling.layers import Embeddings, GatherPositions, Pooler
+from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
+
+# Models that are fed with whole parsed records.
+
+
+class RecordModel(keras.Model):
+    """A functional model with a dict of inputs that takes dicts with further entries.
+
+    Keras pairs the values of a dict with the inputs by position, so a record's labels
+    must be left out before it looks.
+
+    Arrays and eager tensors are checked before the model sees them: a device may look
+    up another row than an id's, or none.
+    """
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model; InputError where an input does not fit it."""
+        self._check(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input does not fit the model."""
+        self._check(x)
+        return super().fit(x, y, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input does not fit the model."""
+        self._check(x)
+        return super().evaluate(x, y, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input does not fit the model."""
+        self._check(x)
+        return super().predict(x, *args, **kwargs)
+
+    def _check(self, inputs: Any) -> None:
+        """Raises InputError for ids out of range, or more tokens than positions."""
+        config: BertConfig | None = getattr(self, "bert_config", None)
+        if config is None or not isinstance(inputs, Mapping):
+            return
+        for name, limit in (
+            ("input_ids", config.vocab_size),
+            ("segment_ids", config.type_vocab_size),
+            ("position_ids", config.max_position_embeddings),
+        ):
+            if name in inputs:
+                check_range(inputs[name], limit, name)
+        # Otherwise positions do not follow from the length.
+        if {"position_ids", "sequence_ids"}.isdisjoint(self.input):
+            length = np.shape(inputs.get("input_ids", ()))[-1:]
+            if length and (length[0] or 0) > config.max_position_embeddings:
+                raise InputError(
+                    "`input_ids` must not be longer than the model's"
+                    f" {config.max_position_embeddings} positions. Received:"
+                    f" {length[0]} ids a sequence"
+                )
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Runs the model on its own inputs among `inputs`."""
+        return super().call(self._own_inputs(inputs), training=training, mask=mask)
+
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Any:
+        """As `call`, on symbolic inputs."""
+        return super().compute_output_spec(
+            self._own_inputs(inputs), training=training, mask=mask
+        )
+
+    def _own_inputs(self, inputs: Any) -> Any:
+        if not isinstance(inputs, Mapping):
+            return inputs
+        return {name: inputs[name] for name in self.input}
+
+
+def check_range(ids: Any, limit: int, name: str) -> None:
+    """Raises InputError unless ids are in [0, limit); in a graph they are unknown."""
+    if not isinstance(ids, np.ndarray | list | tuple) and not hasattr(ids, "numpy"):
+        return
+    ids = np.asarray(ids)
+    if ids.size and (ids.min() < 0 or ids.max() >= limit):
+        outside = ids.min() if ids.min() < 0 else ids.max()
+        raise InputError(f"`{name}` must be in [0, {limit}). Received: {outside}")
+
+
+# A learned mixture of all layers' outputs, as ELMo's.
+#
+#     gamma * sum_j w_j h_j        w = softmax(c s)
+#
+# over the embeddings and every layer's output h_j (Peters et al. 2018, section 3.2;
+# of
+# BERT's layers Tenney et al. 2019, "BERT rediscovers the classical NLP pipeline"). It
+# begins as the mean: s = 0, gamma = 1.
+#
+# c is ours; ELMo's is 1. Adam moves a number by about the learning rate a step; with
+# the
+# rates that fine-tune BERT, some 1e-5, the scores of ELMo's softmax would hardly
+# leave 0.
+
+
+# So that s moves as with ELMo's learning rate, 1e-3.
+SCORE_SCALE = 100.0
+
+
+class LayerMixture(keras.layers.Layer):
+    """The mixture of tensors of one shape.
+
+    Args:
+        score_scale: c.
+        dtype: Keras dtype policy.
+        name: the layer's name.
+    """
+
+    def __init__(
+        self,
+        score_scale: float = SCORE_SCALE,
+        dtype: Any = None,
+        name: str = "layer_mixture",
+    ):
+        super().__init__(dtype=dtype, name=name)
+        self.score_scale = score_scale
+
+    def build(self, input_shape: Sequence[tuple]) -> None:
+        """Makes a score for each tensor, and gamma."""
+        self.scores = self.add_weight(
+            name="scores",
+            shape=(len(input_shape),),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.gamma = self.add_weight(
+            name="gamma", shape=(), initializer="ones", autocast=False
+        )
+        self.built = True
+
+    def call(self, states: Sequence[Any]) -> Any:
+        """Tensors [..., H], each of the same shape, to one."""
+        weights = self.gamma * ops.softmax(self.score_scale * self.scores)
+        weights = ops.cast(weights, self.compute_dtype)
+        return ops.tensordot(weights, ops.stack(states), axes=1)
+
+    def compute_output_shape(self, input_shape: Sequence[tuple]) -> tuple:
+        """The shape of each."""
+        return input_shape[0]
+
+
+# Where the sequences of a row begin and end, for rows that hold several.
+#
+# A packed row (`bert_tf.records.spec`) is several sequences one after another, each
+# with positions that start at 0 and a [CLS] of its own. `sequence_ids` numbers them
+# from
+# 1 and is 0 for padding; `cls_positions` says where they begin.
+#
+# Shapes: B batch, S tokens of a row, N sequences of a row, H hidden.
+
+
+class PackedPositions(keras.layers.Layer):
+    """The position of each token in its own sequence."""
+
+    def call(self, sequence_ids: Any, cls_positions: Any) -> Any:
+        """[B, S] and [B, N] to [B, S] int32; 0 for padding."""
+        index = ops.arange(ops.shape(sequence_ids)[1], dtype="int32")[None, :]
+        number = ops.maximum(sequence_ids - 1, 0)
+        begins = ops.take_along_axis(cls_positions, number, axis=1)
+        return ops.where(sequence_ids > 0, index - begins, 0)
+
+    def compute_output_shape(
+        self, sequence_ids_shape: tuple, cls_positions_shape: tuple
+    ) -> tuple:
+        """[B, S]."""
+        return sequence_ids_shape
+
+
+class PooledTokens(keras.layers.Layer):
+    """The hidden states that stand for whole sequences.
+
+    [CLS], the first token; or the last one where tokens see only what stands before
+    them: there [CLS] has seen nothing of the sequence.
+
+    Args:
+        left_to_right: whether tokens see only what stands before them.
+    """
+
+    def __init__(self, left_to_right: bool, dtype: Any = None, name: str | None = None):
+        super().__init__(dtype=dtype, name=name)
+        self.left_to_right = left_to_right
+        self.gather = GatherPositions(dtype=self.dtype_policy, name="gather_positions")
+
+    def build(self, *_: Any) -> None:
+        """Nothing here has weights."""
+        self.gather.built = self.built = True
+
+    def call(
+        self,
+        sequence_output: Any,
+        input_mask: Any,
+        sequence_ids: Any = None,
+        cls_positions: Any = None,
+    ) -> Any:
+        """Picks one token of each sequence.
+
+        Args:
+            sequence_output: [B, S, H].
+            input_mask: [B, S], 0 for padding.
+            sequence_ids: [B, S], where rows are packed.
+            cls_positions: [B, N], where rows are packed.
+
+        Returns:
+            [B, H]; [B, N, H] where rows are packed.
+        """
+        if sequence_ids is None or cls_positions is None:
+            if not self.left_to_right:
+                return sequence_output[:, 0, :]
+            last = ops.sum(ops.cast(input_mask, "int32"), axis=1, keepdims=True) - 1
+            return self.gather(sequence_output, ops.maximum(last, 0))[:, 0, :]
+        if not self.left_to_right:
+            return self.gather(sequence_output, cls_positions)
+        number = ops.arange(1, ops.shape(cls_positions)[1] + 1, dtype="int32")
+        is_own = ops.equal(sequence_ids[:, :, None], number[None, None, :])
+        lengths = ops.sum(ops.cast(is_own, "int32"), axis=1)
+        return self.gather(sequence_output, ops.maximum(cls_positions + lengths - 1, 0))
+
+
+# BertEncoder: token ids to hidden states, a functional Keras model.
+#
+# Inputs, under the records' names, int32:
+#     input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and
+#     segment_ids
+#     [B, S]; where asked for at construction, position_ids [B, S] and attention_mask
+#     [B, S, S] (row: the token that looks; column: the token seen). For packed rows
+#     sequence_ids [B, S] and cls_positions [B, N]: positions and what a token sees
+#     follow
+#     from them.
+# Outputs:
+#     sequence_output [B, S, H] and pooled_output [B, H], of packed rows [B, N, H];
+#     where
+#     asked for, hidden_states, the embeddings and every layer's output, each [B, S,
+#     H],
+#     and attention_probs, every layer's [B, A, S, S] before dropout.
+#
+# With `left_to_right` in its config a token sees only itself and those before it, and
+# what is pooled is the last token (Devlin et al. 2018, section 5.1, "LTR").
+#
+# A call may pass a whole parsed record: what the model does not read is left aside.
 
 
 def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:

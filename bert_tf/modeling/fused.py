@@ -1,25 +1,287 @@
-"""Chains of operations between matrix products, each as one pass over memory.
+"""Compiled and fused forms of what the encoder computes, equal to the plain ones."""
 
-On a CPU such chains take about as long as half of the products, nearly all of it in
-reading and writing memory. In training each is a compiled kernel, forwards and
-backwards (`bert_tf.compilation`). All compute in float32, whatever they are given, and
-return the dtype of their first argument. Gradients are written out where less need be
-kept, or computed again, than by differentiating step by step.
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-Kernels see tensors of rows, [N, F]: XLA's sums over columns of any other shape are
-slower by a factor of ten on a CPU.
-
-Shapes: N rows, B batch, S sequence, H hidden, A heads, D = H / A, F features, V
-vocabulary.
-"""
-
-from collections.abc import Callable
-from typing import Any
-
+import keras
+import numpy as np
 from keras import ops
 
-from bert_tf.compilation import compiled, compiled_with_gradient
-from bert_tf.modeling.dropout import dropout
+# Small pieces of mathematics as one XLA kernel, where that pays.
+#
+# On a CPU, TensorFlow runs a chain such as bias, GELU, product as one pass over
+# memory an
+# operation. XLA makes one pass of it. Compiling a whole training step loses there
+# (its
+# matrix products are slower than TensorFlow's), compiling such chains wins. A kernel
+# is
+# compiled once for each set of shapes, so a piece is for tensors that are large and
+# keep
+# their shape.
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_enabled = True
+_in_inference = False
+
+
+def compiled(function: Function) -> Function:
+    """The function, compiled by XLA where the backend is TensorFlow; else as it is.
+
+    Inside of what XLA compiles already, and within `pieces_left_alone`, it is the
+    identity.
+    """
+    compiled_function: Any = None
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        nonlocal compiled_function
+        if not _is_on():
+            return function(*args)
+        if compiled_function is None:
+            import tensorflow as tf
+
+            compiled_function = tf.function(function, jit_compile=True, autograph=False)
+        return compiled_function(*args)
+
+    return call  # type: ignore[return-value]
+
+
+def compiled_with_gradient(function: Function) -> Function:
+    """`compiled`, and the gradient is one kernel too, that starts from the arguments.
+
+    Nothing but the arguments is kept for the backward pass: what the function computes
+    on the way is computed again, in the same pass over memory.
+    """
+    forward: Any = None
+    backward: Any = None
+
+    def gradients(args: tuple, upstream: Any) -> list[Any]:
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            inputs = [arg for arg in args if _has_gradient(arg)]
+            tape.watch(inputs)
+            output = function(*args)
+        return tape.gradient(output, inputs, upstream, unconnected_gradients="zero")
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        nonlocal forward, backward
+        if not _is_on():
+            return function(*args)
+        import tensorflow as tf
+
+        if forward is None:
+            forward = tf.function(function, jit_compile=True, autograph=False)
+            backward = tf.function(gradients, jit_compile=True, autograph=False)
+        is_tensor = [tf.is_tensor(arg) for arg in args]
+
+        @tf.custom_gradient
+        def with_gradient(*tensors: Any) -> Any:
+            remaining = iter(tensors)
+            own_args = tuple(
+                next(remaining) if given else arg
+                for arg, given in zip(args, is_tensor, strict=True)
+            )
+
+            def gradient(upstream: Any) -> list[Any]:
+                values = iter(backward(own_args, upstream))
+                return [next(values) if _has_gradient(x) else None for x in tensors]
+
+            return forward(*own_args), gradient
+
+        return with_gradient(
+            *(arg for arg, given in zip(args, is_tensor, strict=True) if given)
+        )
+
+    return call  # type: ignore[return-value]
+
+
+def _has_gradient(arg: Any) -> bool:
+    import tensorflow as tf
+
+    return bool(tf.is_tensor(arg) and arg.dtype.is_floating)
+
+
+@functools.cache
+def xla_compiles_for_the_cpu() -> bool:
+    """Whether it does here: the builds of TensorFlow for TPUs lack that compiler."""
+    import tensorflow as tf
+
+    with tf.init_scope(), tf.device("/CPU:0"):
+        try:
+            tf.function(tf.identity, jit_compile=True)(tf.zeros([]))
+        except tf.errors.NotFoundError:
+            return False
+    return True
+
+
+def _is_on() -> bool:
+    import keras
+
+    return (
+        _enabled
+        and keras.backend.backend() == "tensorflow"
+        and xla_compiles_for_the_cpu()
+    )
+
+
+@contextlib.contextmanager
+def pieces_left_alone() -> Iterator[None]:
+    """Within it, `compiled` is the identity: for what XLA compiles as a whole, TPUs."""
+    global _enabled
+    before, _enabled = _enabled, False
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+def compiles_inference() -> bool:
+    """Whether what is traced now computes by pieces, as training does, without dropout.
+
+    Only within `pieces_in_inference`: models that are exported, or called with any
+    length, are better off with the backend's own operations.
+    """
+    return _in_inference and _is_on()
+
+
+@contextlib.contextmanager
+def pieces_in_inference() -> Iterator[None]:
+    """Within it, models compute by pieces in inference, too: for a few shapes."""
+    global _in_inference
+    before, _in_inference = _in_inference, True
+    try:
+        yield
+    finally:
+        _in_inference = before
+
+
+# Dropout whose mask is worked out where it is used, and never stored.
+#
+# A number is kept where a word of random bits, a function of a seed and of the
+# number's
+# place alone, is at least rate * 2^32. So the probability is exact to 2^-32, the same
+# seed always drops the same numbers, and the gradient's kernel makes the mask again
+# instead of reading it from memory. As a part of a compiled kernel that takes a sixth
+# of
+# the time of TensorFlow's own generator (whose form under XLA is slower by a factor
+# of
+# hundreds on a CPU).
+
+
+# Threefry-2x32 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as
+# 1, 2, 3"): rotations, the constant of its key schedule, and the fewest rounds with
+# which it passed all tests of TestU01's BigCrush.
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_KEY_PARITY = 0x1BD11BDA
+_NUM_ROUNDS = 13
+
+_replica: contextvars.ContextVar[Any] = contextvars.ContextVar("replica", default=None)
+
+
+@contextlib.contextmanager
+def masks_of_replica(number: Any) -> Iterator[None]:
+    """Within it masks are those of one replica of several, lest all drop the same.
+
+    The replicas' generators are copies of one, and stay so.
+
+    Args:
+        number: the replica's, an integer or a scalar tensor.
+    """
+    token = _replica.set(number)
+    try:
+        yield
+    finally:
+        _replica.reset(token)
+
+
+def next_seed(layer: keras.layers.Dropout) -> Any:
+    """The seed of a layer's next mask, [2] integers; None where it drops nothing."""
+    if not layer.rate > 0.0:
+        return None
+    seed = layer.seed_generator.next()
+    if (number := _replica.get()) is None:
+        return seed
+    return ops.stack([seed[0] + ops.cast(number, seed.dtype), seed[1]])
+
+
+def dropout(x: Any, seed: Any, rate: float) -> Any:
+    """Numbers x / (1 - rate) where they are kept, else 0; x where the seed is None.
+
+    Args:
+        x: [N, F].
+        seed: [2] integers, or None.
+        rate: from 0 to 1, not 1 itself.
+    """
+    if seed is None:
+        return x
+    num_rows, num_features = ops.shape(x)
+    row = ops.cast(ops.arange(num_rows, dtype="int32"), "uint32")
+    column = ops.cast(ops.arange(num_features, dtype="int32"), "uint32")
+    bits = random_bits(
+        (ops.cast(seed[0], "uint32"), ops.cast(seed[1], "uint32")),
+        (column[None, :], row[:, None]),
+    )
+    is_kept = bits >= _word(round(rate * 2**32))
+    # In float32: bfloat16's 1 / 0.9 is too small by 0.16 %, in every number alike.
+    scaled = ops.cast(x, "float32") * (1.0 / (1.0 - rate))
+    return ops.where(is_kept, ops.cast(scaled, x.dtype), ops.zeros_like(x))
+
+
+def random_bits(key: tuple[Any, Any], counter: tuple[Any, Any]) -> Any:
+    """The first word of Threefry-2x32 with 13 rounds.
+
+    Args:
+        key: two uint32 scalars.
+        counter: two uint32 tensors, of shapes that broadcast.
+
+    Returns:
+        uint32, of the counters' shape.
+    """
+    keys = (*key, key[0] ^ key[1] ^ _word(_KEY_PARITY))
+    a, b = counter[0] + keys[0], counter[1] + keys[1]
+    for number in range(1, _NUM_ROUNDS + 1):
+        a = a + b
+        b = _rotated(b, _ROTATIONS[(number - 1) % 8]) ^ a
+        if number % 4 == 0:
+            turn = number // 4
+            a = a + keys[turn % 3]
+            b = b + (keys[(turn + 1) % 3] + _word(turn))
+    return a
+
+
+def _rotated(word: Any, distance: int) -> Any:
+    return ops.bitwise_or(
+        ops.left_shift(word, _word(distance)),
+        ops.right_shift(word, _word(32 - distance)),
+    )
+
+
+def _word(number: int) -> Any:
+    return ops.convert_to_tensor(np.uint32(number))
+
+
+# Chains of operations between matrix products, each as one pass over memory.
+#
+# On a CPU such chains take about as long as half of the products, nearly all of it in
+# reading and writing memory. In training each is a compiled kernel, forwards and
+# backwards (`bert_tf.modeling.fused`). All compute in float32, whatever they are given,
+# and
+# return the dtype of their first argument. Gradients are written out where less need
+# be
+# kept, or computed again, than by differentiating step by step.
+#
+# Kernels see tensors of rows, [N, F]: XLA's sums over columns of any other shape are
+# slower by a factor of ten on a CPU.
+#
+# Shapes: N rows, B batch, S sequence, H hidden, A heads, D = H / A, F features, V
+# vocabulary.
 
 
 def bias_activation(x: Any, bias: Any, activation: Callable[[Any], Any]) -> Any:

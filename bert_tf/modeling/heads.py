@@ -1,17 +1,815 @@
-"""The models of all tasks: the encoder with a task's head, each a Keras model.
+"""BERT with a head for each task, and with the two of pre-training."""
 
-    BertPretrainer       masked language model and next sentence prediction
-    BertClassifier       classes, or a number, of a sentence or a pair
-    BertMultipleChoice   the right one of several choices
-    BertSpanPredictor    where an answer starts and ends in a passage
-    BertTagger           a label for every word
+from collections.abc import Mapping
+from typing import Any
 
-What they share is in `head_model`.
-"""
+import keras
+import numpy as np
+from keras import ops
 
-from bert_tf.modeling.pretrainer import BertPretrainer
-from bert_tf.modeling.sequence_heads import BertClassifier, BertMultipleChoice
-from bert_tf.modeling.token_heads import BertSpanPredictor, BertTagger
+from bert_tf.config import (
+    CLASSIFIER_DROPOUT,
+    PROBLEM_TYPES,
+    REGRESSION,
+    SINGLE_LABEL,
+    BertConfig,
+)
+from bert_tf.errors import InputError
+from bert_tf.modeling.encoder import (
+    BertEncoder,
+    LayerMixture,
+    RecordModel,
+    as_config,
+    check_range,
+)
+from bert_tf.modeling.layers import (
+    HEAD_INITIALIZER_RANGE,
+    GatherPositions,
+    MaskedLMHead,
+    MergeChoices,
+    OutputProjection,
+    PooledDropout,
+    SplitChoices,
+    TokenDropout,
+)
+from bert_tf.modeling.objectives import (
+    CLASSIFICATION,
+    CLASSIFIERS,
+    MASKED_LM,
+    NEXT_SENTENCE,
+    SPAN,
+    TAGGING,
+    Objective,
+)
+
+# What the models with a head share: records for training, configs for saving.
+#
+# They are fed with whole parsed records: a dict that holds the model's inputs and,
+# for
+# training, the labels, under the same names. `compile(optimizer=...)` without a loss
+# trains on those labels, or on the targets given to `fit`: a dict of them, or
+# label_ids
+# alone. With a loss Keras does as ever. A training loop of its own calls the model
+# and
+# the functions of `objectives`.
+
+
+# What an encoder can be given after it was made.
+_LATER = ("lora_rank",)
+
+# Keras takes a model's outputs for probabilities where a loss is named by a string;
+# these models' are logits.
+_LOSSES_OF_LOGITS = {
+    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+    "binary_crossentropy": keras.losses.BinaryCrossentropy,
+}
+
+
+class HeadModel(RecordModel):
+    """The encoder with a task's head: a functional model with named outputs.
+
+    Attributes:
+        encoder: the BertEncoder.
+        bert_config: its BertConfig.
+        objective: what `fit` minimises and reports on records.
+        weight_name: the record's name of `sample_weight`.
+    """
+
+    weight_name = "is_real_example"
+
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        inputs: dict[str, Any],
+        outputs: dict[str, Any],
+        arguments: dict[str, Any],
+        objective: Objective,
+        **kwargs: Any,
+    ):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.encoder = encoder
+        self.bert_config = encoder.bert_config
+        self._arguments = arguments
+        self.objective = objective
+        self._record_metrics = [
+            keras.metrics.Mean(name=name)
+            for name in (*objective.losses, *objective.metrics)
+        ]
+        self._scaled_loss = _ScaledLoss(name="scaled_loss")
+
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
+    ) -> None:
+        """Keras' own; without a loss the model's objective is minimised.
+
+        Args:
+            optimizer: as Keras takes it.
+            loss: a loss of the logits; a cross-entropy may be named by a string.
+            **kwargs: handed to Keras.
+        """
+        if isinstance(loss, str) and loss in _LOSSES_OF_LOGITS:
+            loss = _LOSSES_OF_LOGITS[loss](from_logits=True)
+        self.loss = None  # Keras would keep that of an earlier call
+        super().compile(optimizer, loss, **kwargs)
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles a loaded model, as Keras' own does where `compile` is its own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input or a label does not fit the model."""
+        return super().fit(x, self._labels(y), *args, **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError where an input or a label does not fit the model."""
+        return super().evaluate(x, self._labels(y), *args, **kwargs)
+
+    def _labels(self, y: Any) -> Any:
+        """Targets as Keras takes them, checked."""
+        if isinstance(y, list | tuple):
+            y = np.asarray(y)
+        if not isinstance(y, np.ndarray):
+            return y
+        is_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
+        if is_class and "num_labels" in self._arguments:
+            if y.dtype.kind in "iu":
+                check_range(y, self._arguments["num_labels"], "y")
+            elif self.loss is None and (
+                y.dtype.kind not in "bf" or (y != y // 1).any()
+            ):
+                raise InputError(
+                    "`y` must be the numbers of the classes, from 0. Received:"
+                    f" {y.ravel()[:1].tolist()} of type {y.dtype}"
+                )
+        return y[:, None] if y.ndim == 1 else y  # as records have them
+
+    def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """A batch with its targets under the records' names."""
+        if y is None:
+            return x
+        labels = y if isinstance(y, Mapping) else {"label_ids": y}
+        if sample_weight is not None:
+            labels = {**labels, self.weight_name: sample_weight}
+        return {**x, **labels}
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Keras' extension point: without a compiled loss, the model's objective."""
+        if self.loss is not None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        x = self._records(x, y, sample_weight)
+        total = sum(
+            function(x, y_pred).value() for function in self.objective.losses.values()
+        )
+        return self._scaled_loss(total, total)
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Keras' extension point: the metrics of the records, or the compiled ones."""
+        if self.loss is None:
+            x = self._records(x, y, sample_weight)
+            means = self.objective.means(x, y_pred)
+            for metric in self._record_metrics:
+                _, weight, _ = mean = means[metric.name]
+                metric.update_state(mean._replace(epsilon=0.0).value(), weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """What Keras reports: the records' metrics, unless a loss is compiled."""
+        if self.loss is None:
+            return super().metrics
+        return [m for m in super().metrics if m not in self._record_metrics]
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, for .keras files."""
+        config = {
+            "config": self.bert_config.to_dict(),
+            **self._arguments,
+            "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+        # LoRA may have come after the constructor.
+        encoder = self.encoder.get_config()
+        config.update((name, encoder[name]) for name in config if name in _LATER)
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "HeadModel":
+        """The model that `get_config` describes."""
+        config = dict(config)
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class _ScaledLoss(keras.losses.Loss):
+    """A loss already computed, scaled as Keras expects of a strategy's replica."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss itself, as a batch of one: Keras does not scale a scalar."""
+        del y_true
+        return ops.reshape(y_pred, (1,))
+
+
+# BertClassifier and BertMultipleChoice: scores of whole sequences, from the pooler.
+#
+# Shapes: B batch, N choices, S sequence, H hidden, C labels.
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertClassifier(HeadModel):
+    """Classification or regression of a sentence or a pair.
+
+    Inputs: the encoder's. Output, in float32: logits [B, C]. Labels in the records:
+    label_ids, and, where present, is_real_example [B, 1]. label_ids are [B, 1] ints;
+    for regression the numbers, [B, C] floats; for several labels at once [B, C] floats,
+    1.0 where a label is there, else 0.0.
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        num_labels: C, how many labels or numbers.
+        problem_type: SINGLE_LABEL, REGRESSION or MULTI_LABEL of `bert_tf.config`.
+            Default: regression of one number where `num_labels` is 1, else
+            SINGLE_LABEL.
+        dropout: dropout rate of the pooled output, in training.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
+        layer_mixture: whether what is pooled is a learned mixture of all layers.
+        lora_rank: rank of LoRA; 0 for none; see BertEncoder.
+        adapter_size: size of the layers' adapters; 0 for none.
+        train_pooler: whether the pooler is trained with LoRA or adapters.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        num_labels: int,
+        *,
+        problem_type: str | None = None,
+        dropout: float = CLASSIFIER_DROPOUT,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        recompute: bool = False,
+        layer_mixture: bool = False,
+        lora_rank: int = 0,
+        adapter_size: int = 0,
+        train_pooler: bool = False,
+        dtype: Any = None,
+        name: str = "bert_classifier",
+        **kwargs: Any,
+    ):
+        if num_labels < 1:
+            raise ValueError(f"`num_labels` must be positive. Received: {num_labels}")
+        if problem_type is None:
+            problem_type = REGRESSION if num_labels == 1 else SINGLE_LABEL
+        if problem_type not in PROBLEM_TYPES:
+            raise ValueError(
+                f"`problem_type` must be one of {PROBLEM_TYPES}."
+                f" Received: {problem_type!r}"
+            )
+        if problem_type == SINGLE_LABEL and num_labels == 1:
+            raise ValueError(
+                "`num_labels` must be at least 2 where one of them is chosen."
+                " Received: 1"
+            )
+
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            recompute=recompute,
+            layer_mixture=layer_mixture,
+            lora_rank=lora_rank,
+            adapter_size=adapter_size,
+            train_pooler=train_pooler,
+            dtype=dtype,
+        )
+        pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
+        projection = OutputProjection(
+            num_labels, HEAD_INITIALIZER_RANGE, dtype=dtype, name="classifier"
+        )
+
+        # === Functional Model ===
+        inputs = dict(encoder.input)
+        encoded = encoder(inputs)
+        logits = projection(pooled_dropout(encoded["pooled_output"]))
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            {"logits": logits},
+            arguments={
+                "num_labels": num_labels,
+                "problem_type": problem_type,
+                "dropout": dropout,
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+                "recompute": recompute,
+                "layer_mixture": layer_mixture,
+                "lora_rank": lora_rank,
+                "adapter_size": adapter_size,
+                "train_pooler": train_pooler,
+            },
+            objective=CLASSIFIERS[problem_type],
+            name=name,
+            **kwargs,
+        )
+        self.num_labels = num_labels
+        self.problem_type = problem_type
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertMultipleChoice(HeadModel):
+    """The right one of several choices (Devlin et al., section 4.4, SWAG).
+
+    Each choice is a sequence of its own, such as [CLS] context [SEP] ending [SEP]. Its
+    score is the product of the pooled output and a vector; the softmax is over the
+    choices.
+
+    Inputs: the encoder's, each with a dimension for the choices: input_ids, input_mask,
+    segment_ids [B, N, S]. N may be another one in each batch. Output, in float32:
+    logits [B, N]. Labels in the records: label_ids [B, 1], the number of the right
+    choice, and, where present, is_real_example [B, 1].
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        dropout: dropout rate of the pooled output, in training.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        dropout: float = CLASSIFIER_DROPOUT,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        recompute: bool = False,
+        dtype: Any = None,
+        name: str = "bert_multiple_choice",
+        **kwargs: Any,
+    ):
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            recompute=recompute,
+            dtype=dtype,
+        )
+        merge_choices = MergeChoices(dtype=dtype, name="merge_choices")
+        pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
+        projection = OutputProjection(
+            1, HEAD_INITIALIZER_RANGE, dtype=dtype, name="multiple_choice"
+        )
+        split_choices = SplitChoices(dtype=dtype, name="split_choices")
+
+        # === Functional Model ===
+        inputs = {
+            key: keras.Input((None, *tensor.shape[1:]), dtype="int32", name=key)
+            for key, tensor in encoder.input.items()
+        }
+        encoded = encoder({key: merge_choices(x) for key, x in inputs.items()})
+        with keras.name_scope("cls"):
+            scores = projection(pooled_dropout(encoded["pooled_output"]))
+        logits = split_choices(scores, inputs["input_ids"])
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            {"logits": logits},
+            arguments={
+                "dropout": dropout,
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+                "recompute": recompute,
+            },
+            objective=CLASSIFICATION,
+            name=name,
+            **kwargs,
+        )
+
+
+# BertSpanPredictor and BertTagger: scores of every token.
+#
+# Neither has a pooler: nothing would train it.
+#
+# Shapes: B batch, S sequence, H hidden, C labels.
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertSpanPredictor(HeadModel):
+    """Where an answer starts and ends in a passage (Devlin et al., section 4.2, SQuAD).
+
+    One linear layer on every token, without dropout, as in the original's code.
+
+    Inputs: the encoder's. Outputs, in float32: start_logits and end_logits [B, S], of
+    padding and the question too. Labels in the records: start_positions and
+    end_positions [B, 1], where the answer's first and last token stand, 0 ([CLS]) where
+    there is no answer; and, where present, is_real_example [B, 1].
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        recompute: bool = False,
+        dtype: Any = None,
+        name: str = "bert_span_predictor",
+        **kwargs: Any,
+    ):
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            use_pooler=False,
+            recompute=recompute,
+            dtype=dtype,
+        )
+        projection = OutputProjection(
+            2, HEAD_INITIALIZER_RANGE, dtype=dtype, name="squad"
+        )
+
+        # === Functional Model ===
+        inputs = dict(encoder.input)
+        encoded = encoder(inputs)
+        with keras.name_scope("cls"):
+            logits = projection(encoded["sequence_output"])
+        start_logits, end_logits = ops.unstack(logits, 2, axis=-1)
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            {"start_logits": start_logits, "end_logits": end_logits},
+            arguments={
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+                "recompute": recompute,
+            },
+            objective=SPAN,
+            name=name,
+            **kwargs,
+        )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertTagger(HeadModel):
+    """A label for every word, such as a named entity's (Devlin et al., section 5.3).
+
+    Every token has scores; a word's label is that of its first token, and the others
+    count for nothing.
+
+    Inputs: the encoder's. Output, in float32: logits [B, S, C]. Labels in the records:
+    label_ids [B, S] ints, and label_weights [B, S], 1 at the first token of each word
+    and 0 elsewhere, where the label may be any.
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        num_labels: how many labels.
+        dropout: dropout rate of the tokens' output, in training.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    weight_name = "label_weights"
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        num_labels: int,
+        *,
+        dropout: float = CLASSIFIER_DROPOUT,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        recompute: bool = False,
+        dtype: Any = None,
+        name: str = "bert_tagger",
+        **kwargs: Any,
+    ):
+        if num_labels < 1:
+            raise ValueError(f"`num_labels` must be positive. Received: {num_labels}")
+
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            use_pooler=False,
+            recompute=recompute,
+            dtype=dtype,
+        )
+        token_dropout = TokenDropout(dropout, dtype=dtype, name="dropout")
+        projection = OutputProjection(
+            num_labels, HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
+        )
+
+        # === Functional Model ===
+        inputs = dict(encoder.input)
+        encoded = encoder(inputs)
+        with keras.name_scope("cls"):
+            logits = projection(token_dropout(encoded["sequence_output"]))
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            {"logits": logits},
+            arguments={
+                "num_labels": num_labels,
+                "dropout": dropout,
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+                "recompute": recompute,
+            },
+            objective=TAGGING,
+            name=name,
+            **kwargs,
+        )
+        self.num_labels = num_labels
+
+
+# BertPretrainer: the encoder with the heads of pre-training.
+#
+# Shapes: B batch, S sequence, P predictions, N sequences of a packed row, V
+# vocabulary.
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertPretrainer(HeadModel):
+    """Masked language model and next sentence prediction (Devlin et al., section 3.1).
+
+    Inputs: the encoder's, and masked_lm_positions [B, P] int32. Outputs, in float32:
+    masked_lm_logits [B, P, V] and next_sentence_logits [B, 2]. Labels in the records:
+    masked_lm_ids, masked_lm_weights [B, P], next_sentence_labels [B, 1].
+
+    Packed, next_sentence_logits are [B, N, 2], of each of a row's sequences, labels
+    next_sentence_labels and next_sentence_weights [B, N]. The weights are the same, so
+    that a checkpoint is good for rows of both kinds.
+
+    With `left_to_right` in the config it is a language model: records made by
+    `bert_tf.records.dynamic_masking` ask for the next token at every position.
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        next_sentence: whether to predict the next sentence. Without, the encoder has no
+            pooler: nothing would train it.
+        use_position_ids: whether there is an input `position_ids`.
+        use_attention_mask: whether there is an input `attention_mask`.
+        packed: whether a row holds several sequences, and there are the inputs
+            `sequence_ids` and `cls_positions`.
+        recompute: whether training computes the layers again in the backward pass, to
+            save memory; see BertEncoder.
+        dtype: Keras dtype policy, such as "mixed_bfloat16".
+        name: the model's name.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        next_sentence: bool = True,
+        use_position_ids: bool = False,
+        use_attention_mask: bool = False,
+        packed: bool = False,
+        recompute: bool = False,
+        dtype: Any = None,
+        name: str = "bert_pretrainer",
+        **kwargs: Any,
+    ):
+        config = as_config(config)
+
+        # === Layers ===
+        encoder = BertEncoder(
+            config,
+            use_position_ids=use_position_ids,
+            use_attention_mask=use_attention_mask,
+            use_pooler=next_sentence,
+            packed=packed,
+            recompute=recompute,
+            dtype=dtype,
+        )
+        gather = GatherPositions(dtype=dtype, name="gather_positions")
+        masked_lm = MaskedLMHead(config, encoder.embeddings, dtype=dtype)
+        seq_relationship = OutputProjection(
+            2, config.initializer_range, dtype=dtype, name="seq_relationship"
+        )
+
+        # === Functional Model ===
+        inputs = dict(encoder.input)
+        encoded = encoder(inputs)
+        inputs["masked_lm_positions"] = keras.Input(
+            (None,), dtype="int32", name="masked_lm_positions"
+        )
+        outputs = {}
+        with keras.name_scope("cls"):
+            outputs["masked_lm_logits"] = masked_lm(
+                gather(encoded["sequence_output"], inputs["masked_lm_positions"])
+            )
+            if next_sentence:
+                outputs["next_sentence_logits"] = seq_relationship(
+                    encoded["pooled_output"]
+                )
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            outputs,
+            arguments={
+                "next_sentence": next_sentence,
+                "use_position_ids": use_position_ids,
+                "use_attention_mask": use_attention_mask,
+                "packed": packed,
+                "recompute": recompute,
+            },
+            objective=MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
+            name=name,
+            **kwargs,
+        )
+
+
+# A BiLSTM over features that stay as they are: BERT without fine-tuning.
+#
+# Devlin et al. 2018, section 5.3: vectors of words, taken from layers of BERT, are
+# the
+# input of a two-layer 768-dimensional BiLSTM before the classification layer. The
+# paper
+# does not say how sums of layers are weighted; here the weights are learned, as
+# ELMo's
+# (`bert_tf.modeling.encoder`).
+#
+# Shapes: B batch, S words, L layers, F a vector's width, H hidden, C labels.
+
+
+HIDDEN_SIZE = 768
+NUM_LAYERS = 2
+DROPOUT = 0.1
+
+_HEAD_INITIALIZER_RANGE = 0.02
+# Adam moves a score by about the learning rate a step, here some 1e-3.
+_SCORE_SCALE = 1.0
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BiLstmTagger(RecordModel):
+    """A label for every word, from its features and those of the words around it.
+
+    Inputs: features [B, S, L, F], and input_mask [B, S], 1 for words and 0 for padding
+    behind them. Output, in float32: logits [B, S, C].
+
+    Args:
+        num_vectors: L; several are mixed.
+        width: F.
+        num_labels: C.
+        hidden_size: H, of both directions together.
+        num_layers: of the BiLSTM.
+        dropout: dropout rate of what goes into each layer, and into the last one.
+        dtype: Keras dtype policy.
+        name: the model's name.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    def __init__(
+        self,
+        num_vectors: int,
+        width: int,
+        num_labels: int,
+        *,
+        hidden_size: int = HIDDEN_SIZE,
+        num_layers: int = NUM_LAYERS,
+        dropout: float = DROPOUT,
+        dtype: Any = None,
+        name: str = "bilstm_tagger",
+        **kwargs: Any,
+    ):
+        if min(num_vectors, width, num_labels, num_layers) < 1:
+            raise ValueError(
+                "`num_vectors`, `width`, `num_labels` and `num_layers` must be"
+                f" positive. Received: {num_vectors}, {width}, {num_labels},"
+                f" {num_layers}"
+            )
+        if hidden_size < 2 or hidden_size % 2:
+            raise ValueError(
+                "`hidden_size` must be even, half of it for each direction. Received:"
+                f" {hidden_size}"
+            )
+
+        # === Layers ===
+        mixture = None
+        if num_vectors > 1:
+            mixture = LayerMixture(score_scale=_SCORE_SCALE, dtype=dtype)
+        dropouts = [
+            TokenDropout(dropout, dtype=dtype, name=f"dropout_{number}")
+            for number in range(num_layers + 1)
+        ]
+        recurrent = [
+            keras.layers.Bidirectional(
+                keras.layers.LSTM(
+                    hidden_size // 2, return_sequences=True, dtype=dtype, name="lstm"
+                ),
+                dtype=dtype,
+                name=f"bilstm_{number}",
+            )
+            for number in range(num_layers)
+        ]
+        projection = OutputProjection(
+            num_labels, _HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
+        )
+        # Padding has scores like any word, and nobody looks at them.
+        projection.supports_masking = True
+
+        # === Functional Model ===
+        features = keras.Input((None, num_vectors, width), name="features")
+        input_mask = keras.Input((None,), dtype="int32", name="input_mask")
+        is_word = ops.cast(input_mask, "bool")
+        vectors = [features[:, :, number] for number in range(num_vectors)]
+        # The scope of all heads, for the weights' names in checkpoints.
+        with keras.name_scope("cls"):
+            x = mixture(vectors) if mixture else vectors[0]
+            for dropped, layer in zip(dropouts, recurrent, strict=False):
+                x = layer(dropped(x), mask=is_word)
+            logits = projection(dropouts[-1](x))
+
+        # === Config ===
+        super().__init__(
+            inputs={"features": features, "input_mask": input_mask},
+            outputs={"logits": logits},
+            name=name,
+            **kwargs,
+        )
+        self._arguments = {
+            "num_vectors": num_vectors,
+            "width": width,
+            "num_labels": num_labels,
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "dropout": dropout,
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, for .keras files."""
+        return {**self._arguments, "name": self.name, "trainable": self.trainable}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "BiLstmTagger":
+        """The model that `get_config` describes."""
+        return cls(**config)
+
+
+# The models of all tasks: the encoder with a task's head, each a Keras model.
+#
+#     BertPretrainer       masked language model and next sentence prediction
+#     BertClassifier       classes, or a number, of a sentence or a pair
+#     BertMultipleChoice   the right one of several choices
+#     BertSpanPredictor    where an answer starts and ends in a passage
+#     BertTagger           a label for every word
+#
+# What they share is in `head_model`.
+
 
 __all__ = [
     "BertClassifier",

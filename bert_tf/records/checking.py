@@ -1,6 +1,6 @@
 """Do records make sense? The rules that every record keeps, and who breaks them.
 
-The rules are those of `bert_tf.records.schema`'s table, and of how a record is built:
+The rules are those of `bert_tf.records.spec`'s table, and of how a record is built:
 [CLS] A [SEP] B [SEP], where B may be empty; in a packed row, several of these. Masking
 touches neither [CLS] nor [SEP].
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.records.packed_rows import unpacked_columns
+from bert_tf.records.packing import unpacked_columns
 from bert_tf.text.vocabulary import CLS, MASK, SEP, Vocabulary
 
 MISFIT = "layout"

@@ -1,53 +1,363 @@
-"""Masking as the records are read: every epoch sees a sequence with other masks.
+"""Masks drawn while training, from each record's seed: new ones in each epoch."""
 
-The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section 3.1
-"Task #1"), and so is the distribution; only the random stream is another one. Here it
-is a function of (seed, epoch, record) and nothing else: the same record in the same
-epoch has the same masks at any batch size, in any order, after any resume.
-
-In packed rows each sequence is masked as if it were alone, at the same rates.
-
-Shapes: B batch, L tokens of a record, P predictions.
-"""
-
-from collections.abc import Mapping
+import dataclasses
+import enum
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
+from bert_tf import files
+from bert_tf.errors import InputError
+from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
-from bert_tf.instances.token_ids import TokenIds
-from bert_tf.records.masking_units import CHOOSERS, Choice, Sequences
-from bert_tf.records.noise import Purpose, RecordNoise
-from bert_tf.records.packed_batches import RowSequences
+from bert_tf.records.manifest import Manifest, agreed
+from bert_tf.records.packing import RowSequences
 from bert_tf.records.pipeline import RecordKeys
+from bert_tf.records.spec import PretrainingShape
+from bert_tf.text.vocabulary import Vocabulary
+
+# Random numbers for records, as functions of (seed, epoch, record) and a number.
+#
+# SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
+# gamma), which needs no number before it. The key stands for (seed, epoch, record); n
+# holds the purpose and, within it, the number asked for. So a record's numbers hang
+# on
+# nothing else: not on the batch, the order or what was drawn before.
+#
+# Shapes: B batch, N numbers for each record.
+
+
+_GAMMA = 0x9E3779B97F4A7C15
+
+
+class Purpose(enum.IntEnum):
+    """What numbers are for. Different purposes share none."""
+
+    ORDER = 0
+    SPAN_LENGTH = 1
+    TREATMENT = 2
+    RANDOM_TOKEN = 3
+
+
+class RecordNoise:
+    """The random numbers of a batch's records."""
+
+    def __init__(self, seed: int, epochs: tf.Tensor, records: tf.Tensor) -> None:
+        # Each step is a bijection: no two records of an epoch have one key.
+        keys = _mix(_uint64(seed) + _uint64(_GAMMA))
+        for numbers in (epochs, records):
+            numbers = tf.cast(numbers, tf.uint64)
+            keys = _mix(tf.bitwise.bitwise_xor(keys, numbers) + _uint64(_GAMMA))
+        self._keys = keys[:, None]
+
+    def bits(self, purpose: Purpose, numbers: tf.Tensor) -> tf.Tensor:
+        """[B, N] uint64, uniform."""
+        counters = tf.cast(numbers, tf.uint64) + _uint64((purpose << 32) + 1)
+        return _mix(self._keys + counters * _uint64(_GAMMA))
+
+    def uniform(self, purpose: Purpose, numbers: tf.Tensor) -> tf.Tensor:
+        """[B, N] float32, uniform in [0, 1), of 24 bits; arguments as `bits`."""
+        bits = _shifted(self.bits(purpose, numbers), 40)
+        return tf.cast(tf.cast(bits, tf.int32), tf.float32) * 2.0**-24
+
+    def below(self, purpose: Purpose, numbers: tf.Tensor, limit: int) -> tf.Tensor:
+        """[B, N] int32, uniform in [0, limit); arguments as `bits`."""
+        bits = _shifted(self.bits(purpose, numbers), 32)
+        # The high half of the product: no division, and a bias of limit / 2**32.
+        return tf.cast(_shifted(bits * _uint64(limit), 32), tf.int32)
+
+    def order(self, length: int) -> tf.Tensor:
+        """[B, length] int64, none negative: what to sort by for a random order."""
+        bits = self.bits(Purpose.ORDER, tf.range(length)[None])
+        return tf.cast(_shifted(bits, 1), tf.int64)
+
+
+def _mix(z: tf.Tensor) -> tf.Tensor:
+    """SplitMix64's finalizer, a bijection that leaves no pattern."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = tf.bitwise.bitwise_xor(z, _shifted(z, shift)) * _uint64(factor)
+    return tf.bitwise.bitwise_xor(z, _shifted(z, 31))
+
+
+def _shifted(bits: tf.Tensor, shift: int) -> tf.Tensor:
+    return tf.bitwise.right_shift(bits, _uint64(shift))
+
+
+def _uint64(number: int) -> tf.Tensor:
+    return tf.constant(number, tf.uint64)
+
+
+# Which tokens of a sequence are chosen, for a whole batch at once.
+#
+# What is chosen together:
+#
+# - pieces: single tokens, uniformly.
+# - words: whole words in a random order. One that no longer fits is passed over, and
+# a
+#   shorter one may follow. A piece with ## joins the word before it, even over a
+#   [SEP]:
+#   a second segment that was cut in front may begin within a word.
+# - spans (SpanBERT, Joshi et al. 2020, section 3.1): stretches of whole words. The
+# length
+#   in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word is
+#   drawn
+#   uniformly. A span ends before a [SEP], before a word that is taken, and before the
+#   word with which there would be too many tokens; a first word that is too long by
+#   itself is passed over.
+#
+# Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
+#
+# Shapes: B batch, L sequence; a row's words are numbered, and have at most L numbers.
+
+
+_SPAN_STOP_RATE = 0.2
+_MAX_SPAN_WORDS = 10
+
+
+class Sequences(NamedTuple):
+    """A batch of sequences, as far as choosing needs to know them.
+
+    Attributes:
+        is_candidate: [B, L] bool, tokens that may be chosen.
+        is_separator: [B, L] bool, [CLS] and [SEP].
+        is_continuation: [B, L] bool, pieces with ##.
+        limits: [B, 1] int32, how many tokens to choose, at least 1.
+        max_limit: the largest that a limit can be.
+    """
+
+    is_candidate: tf.Tensor
+    is_separator: tf.Tensor
+    is_continuation: tf.Tensor
+    limits: tf.Tensor
+    max_limit: int
+
+
+class Choice(NamedTuple):
+    """The tokens chosen.
+
+    Attributes:
+        is_chosen: [B, L] bool.
+        groups: [B, L] int32. Tokens of a row with one number are masked, replaced or
+            kept together.
+    """
+
+    is_chosen: tf.Tensor
+    groups: tf.Tensor
+
+
+def choose_pieces(noise: RecordNoise, sequences: Sequences) -> Choice:
+    """Those with the most noise, as many as the limit."""
+    length = sequences.is_candidate.shape[1]
+    order = tf.where(sequences.is_candidate, noise.order(length), -1)
+    most = tf.math.top_k(order, min(sequences.max_limit, length)).values
+    last = tf.minimum(sequences.limits, most.shape[1]) - 1
+    is_chosen = order >= tf.gather(most, last, batch_dims=1)
+    return Choice(is_chosen & sequences.is_candidate, _alone(order))
+
+
+def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
+    """Words in the order of their noise, each if it fits beside those before it.
+
+    All rows at once: the first word that does not fit is rejected, together with all
+    later ones that are larger than what is left at its turn, until the rest fits.
+    """
+    is_candidate, limits = sequences.is_candidate, sequences.limits
+    length = is_candidate.shape[1]
+    is_first = tf.cumsum(tf.cast(is_candidate, tf.int32), axis=1) == 1
+    words, sizes = _words(
+        is_candidate & (is_first | ~sequences.is_continuation),
+        tf.cast(is_candidate, tf.int32),
+    )
+    order = tf.where(sizes > 0, noise.order(length), -1)
+    order = tf.math.top_k(order, length).indices
+    sizes = tf.gather(sizes, order, batch_dims=1)
+
+    def has_overflow(is_kept: tf.Tensor, totals: tf.Tensor) -> tf.Tensor:
+        del is_kept
+        return tf.reduce_any(totals > limits)
+
+    def reject(is_kept: tf.Tensor, totals: tf.Tensor) -> list[tf.Tensor]:
+        fits = totals <= limits
+        spent = tf.reduce_max(tf.where(fits, totals, 0), axis=1, keepdims=True)
+        is_kept = is_kept & (fits | (sizes <= limits - spent))
+        return [is_kept, tf.cumsum(tf.where(is_kept, sizes, 0), axis=1)]
+
+    is_kept, _ = tf.while_loop(
+        has_overflow, reject, [sizes > 0, tf.cumsum(sizes, axis=1)]
+    )
+    # From the random order back to the words' numbers.
+    is_kept = tf.scatter_nd(
+        tf.reshape(order + _row_offsets(order), [-1, 1]),
+        tf.reshape(tf.cast(is_kept, tf.int32), [-1]),
+        tf.reshape(tf.size(order), [1]),
+    )
+    is_kept = tf.reshape(is_kept, tf.shape(order)) > 0
+    is_chosen = is_candidate & tf.gather(is_kept, words, batch_dims=1)
+    return Choice(is_chosen, _alone(words))
+
+
+def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
+    """Span after span, in all rows at once, until no word is left that fits.
+
+    The next span's first word is, of those that can be, the one with the most noise:
+    the same as drawing words until one can be, since a word that cannot be a first word
+    now cannot be one later.
+    """
+    is_candidate, is_separator = sequences.is_candidate, sequences.is_separator
+    length = is_candidate.shape[1]
+    index = tf.range(length)[None]
+    follows = tf.pad(is_candidate[:, :-1], [[0, 0], [1, 0]])
+    is_start = is_candidate & ~(sequences.is_continuation & follows)
+    # A separator is a word that is too large for any limit: no span has it.
+    words, sizes = _words(
+        is_start | is_separator,
+        tf.where(is_separator, length + 1, tf.cast(is_candidate, tf.int32)),
+    )
+    ends = tf.cumsum(sizes, axis=1)
+    begins = ends - sizes
+    order = noise.order(length)
+    num_words = 1 + tf.raw_ops.Bucketize(
+        input=noise.uniform(Purpose.SPAN_LENGTH, index),
+        boundaries=_span_length_distribution(),
+    )
+
+    def can_begin(is_free: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
+        return is_free & (sizes > 0) & (sizes <= left)
+
+    def is_any_left(is_first: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any(is_first)
+
+    def add_span(
+        is_first: tf.Tensor, is_free: tf.Tensor, left: tf.Tensor, spans: tf.Tensor
+    ) -> list[tf.Tensor]:
+        first = tf.argmax(tf.where(is_first, order, -1), axis=1, output_type=tf.int32)
+        first = first[:, None]
+        stop = first + tf.gather(num_words, first, batch_dims=1)
+        is_later_and_taken = ~is_free & (index > first)
+        is_in_span = (
+            tf.reduce_any(is_first, axis=1, keepdims=True)
+            & (index >= first)
+            & (index < stop)
+            & (index < _first_index(is_later_and_taken))
+            & (ends - tf.gather(begins, first, batch_dims=1) <= left)
+        )
+        is_free = is_free & ~is_in_span
+        spent = tf.reduce_sum(tf.where(is_in_span, sizes, 0), axis=1, keepdims=True)
+        left = left - spent
+        spans = tf.where(is_in_span, first, spans)
+        return [can_begin(is_free, left), is_free, left, spans]
+
+    is_free = tf.ones_like(is_candidate)
+    _, is_free, _, spans = tf.while_loop(
+        is_any_left,
+        add_span,
+        [
+            can_begin(is_free, sequences.limits),
+            is_free,
+            sequences.limits,
+            tf.zeros_like(words),
+        ],
+    )
+    is_chosen = is_candidate & ~tf.gather(is_free, words, batch_dims=1)
+    return Choice(is_chosen, tf.gather(spans, words, batch_dims=1))
+
+
+CHOOSERS = {"piece": choose_pieces, "word": choose_words, "span": choose_spans}
+
+
+def _words(is_start: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Numbers the words of each row from 0."""
+    words = tf.maximum(tf.cumsum(tf.cast(is_start, tf.int32), axis=1) - 1, 0)
+    of_words = tf.math.unsorted_segment_sum(
+        tf.reshape(sizes, [-1]),
+        tf.reshape(words + _row_offsets(words), [-1]),
+        tf.size(words),
+    )
+    of_words = tf.reshape(of_words, tf.shape(words))
+    return words, tf.ensure_shape(of_words, words.shape)
+
+
+def _first_index(is_true: tf.Tensor) -> tf.Tensor:
+    """[B, 1] int32, each row's first index that is true; L where none is."""
+    length = is_true.shape[1]
+    indices = tf.where(is_true, tf.range(length)[None], length)
+    return tf.reduce_min(indices, axis=1, keepdims=True)
+
+
+def _alone(matrix: tf.Tensor) -> tf.Tensor:
+    """[1, L] int32: each position is a group of its own."""
+    return tf.range(matrix.shape[1])[None]
+
+
+def _row_offsets(matrix: tf.Tensor) -> tf.Tensor:
+    """[B, 1] int32, where each row begins in the flat matrix."""
+    num_rows, num_columns = tf.unstack(tf.shape(matrix))
+    return tf.range(num_rows)[:, None] * num_columns
+
+
+def _span_length_distribution() -> list[float]:
+    """P(words <= n) for n = 1, ..., 9: geometric, given that it is at most 10."""
+    goes_on = 1.0 - _SPAN_STOP_RATE
+    return [
+        (1.0 - goes_on**words) / (1.0 - goes_on**_MAX_SPAN_WORDS)
+        for words in range(1, _MAX_SPAN_WORDS)
+    ]
+
+
+# Targets of a left-to-right language model: at every token, the one that follows.
+#
+# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a
+# model
+# with `left_to_right` in its config predicts each token from those before it. The
+# targets
+# come in the masked LM's features, so that its head and its loss serve here, too.
+#
+# Shapes: B batch, L tokens of a record.
+
+
+def next_token_targets(
+    batch: Mapping[str, tf.Tensor], keys: RecordKeys | None = None
+) -> dict[str, tf.Tensor]:
+    """Asks for the next token at the positions 0 to L - 2."""
+    del keys
+    ids, mask = batch["input_ids"], batch["input_mask"]
+    has_next = mask[:, 1:] > 0
+    if "sequence_ids" in batch:
+        numbers = batch["sequence_ids"]
+        has_next &= numbers[:, 1:] == numbers[:, :-1]
+    labels = tf.where(has_next, ids[:, 1:], 0)
+    positions = tf.where(has_next, tf.range(ids.shape[1] - 1)[None], 0)
+    return {
+        **batch,
+        "masked_lm_positions": positions,
+        "masked_lm_ids": labels,
+        "masked_lm_weights": tf.cast(has_next, tf.float32),
+    }
+
+
+# Masking as the records are read: every epoch sees a sequence with other masks.
+#
+# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section
+# 3.1
+# "Task #1"), and so is the distribution; only the random stream is another one. Here
+# it
+# is a function of (seed, epoch, record) and nothing else: the same record in the same
+# epoch has the same masks at any batch size, in any order, after any resume.
+#
+# In packed rows each sequence is masked as if it were alone, at the same rates.
+#
+# Shapes: B batch, L tokens of a record, P predictions.
+
 
 UNITS = tuple(CHOOSERS)
 
 
 class DynamicMasking:
-    """Masks batches of unmasked records, in TensorFlow's operations alone.
-
-    Args:
-        ids: the vocabulary's ids.
-        max_seq_length: L.
-        max_predictions_per_seq: P, the slots of a record, and the most tokens to choose
-            of a sequence.
-        max_sequence_length: of each of a packed row's sequences; L unless given.
-        max_predictions_per_sequence: the most tokens to choose of each of a packed
-            row's sequences; P unless given. Where there are more than P in all, those
-            at the row's end are not chosen.
-        masked_lm_prob: share of a sequence's tokens to choose.
-        unit: "piece", "word" or "span": see `bert_tf.records.masking_units`. A span is
-            masked, replaced or kept as one, a word's pieces each by itself.
-        mask_rate: share of the chosen tokens that become [MASK].
-        random_rate: share of the chosen tokens that become a random token; the rest
-            stays as it is.
-        seed: of the noise.
-
-    Raises:
-        ValueError: a value is out of its range.
-    """
+    """Masks batches of unmasked records, in TensorFlow's operations alone."""
 
     def __init__(
         self,
@@ -98,17 +408,7 @@ class DynamicMasking:
     def __call__(
         self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
     ) -> dict[str, tf.Tensor]:
-        """Masks a batch.
-
-        Args:
-            batch: parsed records of `unmasked_schema`, or of its packed kind, of ids
-                in the vocabulary.
-            keys: which records they are, and in which epoch.
-
-        Returns:
-            The batch as if parsed from records of `pretraining_schema`, or of its
-            packed kind.
-        """
+        """Masks a batch."""
         noise = RecordNoise(self._seed, keys.epochs, keys.records)
         input_ids = batch["input_ids"]
         if "sequence_ids" in batch:
@@ -200,4 +500,169 @@ class DynamicMasking:
             treatment < self._mask_until,
             self._ids.mask_id,
             tf.where(treatment < self._random_until, random_ids, labels),
+        )
+
+
+# How unmasked records are to be masked: what the user says, or else the records.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskingOptions:
+    """What the user says, under the flags' names; None where nothing was said.
+
+    Attributes:
+        masking_unit: "piece", "word" or "span"; else "word" where the records' manifest
+            has do_whole_word_mask, "piece" where it has not.
+        masked_lm_prob: share of a sequence's tokens to choose; else the records' own.
+        mask_rate: share of these that become [MASK]; else 0.8.
+        random_rate: share of these that become a random token; else 0.1.
+    """
+
+    masking_unit: str | None = None
+    masked_lm_prob: float | None = None
+    mask_rate: float | None = None
+    random_rate: float | None = None
+
+    def refuse_where_unused(self, source: str) -> None:
+        """Refuses what is said of records that have their masks in them."""
+        for name, value in self._said():
+            raise InputError(
+                f"`{name}={value}` is for records that are masked as they are read, but"
+                f" the masks of {source} are in the records. Make them by"
+                " create_pretraining_data --masking=dynamic."
+            )
+
+    def refuse_where_left_to_right(self) -> None:
+        """Refuses what is said where nothing is masked."""
+        for name, value in self._said():
+            raise InputError(
+                f"`{name}={value}` is for masking, but a left-to-right model predicts"
+                " every token."
+            )
+
+    def _said(self) -> list[tuple[str, Any]]:
+        values = dataclasses.asdict(self).items()
+        return [(name, value) for name, value in values if value is not None]
+
+    def settled(self, manifests: Sequence[Manifest]) -> dict[str, Any]:
+        """The arguments of DynamicMasking of these names, for some sets of records."""
+        unit = self.masking_unit
+        if unit is None:
+            is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
+            unit = "word" if is_whole else "piece"
+        share = self.masked_lm_prob
+        if share is None:
+            share = agreed(manifests, "masked_lm_prob")
+        return {
+            "unit": unit,
+            "masked_lm_prob": share,
+            "mask_rate": MASK_RATE if self.mask_rate is None else self.mask_rate,
+            "random_rate": (
+                RANDOM_RATE if self.random_rate is None else self.random_rate
+            ),
+        }
+
+
+def log_masking(
+    *,
+    unit: str,
+    masked_lm_prob: float,
+    mask_rate: float,
+    random_rate: float,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+) -> None:
+    """Says how records are masked, and warns where there are too few slots for it."""
+    logging.info(
+        "The records are masked as they are read: %ss, %g of the tokens, of these %g"
+        " [MASK] and %g random.",
+        unit,
+        masked_lm_prob,
+        mask_rate,
+        random_rate,
+    )
+    wanted = max(1, round(max_seq_length * masked_lm_prob))
+    if max_predictions_per_seq < wanted:
+        logging.warning(
+            "--max_predictions_per_seq=%d is few for --max_seq_length=%d: long"
+            " sequences mask less than --masked_lm_prob=%g of their tokens. A full one"
+            " needs %d.",
+            max_predictions_per_seq,
+            max_seq_length,
+            masked_lm_prob,
+            wanted,
+        )
+
+
+# What is to be predicted of records without masks: settled before any is read.
+
+
+def find_vocabulary(
+    manifests: Sequence[Manifest], vocab_file: str | None
+) -> Vocabulary | None:
+    """The user's vocabulary, or else that beside the records, if there is one."""
+    manifest = manifests[0] if manifests else None
+    if vocab_file:
+        given = Vocabulary.from_file(vocab_file)
+        given.require_special_tokens(vocab_file)
+        if manifest and given.sha256 != manifest.vocab_sha256:
+            raise InputError(
+                f"`vocab_file={vocab_file}` ({len(given)} tokens) is not the"
+                f" vocabulary of {manifest.path} ({manifest.vocab_size} tokens)."
+            )
+        return given
+    if manifest is None or not files.exists(manifest.vocab_path):
+        return None
+    own = Vocabulary.from_file(manifest.vocab_path)
+    if own.sha256 != manifest.vocab_sha256:
+        raise InputError(
+            f"{manifest.vocab_path} was replaced: it is not the vocabulary that"
+            f" {manifest.path} names."
+        )
+    return own
+
+
+def settled_masking(
+    options: MaskingOptions,
+    shape: PretrainingShape,
+    manifests: Sequence[Manifest],
+    vocabulary: Vocabulary | None,
+) -> "functools.partial[DynamicMasking]":
+    """How to mask records as they are read: DynamicMasking, but for the seed."""
+    if vocabulary is None:
+        raise InputError(
+            f"{manifests[0].vocab_path} is missing: the records cannot be masked"
+            " without their vocabulary. Give `vocab_file`."
+        )
+    arguments = options.settled(manifests) | {
+        "max_seq_length": shape.max_seq_length,
+        "max_predictions_per_seq": shape.max_predictions_per_seq,
+    }
+    log_masking(**arguments)
+    if shape.is_packed:
+        arguments |= {
+            "max_sequence_length": shape.max_sequence_length,
+            "max_predictions_per_sequence": shape.max_predictions_per_sequence,
+        }
+    ids = TokenIds.from_vocabulary(vocabulary.ids)
+    return functools.partial(DynamicMasking, ids, **arguments)
+
+
+def refuse_masks(
+    path: str,
+    shape: PretrainingShape,
+    options: MaskingOptions,
+    max_predictions_per_seq: int | None,
+) -> None:
+    """Refuses what a left-to-right model has no use for."""
+    if not shape.is_dynamic:
+        raise InputError(
+            f"{path}: the records are masked, but a left-to-right model predicts every"
+            " token. Make them by create_pretraining_data --masking=dynamic."
+        )
+    options.refuse_where_left_to_right()
+    if max_predictions_per_seq is not None:
+        raise InputError(
+            f"`max_predictions_per_seq={max_predictions_per_seq}` is for masking, but a"
+            " left-to-right model predicts every token."
         )

@@ -13,7 +13,6 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.layouts import RecordLayout, find_layout
 from bert_tf.records.manifest import (
     Manifest,
     find_manifests,
@@ -22,6 +21,7 @@ from bert_tf.records.manifest import (
     manifest_path,
 )
 from bert_tf.records.reading import FRAME_BYTES, record_blocks
+from bert_tf.records.spec import RecordLayout, find_layout
 from bert_tf.text.vocabulary import Vocabulary
 
 

@@ -27,7 +27,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -87,11 +88,7 @@ class SourceFile:
 
     @classmethod
     def describe(cls, path: str) -> "SourceFile":
-        """Reads the file once.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Reads the file once."""
         digest = hashlib.sha256()
         num_bytes = 0
         with files.open_binary(path) as file:
@@ -231,11 +228,7 @@ class Manifest:
 
 
 def manifest_path(output_files: Sequence[str]) -> str:
-    """Where the manifest of a set lies.
-
-    Args:
-        output_files: the set's record files, or one that has a shard suffix.
-    """
+    """Where the manifest of a set lies."""
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
 
 
@@ -275,13 +268,6 @@ def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
     A file's set is looked for under the file's own NAME, then among all manifests of
     its folder. A file that belongs to none (the original's script writes none) is
     passed over.
-
-    Args:
-        record_files: paths of record files, of one set or of several.
-
-    Raises:
-        InputError: a manifest cannot be read or its set is not complete, or a file is
-            not of the size that its manifest says.
     """
     found: dict[str, Manifest] = {}
     folders: dict[str, list[Manifest]] = {}
@@ -344,3 +330,224 @@ def _check_size(path: str, manifest: Manifest) -> None:
             f"{path} must have {shard.num_bytes} bytes, says {manifest.path}. "
             f"Found: {num_bytes}. It was replaced, or copied only in part."
         )
+
+
+# What stands under the names that a command is about to write: the same, or
+# another's.
+#
+# The same command again finds its finished set and has nothing to do, or its
+# interrupted
+# one and goes on. A set of other settings, or a file that no manifest knows, is not
+# written over unless the user says so.
+
+
+# Which flag sets which field, in the order in which differences are reported.
+_FIELDS_OF_FLAGS = (
+    ("vocab_file", "vocab_sha256"),
+    ("input_file", "record_files"),
+    ("input_file", "source_files"),
+    *(
+        (name, name)
+        for name in (
+            "do_lower_case",
+            "max_seq_length",
+            "max_predictions_per_seq",
+            "max_sequences_per_row",
+            "masking",
+            "do_whole_word_mask",
+            "masked_lm_prob",
+            "short_seq_prob",
+            "dupe_factor",
+            "random_seed",
+            "pairs",
+            "nsp_labels",
+            "input_format",
+            "split_sentences",
+            "deduplicate",
+            "min_document_tokens",
+        )
+    ),
+    ("random_seed", "packing_seed"),
+    ("output_file", "shards"),
+)
+
+
+def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
+    """The set that the command has already made, if it is there and complete."""
+    if not files.exists(wanted.path):
+        _refuse_unknown_files(wanted, output_files)
+        return None
+    existing = Manifest.from_json_file(wanted.path)
+    difference = first_difference(existing, wanted)
+    if difference:
+        flag, theirs, ours = difference
+        raise InputError(
+            f"{wanted.path}: these records were made with --{flag}={theirs}, not "
+            f"{ours}; give another --output_file, or --overwrite to replace them."
+        )
+    if not existing.complete:
+        return None
+    present = [path for path in output_files if files.exists(path)]
+    find_manifests(present)  # refuses a file that was replaced
+    return existing if len(present) == len(output_files) else None
+
+
+def first_difference(
+    existing: Manifest, wanted: Manifest
+) -> tuple[str, Any, Any] | None:
+    """The first setting in which two sets differ, if any.
+
+    Where an input file lies does not count, only its content and place in the order;
+    nor how many records came of it, which follows from the rest.
+    """
+    for flag, field in _FIELDS_OF_FLAGS:
+        theirs, ours = getattr(existing, field), getattr(wanted, field)
+        if field in ("source_files", "record_files"):
+            if _contents(theirs) != _contents(ours):
+                return flag, _describe(theirs, ours), _describe(ours, theirs)
+        elif field == "shards":
+            if _names(theirs) != _names(ours):
+                return flag, _listed(_names(theirs)), _listed(_names(ours))
+            if _num_streams(theirs) != _num_streams(ours):
+                return "num_shards", _num_streams(theirs), _num_streams(ours)
+        elif theirs != ours:
+            return flag, theirs, ours
+    return None
+
+
+def _names(shards: Sequence[Shard]) -> list[str]:
+    return [shard.name for shard in shards]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f",... ({len(names)} files)" if len(names) > 3 else ""
+    return ",".join(names[:3]) + more
+
+
+def _num_streams(shards: Sequence[Shard]) -> int | None:
+    """What --num_shards was: how many shards have a random stream of their own."""
+    return sum(shard.random_seed is not None for shard in shards) or None
+
+
+def _contents(sources: Sequence[SourceFile]) -> list[tuple[int, str]]:
+    return [(source.num_bytes, source.sha256) for source in sources]
+
+
+def _describe(sources: Sequence[SourceFile], others: Sequence[SourceFile]) -> str:
+    """Some files in a few words: names, and the first content that others lack."""
+    names = _listed([source.path for source in sources])
+    for source in sources:
+        if (source.num_bytes, source.sha256) not in _contents(others):
+            return (
+                f"{names} (where {source.path} has {source.num_bytes} bytes, "
+                f"sha256 {source.sha256[:12]})"
+            )
+    return names
+
+
+def _refuse_unknown_files(wanted: Manifest, output_files: Sequence[str]) -> None:
+    for path in [*output_files, wanted.vocab_path]:
+        if files.exists(path):
+            raise InputError(
+                f"{path} exists, and no {wanted.path} says that this command made it; "
+                "give another --output_file, or --overwrite to replace it."
+            )
+
+
+# A manifest in a few lines.
+
+
+_PAIRS = {
+    "nsp": "next sentence pairs",
+    "sop": "sentence order pairs",
+    "none": "no sentence pairs",
+}
+_MOST_SOURCES = 3
+
+
+def manifest_lines(manifest: Manifest) -> list[str]:
+    """How a set was made and what it consists of, for people."""
+    num_bytes = sum(source.num_bytes for source in manifest.source_files)
+    names = [source.path for source in manifest.source_files[:_MOST_SOURCES]]
+    if len(manifest.source_files) > len(names):
+        names.append("...")
+    casing = "uncased" if manifest.do_lower_case else "cased"
+    unit = "whole words" if manifest.do_whole_word_mask else "pieces"
+    state = "complete" if manifest.complete else "NOT COMPLETE"
+    plural = "s" * (len(manifest.shards) > 1)
+    lines = [
+        manifest.path,
+        f"  {state}: {manifest.num_records:,} records,"
+        f" {len(manifest.shards):,} file{plural};"
+        f" {manifest.max_seq_length} tokens, {manifest.max_predictions_per_seq}"
+        " predictions",
+        f"  {manifest.vocab_size:,} entries in the vocabulary, {casing};"
+        f" {manifest.masking} masking of {manifest.masked_lm_prob:g} of the tokens,"
+        f" {unit}",
+        f"  {_PAIRS.get(manifest.pairs, manifest.pairs)},"
+        f" {manifest.nsp_labels} labels; short_seq_prob {manifest.short_seq_prob:g},"
+        f" dupe_factor {manifest.dupe_factor}, random_seed {manifest.random_seed}",
+        f"  source files: {len(manifest.source_files):,} of {num_bytes:,} bytes in all"
+        f" ({manifest.input_format}): {', '.join(names)}",
+    ]
+    if manifest.packed:
+        lines.append(
+            f"  packed: up to {manifest.max_sequences_per_row} sequences a record,"
+            f" of up to {manifest.max_sequence_length} tokens and"
+            f" {manifest.max_predictions_per_sequence} predictions, from"
+            f" {len(manifest.record_files):,} record files"
+        )
+    preparation = []
+    if manifest.split_sentences:
+        preparation.append(
+            f"sentences split by the rules of {manifest.split_sentences}"
+        )
+    if manifest.deduplicate != "none":
+        preparation.append(f"duplicate {manifest.deduplicate} dropped")
+    if manifest.min_document_tokens:
+        preparation.append(
+            f"documents under {manifest.min_document_tokens} tokens dropped"
+        )
+    if preparation:
+        lines.append(f"  {'; '.join(preparation)}")
+    return lines
+
+
+# What several sets of records must have in common to be used together.
+
+
+def alike(
+    paths: Sequence[str],
+    manifests: Sequence[Manifest],
+    question: Callable[[Manifest], bool],
+    kinds: tuple[str, str],
+) -> bool:
+    """The answer to a question that is the same for all record files."""
+    manifest_of = {
+        os.path.normpath(path): manifest
+        for manifest in manifests
+        for path in manifest.records_by_path()
+    }
+    answers: dict[bool, str] = {}
+    for path in paths:
+        manifest = manifest_of.get(os.path.normpath(path))
+        answers.setdefault(manifest is not None and question(manifest), path)
+    if len(answers) > 1:
+        raise InputError(
+            f"Records {kinds[0]} and records {kinds[1]} cannot be used together:"
+            f" {answers[True]} and {answers[False]}."
+        )
+    return True in answers
+
+
+def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
+    """What some sets of records say alike."""
+    first = manifests[0]
+    for manifest in manifests[1:]:
+        here, there = getattr(first, name), getattr(manifest, name)
+        if here != there:
+            raise InputError(
+                f"The records of {first.path} were made with {name}={here}, those of"
+                f" {manifest.path} with {there}: give `{flag or name}`."
+            )
+    return getattr(first, name)

@@ -1,35 +1,312 @@
-"""From record files to batches.
+"""Record files to batches: reading, shuffling by position, dealing out to workers."""
 
-**Training** reads the files over and over. The order of the records is a function of
-(seed, position) alone, so that a run that is killed goes on with the very record it
-would have read next:
-
-- an epoch's files are shuffled by (seed, epoch) and dealt into units of four;
-- a unit's files are read in turns, record by record, and shuffled in a buffer by
-  (seed, epoch, unit);
-- units and epochs follow each other without a seam; batches are cut from that stream.
-
-To start at position n, whole epochs and whole units are skipped by their counts, and
-only the rest of one unit is read over.
-
-**Evaluation** reads the files once, or repeated, in the order given.
-
-Several workers read the same stream, and each takes its rows of every batch
-(`InputShard`), so that the batches do not hang on how many there are.
-
-What is done to parsed batches beside that (`transform`) is told which record each one
-is, and in which epoch, lest it hang on the order or the batch.
-"""
-
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import concurrent.futures
+import dataclasses
+import json
+import os
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
+from tqdm import tqdm
 
+from bert_tf import files
 from bert_tf.errors import InputError, cause_of
-from bert_tf.records import record_counts
-from bert_tf.records.schema import RecordSchema
+from bert_tf.parallel import available_cores
+from bert_tf.records.spec import RecordSchema
+from bert_tf.records.writing import masked_checksum
+from bert_tf.strict_json import checked
+
+# How many records files have, counted once and remembered; how they are compressed.
+#
+# A manifest says it already. Where there is none, the lengths in the files' framing
+# do
+# (`bert_tf.records.writing`), through gzip or zlib where need be: all bytes
+# are
+# read. The counts are kept in a JSON file, which any change of a file outdates:
+#
+#     {"/data/a.tfrecord": {"size": 81, "mtime_ns": 1712345678900000000, "records":
+#     3}}
+#
+# with `mtime_ns` null for remote files.
+
+
+CACHE_NAME = "record_counts.json"
+
+_HEADER = struct.Struct("<8s4s")  # the length, its checksum
+_LENGTH = struct.Struct("<Q")
+_FRAME_BYTES = 16
+_CHECKSUM_BYTES = 4
+_CHUNK_BYTES = 1 << 20
+# The first bytes of gzip's deflate streams, and of zlib's at its levels.
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
+_MOST_PER_PACKED_BYTE = 1032  # deflate's limit
+_SECONDS_PER_SAVE = 10.0
+
+Progress = Callable[[int], object]
+
+
+def compression_of(path: str) -> str:
+    """How a TFRecord file is compressed, by its first bytes, whatever its name."""
+    with files.open_binary(path) as file:
+        return _compression(file.read(_HEADER.size))
+
+
+def first_record_of_file(path: str) -> bytes | None:
+    """The first record of a TFRecord file, compressed or not; None in an empty one.
+
+    TensorFlow's reader takes memory for as many bytes as a record says it has, however
+    few the file has, and may end the process.
+    """
+    with files.open_binary(path) as file:
+        is_packed = bool(_compression(file.read(_HEADER.size)))
+    limit = files.size(path) * (_MOST_PER_PACKED_BYTE if is_packed else 1)
+    content = bytearray()
+    end = _HEADER.size
+    complaint = ""
+    try:
+        for chunk in _chunks(path):
+            content += chunk
+            if end == _HEADER.size <= len(content):
+                length, checksum = _HEADER.unpack_from(content)
+                if masked_checksum(length) != checksum:
+                    complaint = "its first record's length is damaged"
+                    break
+                end = _FRAME_BYTES + _LENGTH.unpack(length)[0]
+            if end > limit or len(content) >= end:
+                break
+    except (zlib.error, EOFError) as error:
+        complaint = str(error)
+    if not content and not complaint:
+        return None
+    record = bytes(content[_HEADER.size : end - _CHECKSUM_BYTES])
+    if not complaint and len(content) < end:
+        complaint = "it breaks off in record 1"
+    elif (
+        not complaint
+        and masked_checksum(record) != content[end - _CHECKSUM_BYTES : end]
+    ):
+        complaint = "record 1 does not match its checksum"
+    if complaint:
+        raise InputError(f"{path}: not a TFRecord file: {complaint}.")
+    return record
+
+
+def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int:
+    """The number of records in a TFRecord file, compressed or not."""
+    count = 0
+    rest = b""  # what is read and not counted yet
+    position = 0  # of the next record, from the beginning of `rest`
+    complaint = ""
+    try:
+        for chunk in _chunks(path, progress):
+            if position >= len(rest):
+                position -= len(rest)
+                rest = chunk
+            else:
+                rest = rest[position:] + chunk
+                position = 0
+            last = len(rest) - _HEADER.size
+            while position <= last:
+                length, checksum = _HEADER.unpack_from(rest, position)
+                if masked_checksum(length) != checksum:
+                    complaint = f"the length of record {count + 1} is damaged"
+                    break
+                position += _FRAME_BYTES + _LENGTH.unpack(length)[0]
+                count += 1
+            if complaint:
+                break
+    except (zlib.error, EOFError) as error:
+        complaint = f"{error} after record {count}"
+    if not complaint and position != len(rest):
+        # A record whose header alone is there was counted already.
+        broken = count if position > len(rest) else count + 1
+        complaint = f"it breaks off in record {broken}"
+    if complaint:
+        raise InputError(
+            f"{path}: not a whole TFRecord file ({complaint}); write the records again."
+        )
+    return count
+
+
+class RecordCounts:
+    """The number of records in files, remembered from one start to the next."""
+
+    def __init__(self, cache_path: str | None = None) -> None:
+        self._cache_path = cache_path
+        self._known = _read_cache(cache_path) if cache_path else {}
+        self._lock = threading.Lock()
+
+    def count(self, path: str) -> int:
+        """The number of records in one file; see `counts`."""
+        return self.counts([path])[0]
+
+    def counts(self, paths: Sequence[str]) -> list[int]:
+        """The number of records in each file.
+
+        Files that are not known, or have changed, are counted, several at a time.
+        """
+        states = {path: _state(path) for path in paths}
+        unknown = [path for path in states if self._remembered(states, path) is None]
+        if unknown:
+            logging.info("Counting records: %d file(s).", len(unknown))
+            self._count(unknown, states)
+        return [self._remembered(states, path) or 0 for path in paths]
+
+    def _remembered(self, states: dict[str, dict[str, Any]], path: str) -> int | None:
+        entry = self._known.get(files.absolute(path), {})
+        same = all(entry.get(key) == value for key, value in states[path].items())
+        return entry["records"] if same else None
+
+    def _count(self, paths: list[str], states: dict[str, dict[str, Any]]) -> None:
+        num_bytes = sum(states[path]["size"] for path in paths)
+        # Threads do: unpacking and reading leave Python to others.
+        executor = concurrent.futures.ThreadPoolExecutor(available_cores())
+        with tqdm(
+            total=num_bytes,
+            desc="Counting records",
+            unit="B",
+            unit_scale=True,
+            disable=None,
+            delay=1.0,
+        ) as bar:
+
+            def progress(more: int) -> None:
+                with self._lock:
+                    bar.update(more)
+
+            def remember(path: str) -> None:
+                entry = states[path] | {"records": count_records(path, progress)}
+                with self._lock:
+                    self._known[files.absolute(path)] = entry
+
+            futures = [executor.submit(remember, path) for path in paths]
+            saved = time.monotonic()
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    future.result()
+                    if time.monotonic() - saved > _SECONDS_PER_SAVE:
+                        self._save()
+                        saved = time.monotonic()
+            finally:
+                executor.shutdown(cancel_futures=True)
+                self._save()
+
+    def _save(self) -> None:
+        if self._cache_path:
+            with self._lock:
+                content = json.dumps(self._known, indent=1, sort_keys=True)
+            files.write_atomically(self._cache_path, content)
+
+
+def _compression(header: bytes) -> str:
+    """The compression of a file that begins so."""
+    if len(header) == _HEADER.size:
+        length, checksum = _HEADER.unpack(header)
+        # A record's length may have the very bytes that zlib begins with.
+        if masked_checksum(length) == checksum:
+            return ""
+    if header.startswith(_GZIP_MAGIC):
+        return "GZIP"
+    return "ZLIB" if header.startswith(_ZLIB_MAGIC) else ""
+
+
+def _chunks(path: str, progress: Progress = lambda num_bytes: None) -> Iterator[bytes]:
+    """A file's bytes, uncompressed."""
+    with files.open_binary(path) as file:
+        chunk = file.read(_CHUNK_BYTES)
+        compression = _compression(chunk[: _HEADER.size])
+        chunks = _read_on(file, chunk, progress)
+        yield from _unpacked(chunks, compression) if compression else chunks
+
+
+def _read_on(file: IO[bytes], chunk: bytes, progress: Progress) -> Iterator[bytes]:
+    while chunk:
+        yield chunk
+        progress(len(chunk))
+        chunk = file.read(_CHUNK_BYTES)
+
+
+def _unpacked(chunks: Iterator[bytes], compression: str) -> Iterator[bytes]:
+    """The streams, one after another, that compressed bytes hold."""
+    stream = None
+    for chunk in chunks:
+        while chunk:
+            if stream is None:
+                stream = zlib.decompressobj(_WINDOW_BITS[compression])
+            data = stream.decompress(chunk, _CHUNK_BYTES)
+            if data:
+                yield data
+            chunk = stream.unconsumed_tail
+            if stream.eof:
+                chunk, stream = stream.unused_data, None
+    if stream is not None:
+        raise EOFError("it breaks off")
+
+
+def _state(path: str) -> dict[str, Any]:
+    """What a file's change changes."""
+    if files.is_remote(path):
+        return {"size": files.size(path), "mtime_ns": None}
+    status = os.stat(path)
+    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _read_cache(path: str) -> dict[str, dict[str, Any]]:
+    """The counts that a file remembers; nothing where it cannot be read."""
+    if not files.exists(path):
+        return {}
+    try:
+        known = checked(dict[str, _Entry], files.read_json(path), path, "counts")
+        return {name: dataclasses.asdict(entry) for name, entry in known.items()}
+    except InputError as error:
+        logging.warning("%s The records are counted again.", error)
+        return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """What is remembered of a file."""
+
+    size: int
+    mtime_ns: int | None
+    records: int
+
+
+# From record files to batches.
+#
+# **Training** reads the files over and over. The order of the records is a function
+# of
+# (seed, position) alone, so that a run that is killed goes on with the very record it
+# would have read next:
+#
+# - an epoch's files are shuffled by (seed, epoch) and dealt into units of four;
+# - a unit's files are read in turns, record by record, and shuffled in a buffer by
+#   (seed, epoch, unit);
+# - units and epochs follow each other without a seam; batches are cut from that
+# stream.
+#
+# To start at position n, whole epochs and whole units are skipped by their counts,
+# and
+# only the rest of one unit is read over.
+#
+# **Evaluation** reads the files once, or repeated, in the order given.
+#
+# Several workers read the same stream, and each takes its rows of every batch
+# (`InputShard`), so that the batches do not hang on how many there are.
+#
+# What is done to parsed batches beside that (`transform`) is told which record each
+# one
+# is, and in which epoch, lest it hang on the order or the batch.
+
 
 FILES_PER_UNIT = 4
 # Serialized records held for shuffling. Larger than the original's 100, which leaves
@@ -69,11 +346,7 @@ class InputShard(NamedTuple):
     num_replicas: int = 1
 
     def rows(self, batch_size: int) -> slice:
-        """The worker's rows of a batch.
-
-        Raises:
-            ValueError: the batch cannot be dealt out evenly.
-        """
+        """The worker's rows of a batch."""
         if batch_size % (self.num_workers * self.num_replicas):
             raise ValueError(
                 "`batch_size` must be a multiple of the number of replicas, "
@@ -90,14 +363,10 @@ Transform = Callable[[Batch, RecordKeys], Batch]
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
-    """The first record of the first file that has one, and that file's name.
-
-    Raises:
-        InputError: a file cannot be read as TFRecords.
-    """
+    """The first record of the first file that has one, and that file's name."""
     for path in paths:
         try:
-            record = record_counts.first_record(path)
+            record = first_record_of_file(path)
         except IsADirectoryError as error:
             raise InputError(f"{path}: not a TFRecord file, but a folder.") from error
         if record is not None:
@@ -119,27 +388,7 @@ def training_dataset(
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
-    """Endless batches for training, from position `start` of the stream on.
-
-    Args:
-        paths: the record files.
-        counts: the number of records of each file.
-        schema: what a record holds.
-        batch_size: records a batch.
-        seed: decides the order, together with the position.
-        start: the number of records that have been read before.
-        shard: the rows of each batch that are wanted, and in how many pieces.
-        compressions: of each file: "", "GZIP" or "ZLIB"; None where none is compressed.
-        shuffle_buffer: records held for shuffling.
-        vocab_size: if given, an id at or above it stops with an error.
-        transform: what is done to each parsed batch.
-
-    Returns:
-        A dataset of dicts of tensors [batch_size / replicas, ...].
-
-    Raises:
-        ValueError: there are no records, or a batch cannot be dealt out evenly.
-    """
+    """Endless batches for training, from position `start` of the stream on."""
     total = sum(counts)
     if total < 1:
         raise ValueError(
@@ -210,23 +459,7 @@ def evaluation_dataset(
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
-    """Batches in the order of the files; all of `batch_size`, for static shapes.
-
-    Args:
-        paths: the record files.
-        schema: what a record holds.
-        batch_size: records a batch.
-        compressions: of each file: "", "GZIP" or "ZLIB"; None where none is compressed.
-        repeat: start over at the end, as the original does in pre-training's
-            evaluation.
-        padding: a serialized record that fills the last batch up. Without it, and
-            without `repeat`, the last batch is as short as it comes.
-        vocab_size: if given, an id at or above it stops with an error.
-        transform: what is done to each parsed batch.
-
-    Returns:
-        A dataset of dicts of tensors [batch_size, ...].
-    """
+    """Batches in the order of the files; all of `batch_size`, for static shapes."""
     dataset = tf.data.Dataset.from_tensor_slices(
         (list(paths), list(compressions or [""] * len(paths)), tf.range(len(paths)))
     )
@@ -252,14 +485,7 @@ READING_ERRORS = (
 
 
 def record_error(error: Exception) -> str:
-    """One line for an error that TensorFlow raised while it read or used a record.
-
-    Args:
-        error: of READING_ERRORS.
-
-    Raises:
-        tf.errors.OpError: the error itself, where it is not about the records.
-    """
+    """One line for an error that TensorFlow raised while it read or used a record."""
     message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     for line in message.splitlines():
         if "outside the vocabulary" in line:
@@ -315,10 +541,10 @@ def _parse(
 
     def parse(numbered: tuple[tf.Tensor, tf.Tensor], epochs: tf.Tensor) -> Batch:
         serialized, records = numbered
-        batch = checked(schema.parse(serialized))
+        batch = checked_batch(schema.parse(serialized))
         return transform(batch, RecordKeys(epochs, records)) if transform else batch
 
-    def checked(batch: Batch) -> Batch:
+    def checked_batch(batch: Batch) -> Batch:
         if vocab_size is None:
             return batch
         # An id outside the embedding table is silent NaN or zero on some devices.

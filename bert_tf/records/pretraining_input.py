@@ -10,55 +10,93 @@ each next token instead.
 """
 
 import functools
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
+from google.protobuf import message
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.records.dynamic_masking import DynamicMasking
-from bert_tf.records.lengths import lengths_of_record
+from bert_tf.records.dynamic_masking import (
+    DynamicMasking,
+    MaskingOptions,
+    find_vocabulary,
+    next_token_targets,
+    refuse_masks,
+    settled_masking,
+)
 from bert_tf.records.manifest import find_manifests
-from bert_tf.records.masking_options import MaskingOptions
-from bert_tf.records.next_tokens import next_token_targets
-from bert_tf.records.packed_batches import as_packed
+from bert_tf.records.packing import as_packed
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
     InputShard,
+    RecordCounts,
     RecordKeys,
     Transform,
+    compression_of,
     evaluation_dataset,
     first_record,
     training_dataset,
 )
-from bert_tf.records.pretraining_shape import PretrainingShape, refuse_mixed_pairs
-from bert_tf.records.pretraining_targets import (
-    find_vocabulary,
-    refuse_masks,
-    settled_masking,
-)
-from bert_tf.records.record_counts import RecordCounts, compression_of
-from bert_tf.records.shards import record_files
+from bert_tf.records.spec import PretrainingShape, refuse_mixed_pairs
+from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
+
+# Record files by the length of their sequences.
+
+
+def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
+    """The record files of each max_seq_length.
+
+    A file's manifest tells its length, or else its first record.
+    """
+    known: dict[str, int] = {}
+    for manifest in find_manifests(paths):
+        for path in manifest.records_by_path():
+            known[os.path.normpath(path)] = manifest.max_seq_length
+    lengths: dict[int, list[str]] = {}
+    for path in paths:
+        length = known.get(os.path.normpath(path)) or _length_of_first_record(path)
+        if length:
+            lengths.setdefault(length, []).append(path)
+    return lengths
+
+
+def lengths_of_record(record: bytes, path: str) -> tuple[int, int]:
+    """max_seq_length and max_predictions_per_seq of a record as it stands."""
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(record)
+    except message.DecodeError as error:
+        raise InputError(
+            f"{path}: the records must be tf.train.Example messages; the first one"
+            " cannot be decoded."
+        ) from error
+    feature = example.features.feature
+    tokens, predictions = (
+        len(feature[name].int64_list.value)
+        for name in ("input_ids", "masked_lm_positions")
+    )
+    return tokens, predictions
+
+
+def _length_of_first_record(path: str) -> int:
+    """0 for a file without records."""
+    found = first_record([path])
+    if found is None:
+        return 0
+    length, _ = lengths_of_record(found[1], path)
+    if not length:
+        raise InputError(f"{path}: the records must have `input_ids`.")
+    return length
 
 
 class PretrainingRecords:
     """The record files that a flag names.
-
-    Args:
-        patterns: globs with commas between, or the record files themselves.
-        flag: the flag that they come from, for messages.
-        max_seq_length: the sequences' length; None to take the records' own.
-        max_predictions_per_seq: masked-LM slots; None to take the records' own. Only
-            where the records are masked as they are read it may be another number.
-        vocab_file: the vocabulary's file; None to take the records' own.
-        masking: how to mask the records that are masked as they are read.
-        left_to_right: whether they are for a left-to-right model.
-        counts_cache: the file to remember the number of records in, where there is no
-            manifest; None to count them every time.
 
     Attributes:
         paths: the files, in the order of the patterns.
@@ -70,12 +108,6 @@ class PretrainingRecords:
         is_dynamic: whether the records have no masks in them.
         has_pairs: whether there is a next sentence to predict.
         is_packed: whether a record is a row of several sequences.
-
-    Raises:
-        InputError: no file or no record; the records do not fit what was asked for
-            (names both values); records of two vocabularies, with masks and without,
-            with pairs and without, or packed and not; masks in records for a
-            left-to-right model.
     """
 
     def __init__(
@@ -129,11 +161,7 @@ class PretrainingRecords:
             )
 
     def check_model(self, config: BertConfig) -> None:
-        """Refuses a model that is too small for the records.
-
-        Raises:
-            InputError: too few positions, or a smaller vocabulary.
-        """
+        """Refuses a model that is too small for the records."""
         # Positions restart with each of a packed row's sequences.
         config.check_sequence_length(self.shape.max_sequence_length)
         for manifest in self.manifests[:1]:
@@ -158,17 +186,7 @@ class PretrainingRecords:
         vocab_size: int | None = None,
         packed: bool = False,
     ) -> tf.data.Dataset:
-        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`.
-
-        Args:
-            batch_size: records a batch.
-            seed: decides the order, and the masks of records without.
-            start: the number of records that have been read before.
-            shard: the rows of each batch that are wanted; None for all.
-            vocab_size: of the model; an id at or above it stops with an error.
-            packed: whether records that are not packed are to look like packed rows of
-                one sequence, for a model of packed rows.
-        """
+        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
         return training_dataset(
             self.paths,
             self.counts,
@@ -196,9 +214,6 @@ class PretrainingRecords:
 
         Records that are masked as they are read have the same masks at every
         evaluation, whatever the run: those of the seed that they were made with.
-
-        Raises:
-            InputError: a file breaks off, or is damaged.
         """
         _ = self.counts  # whole files: see `record_counts.first_record`
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
@@ -245,18 +260,7 @@ class PretrainingRecords:
     def vocabulary(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
-        """The vocabulary and its casing.
-
-        Args:
-            do_lower_case: the user's; None to take the records' own.
-
-        Returns:
-            The vocabulary and whether it is lower-cased, each None where nobody says
-            it.
-
-        Raises:
-            InputError: the user's and the records' contradict each other.
-        """
+        """The vocabulary and its casing."""
         vocabulary = self._vocabulary
         if not self.manifests:
             if vocabulary is None:
@@ -365,7 +369,7 @@ def pretraining_dataset(
             are read: masking_unit, masked_lm_prob, mask_rate, random_rate.
 
     Returns:
-        A dataset of dicts of tensors, named as in `bert_tf.records.schema`.
+        A dataset of dicts of tensors, named as in `bert_tf.records.spec`.
 
     Raises:
         InputError: as PretrainingRecords, or `masking` is for other records.

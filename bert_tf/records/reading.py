@@ -3,7 +3,7 @@
 TensorFlow's reader loses the batch in which a file breaks off, and says little about
 the place. This one is for looking at files of which one does not know whether they are
 whole; training reads through `bert_tf.records.pipeline`. The format stands in
-`bert_tf.records.tfrecord_files`.
+`bert_tf.records.writing`.
 """
 
 import struct
@@ -12,8 +12,8 @@ from typing import IO
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.record_counts import compression_of
-from bert_tf.records.tfrecord_files import masked_checksum
+from bert_tf.records.pipeline import compression_of
+from bert_tf.records.writing import masked_checksum
 
 RECORDS_PER_BLOCK = 1000
 

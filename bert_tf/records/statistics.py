@@ -83,7 +83,7 @@ class RecordStatistics:
 
         Args:
             columns: arrays [records, length] of integers (weights of floats) under the
-                names of `bert_tf.records.schema`, `input_ids` as the model sees them;
+                names of `bert_tf.records.spec`, `input_ids` as the model sees them;
                 `masked_lm_*` and `next_sentence_labels` may be absent, other names are
                 passed over.
 

@@ -8,8 +8,8 @@ import numpy as np
 from bert_tf.records.checking import MISFIT, RULES, RecordChecks
 from bert_tf.records.examples import Example, read_example
 from bert_tf.records.inspection import InspectedRecords, RecordBlock
-from bert_tf.records.layouts import CLASSIFICATION
-from bert_tf.records.packed_rows import unpacked_columns
+from bert_tf.records.packing import unpacked_columns
+from bert_tf.records.spec import CLASSIFICATION
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.text.vocabulary import MASK
 

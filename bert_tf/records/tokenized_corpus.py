@@ -1,27 +1,512 @@
-"""A tokenized corpus: what of it is kept, and its documents, all or a group's.
+"""Text to token ids on disk, in chunks that several processes make."""
 
-Documents have numbers, in the order of the text. Document n belongs to group n modulo
-the number of groups: dealt like cards, so that each group is a fair sample of the
-corpus wherever it was cut.
-"""
-
+import contextlib
 import dataclasses
+import functools
+import hashlib
 import json
 import os
+import shutil
+import stat
+import tempfile
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
 
 import numpy as np
+from absl import logging
 
 from bert_tf import files, strict_json
-from bert_tf.instances.documents import Documents, starts
-from bert_tf.records.tokenized_chunks import (
-    TokenizedChunk,
-    chunk_folder,
-    load_array,
-    read_summary,
-)
-from bert_tf.text.tokenized import DIGEST_BYTES, DOCUMENTS, PARAGRAPHS
+from bert_tf.errors import InputError
+from bert_tf.instances.pairs import Documents, starts, token_dtype
+from bert_tf.records.writing import file_errors
+from bert_tf.text.documents import Chunk, TextLine, read_chunk
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
+
+# Chunks of text into ids: what comes of a chunk's lines, as compact arrays.
+
+
+# Which exact repetitions are dropped.
+NO_DEDUPLICATION = "none"
+DOCUMENTS = "documents"
+PARAGRAPHS = "paragraphs"
+DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS)
+
+# 128 bits: two different texts have the same digest never, for all that is likely.
+DIGEST_BYTES = 16
+
+NO_TOKEN = "sentences without a token (control characters, say)"
+
+
+class TokenizedPart:
+    """Some documents of a chunk, one after another.
+
+    Attributes:
+        tokens: packed ids of all sentences.
+        sentence_lengths: tokens of each sentence; none is 0.
+        paragraph_lengths: sentences of each paragraph; none is 0.
+        document_lengths: sentences of each document; none is 0.
+        paragraph_digests: of each paragraph's text; empty unless asked for.
+        document_digests: of each document's text; empty unless asked for.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = bytearray()
+        self.sentence_lengths = array("i")
+        self.paragraph_lengths = array("i")
+        self.document_lengths = array("i")
+        self.paragraph_digests = bytearray()
+        self.document_digests = bytearray()
+
+
+class ChunkTokenizer:
+    """Tokenizes the lines of one chunk, part by part.
+
+    Attributes:
+        begins_with_end: whether a document ends before the first sentence.
+        ends_with_end: whether one ends after the last sentence.
+        dropped: what was left out, by reason.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[str], bytes],
+        dtype: type[np.integer],
+        *,
+        digest_paragraphs: bool = False,
+        digest_documents: bool = False,
+    ) -> None:
+        self._encode = encode
+        self._token_bytes = np.dtype(dtype).itemsize
+        self._digest_paragraphs = digest_paragraphs
+        self._digest_documents = digest_documents
+        self.begins_with_end = False
+        self.ends_with_end = False
+        self.dropped: Counter[str] = Counter()
+
+    def parts(
+        self, lines: Iterable[TextLine], max_bytes: int = 16 << 20
+    ) -> Iterator[TokenizedPart]:
+        """Yields the lines' documents, as many at a time as fit into some memory."""
+        part = TokenizedPart()
+        tokens, sentence_lengths = part.tokens, part.sentence_lengths
+        encode, token_bytes = self._encode, self._token_bytes
+        is_first, num_sentences = True, 0
+        document = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        for line in lines:
+            if not line.sentences:
+                self.begins_with_end |= is_first
+                self.ends_with_end = True
+                if num_sentences:
+                    self._end_document(part, num_sentences, document)
+                    num_sentences = 0
+                    document = hashlib.blake2b(digest_size=DIGEST_BYTES)
+                    if len(tokens) >= max_bytes:
+                        yield part
+                        part = TokenizedPart()
+                        tokens, sentence_lengths = part.tokens, part.sentence_lengths
+                continue
+            before = len(sentence_lengths)
+            for sentence in line.sentences:
+                ids = encode(sentence)
+                if ids:
+                    tokens += ids
+                    sentence_lengths.append(len(ids) // token_bytes)
+                else:
+                    self.dropped[NO_TOKEN] += 1
+            added = len(sentence_lengths) - before
+            if not added:
+                continue
+            is_first = self.ends_with_end = False
+            num_sentences += added
+            if self._digest_paragraphs:
+                part.paragraph_lengths.append(added)
+                part.paragraph_digests += hashlib.blake2b(
+                    line.text.encode("utf-8"), digest_size=DIGEST_BYTES
+                ).digest()
+            if self._digest_documents:
+                document.update(line.text.encode("utf-8") + b"\n")
+        if num_sentences:
+            self._end_document(part, num_sentences, document)
+        yield part
+
+    def _end_document(
+        self, part: TokenizedPart, num_sentences: int, document: "hashlib.blake2b"
+    ) -> None:
+        part.document_lengths.append(num_sentences)
+        if self._digest_documents:
+            part.document_digests += document.digest()
+
+
+# Where a run keeps what it has done until its records are finished.
+#
+# The folder is hidden beside the records, `.NAME.work`, or where --work_dir says. It
+# belongs to one run: to its input, vocabulary and settings. The same command goes on
+# with
+# what is in it; another one begins anew; a second one at the same time is refused.
+# When
+# the records are finished it is removed.
+
+
+_OWNER_FILE = "made_for"
+_VOCABULARY_FILE = "vocab.txt"
+
+
+def work_folder_path(name: str, work_dir: str | None) -> str:
+    """Where the work folder of a set lies."""
+    folder, base = os.path.split(name)
+    if work_dir is None and not files.is_remote(name):
+        return os.path.join(folder, f".{base}.work")
+    work_dir = work_dir or tempfile.gettempdir()
+    if files.is_remote(work_dir):
+        raise InputError(
+            f"--work_dir={work_dir} must be a folder of this machine: tokens are read "
+            "from all over it."
+        )
+    # Sets of one name in several folders may share the user's folder.
+    digest = files.sha256(files.absolute(name).encode())[:8]
+    return os.path.join(work_dir, f".{base}.{digest}.work")
+
+
+@contextlib.contextmanager
+def hold_work_folder(path: str) -> Iterator[None]:
+    """Keeps other runs out of the folder, which is created; then removes it.
+
+    If the run ends with an error the folder stays. The system takes the lock away from
+    a run that was killed.
+    """
+    _refuse_strangers(path)
+    handle = files.lock(
+        path, "another run is making these records just now; wait for it, or stop it."
+    )
+    try:
+        yield
+        _remove(path, os.listdir(path))
+        os.rmdir(path)
+    finally:
+        os.close(handle)
+
+
+def _refuse_strangers(path: str) -> None:
+    """Makes a folder of ours alone where all users may make theirs, as in /tmp.
+
+    Others can foresee its name, and put there what our workers would read. Without the
+    sticky bit nothing in such a folder is safe from them; some mounts show that mode
+    for all that they hold.
+    """
+    parent = os.path.dirname(path) or "."
+    of_all = stat.S_IWOTH | stat.S_ISVTX
+    if not os.path.isdir(parent) or os.stat(parent).st_mode & of_all != of_all:
+        return
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        raise InputError(
+            f"{path} is in the way of the work folder, and others may have made it:"
+            " remove it, or give another --work_dir."
+        )
+    os.chmod(path, 0o700)
+
+
+def remove_finished(path: str, run: dict[str, Any]) -> None:
+    """Removes what a run left that was killed when its records were complete."""
+    if os.path.isdir(path) and (not os.listdir(path) or _owner_of(path) == _owner(run)):
+        with hold_work_folder(path):
+            logging.info("Removing %s, which an interrupted run left.", path)
+
+
+def _owner(run: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+
+
+def _owner_of(path: str) -> str | None:
+    owner_file = os.path.join(path, _OWNER_FILE)
+    if not files.exists(owner_file):
+        return None
+    return files.read_bytes(owner_file).decode("utf-8", "replace")
+
+
+def _remove(path: str, names: Sequence[str]) -> None:
+    """Removes files of the folder, the owner last: a folder without one is not ours."""
+    for name in sorted(names, key=lambda name: name.startswith(_OWNER_FILE)):
+        files.remove(os.path.join(path, name))
+
+
+def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> str:
+    """Prepares the folder, or takes up what was left in it by the same run."""
+    owner, there = _owner(run), _owner_of(path)
+    names = os.listdir(path)
+    if there == owner:
+        logging.info("Going on with what an interrupted run left in %s", path)
+        names = [name for name in names if ".tmp-" in name]
+    elif there is None and not all(
+        # Killed at the very beginning, a run leaves a temporary file alone.
+        name.startswith(_OWNER_FILE)
+        for name in names
+    ):
+        raise InputError(f"{path} is in the way of the work folder; remove it.")
+    _remove(path, names)
+    # First of all, so that the folder is known to be ours.
+    files.write_atomically(os.path.join(path, _OWNER_FILE), owner)
+    vocab_file = os.path.join(path, _VOCABULARY_FILE)
+    vocabulary.save(vocab_file)
+    return vocab_file
+
+
+# A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.
+#
+# Chunk i is the folder chunk-0000i of the work folder, made under a temporary name
+# and
+# renamed when it is complete, so that a run that was killed goes on with those that
+# are
+# there. In it, all little-endian:
+#
+#     tokens                uint16 or int32, by the vocabulary's size
+#     sentence_stops        int64, where in `tokens` each sentence ends
+#     document_stops        int64, where in `sentence_stops` each document ends
+#     paragraph_stops       int64, likewise                  } only where repeated
+#     ones
+#     paragraph_digests     16 bytes each                    } are dropped
+#     document_digests      16 bytes each                    }
+#     chunk.json            `TokenizedChunk`
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizeJob:
+    """A piece of work: one chunk to tokenize.
+
+    Attributes:
+        index: the chunk's number.
+        chunk: what to read.
+        work_folder: where the result goes.
+        vocab_file: the vocabulary.
+        do_lower_case: as for the tokenizer.
+        deduplicate: of what digests are needed: one of `tokenized.DEDUPLICATION`.
+    """
+
+    index: int
+    chunk: Chunk
+    work_folder: str
+    vocab_file: str
+    do_lower_case: bool
+    deduplicate: str = NO_DEDUPLICATION
+
+    @property
+    def folder(self) -> str:
+        """Where the result goes when it is complete."""
+        return chunk_folder(self.work_folder, self.index)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizedChunk:
+    """What there is of a tokenized chunk.
+
+    Attributes:
+        num_tokens: of all sentences.
+        num_sentences: of all documents.
+        num_paragraphs: of all documents; 0 unless they have digests.
+        num_documents: none of them empty.
+        begins_with_end: whether a document ends before the first sentence.
+        ends_with_end: whether one ends after the last sentence.
+        dropped: what was left out, by reason.
+        longest_sentence: tokens of the longest one.
+    """
+
+    num_tokens: int
+    num_sentences: int
+    num_paragraphs: int
+    num_documents: int
+    begins_with_end: bool
+    ends_with_end: bool
+    dropped: dict[str, int]
+    longest_sentence: int = 0
+
+
+def chunk_folder(work_folder: str, index: int) -> str:
+    """The folder of a tokenized chunk."""
+    return os.path.join(work_folder, f"chunk-{index:05d}")
+
+
+def read_summary(folder: str) -> TokenizedChunk:
+    """What there is of the chunk in a folder."""
+    return strict_json.read(TokenizedChunk, os.path.join(folder, "chunk.json"))
+
+
+def _finished_chunk(folder: str) -> TokenizedChunk | None:
+    """What there is of a chunk, unless it is absent or torn.
+
+    Files that were written just before a machine lost its power may be empty.
+    """
+    if not os.path.exists(folder):
+        return None
+    try:
+        summary = read_summary(folder)
+        num_bytes = {
+            name: os.path.getsize(os.path.join(folder, name))
+            for name in ("tokens", "sentence_stops", "document_stops")
+        }
+    except (FileNotFoundError, InputError):
+        num_bytes = {}
+    if (
+        num_bytes
+        and num_bytes["tokens"] in (2 * summary.num_tokens, 4 * summary.num_tokens)
+        and num_bytes["sentence_stops"] == 8 * summary.num_sentences
+        and num_bytes["document_stops"] == 8 * summary.num_documents
+    ):
+        return summary
+    shutil.rmtree(folder)
+    return None
+
+
+def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
+    """Tokenizes a chunk into its folder, unless it is there."""
+    finished = _finished_chunk(job.folder)
+    if finished is not None:
+        return finished
+    # By content: another run of this process may have used the same name.
+    content = files.sha256(files.read_bytes(job.vocab_file))
+    tokenizer, dtype = _packed_tokenizer(job.vocab_file, content, job.do_lower_case)
+    chunk_tokenizer = ChunkTokenizer(
+        tokenizer.encode,
+        dtype,
+        digest_paragraphs=job.deduplicate == PARAGRAPHS,
+        digest_documents=job.deduplicate == DOCUMENTS,
+    )
+    counter = ChunkCounter(dtype)
+    temporary = f"{job.folder}.tmp-{os.getpid()}"
+    os.makedirs(temporary)
+    try:
+        with contextlib.ExitStack() as stack:
+            writer = _ChunkWriter(temporary, counter, stack)
+            lines = read_chunk(job.chunk, chunk_tokenizer.dropped)
+            for part in chunk_tokenizer.parts(lines):
+                with file_errors(temporary):
+                    writer.write(part)
+            with file_errors(temporary):
+                stack.close()
+        summary = counter.summary(chunk_tokenizer)
+        with open(os.path.join(temporary, "chunk.json"), "w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(summary), file)
+        os.replace(temporary, job.folder)
+    except BaseException:
+        shutil.rmtree(temporary)
+        raise
+    return summary
+
+
+@functools.lru_cache(maxsize=1)
+def _packed_tokenizer(
+    vocab_file: str, sha256: str, do_lower_case: bool
+) -> tuple[PackedTokenizer, type[np.integer]]:
+    """One tokenizer a process, so that its caches serve all chunks."""
+    vocabulary = Vocabulary.from_file(vocab_file)
+    dtype = token_dtype(len(vocabulary))
+    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
+    return PackedTokenizer(tokenizer, dtype), dtype
+
+
+class ChunkCounter:
+    """Counts what comes of a chunk, part by part."""
+
+    def __init__(self, dtype: type[np.integer]) -> None:
+        self._token_bytes = np.dtype(dtype).itemsize
+        self.num_tokens = 0
+        self.num_sentences = 0
+        self.num_paragraphs = 0
+        self.num_documents = 0
+        self.longest_sentence = 0
+
+    def add(self, part: TokenizedPart) -> None:
+        """Counts a part."""
+        self.num_tokens += len(part.tokens) // self._token_bytes
+        self.num_sentences += len(part.sentence_lengths)
+        self.num_paragraphs += len(part.paragraph_lengths)
+        self.num_documents += len(part.document_lengths)
+        self.longest_sentence = max(
+            self.longest_sentence, max(part.sentence_lengths, default=0)
+        )
+
+    def summary(self, tokenizer: ChunkTokenizer) -> TokenizedChunk:
+        """What there is of the chunk that the tokenizer has come to the end of."""
+        return TokenizedChunk(
+            num_tokens=self.num_tokens,
+            num_sentences=self.num_sentences,
+            num_paragraphs=self.num_paragraphs,
+            num_documents=self.num_documents,
+            begins_with_end=tokenizer.begins_with_end,
+            ends_with_end=tokenizer.ends_with_end,
+            dropped=dict(tokenizer.dropped),
+            longest_sentence=self.longest_sentence,
+        )
+
+
+class _ChunkWriter:
+    """Appends the parts of a chunk to its files."""
+
+    def __init__(
+        self, folder: str, counter: ChunkCounter, stack: contextlib.ExitStack
+    ) -> None:
+        self._folder = folder
+        self._counter = counter
+        self._stack = stack
+        self._files: dict[str, IO[bytes]] = {}
+        for name in ("tokens", "sentence_stops", "document_stops"):
+            self._file(name)
+
+    def write(self, part: TokenizedPart) -> None:
+        """Appends a part."""
+        # The stops count from the chunk's beginning.
+        num_tokens, num_sentences = (
+            self._counter.num_tokens,
+            self._counter.num_sentences,
+        )
+        self._write_stops("sentence_stops", part.sentence_lengths, num_tokens)
+        self._write_stops("document_stops", part.document_lengths, num_sentences)
+        if part.paragraph_lengths:
+            self._write_stops("paragraph_stops", part.paragraph_lengths, num_sentences)
+        self._file("tokens").write(part.tokens)
+        for name in ("paragraph_digests", "document_digests"):
+            if getattr(part, name):
+                self._file(name).write(getattr(part, name))
+        self._counter.add(part)
+
+    def _write_stops(self, name: str, lengths: object, offset: int) -> None:
+        stops = np.cumsum(np.asarray(lengths, np.int64)) + offset
+        self._file(name).write(stops.astype("<i8").tobytes())
+
+    def _file(self, name: str) -> IO[bytes]:
+        if name not in self._files:
+            path = os.path.join(self._folder, name)
+            self._files[name] = self._stack.enter_context(files.open_binary(path, "wb"))
+        return self._files[name]
+
+
+def load_array(folder: str, name: str, dtype: np.dtype | type) -> np.ndarray:
+    """An array of a tokenized chunk; read where it is used, not at once.
+
+    The file is open as long as the array or a part of it lives. An array without
+    entries has no file.
+    """
+    path = os.path.join(folder, name)
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r")
+
+
+# A tokenized corpus: what of it is kept, and its documents, all or a group's.
+#
+# Documents have numbers, in the order of the text. Document n belongs to group n
+# modulo
+# the number of groups: dealt like cards, so that each group is a fair sample of the
+# corpus wherever it was cut.
+
 
 REPEATED_DOCUMENTS = "repeated documents"
 REPEATED_PARAGRAPHS = "repeated paragraphs"
@@ -67,12 +552,7 @@ class TokenizedCorpus:
         return dataclasses.replace(strict_json.read(cls, path), work_folder=work_folder)
 
     def pool(self, joins_files: Sequence[bool]) -> Documents:
-        """All documents that are kept, in the order of the text.
-
-        Args:
-            joins_files: for each chunk, whether it begins a file that goes on with the
-                document before it, unless an end stands between.
-        """
+        """All documents that are kept, in the order of the text."""
         pieces = []
         has_ended = True
         for index, joins in enumerate(joins_files):
@@ -171,9 +651,6 @@ def choose_sentences(
     """Writes down which sentences are kept; of repeated texts the first one is.
 
     Memory: 16 bytes for the digest of each document or paragraph, and as much again.
-
-    Returns:
-        How many documents and paragraphs are dropped, by reason.
     """
     dropped: Counter[str] = Counter()
     is_first = None

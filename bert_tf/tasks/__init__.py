@@ -1,1 +1,1 @@
-"""One module a family of tasks; each builds `bert_tf.task.Task` records."""
+"""One module a family of tasks; each builds `bert_tf.training.task.Task` records."""

@@ -6,13 +6,18 @@ import re
 from absl import flags
 
 from bert_tf.errors import InputError
-from bert_tf.metrics.glue import METRICS, OWN_METRICS
-from bert_tf.tasks.data_set import DataSet
-from bert_tf.tasks.examples import Column, TableSplit
-from bert_tf.tasks.glue import xnli
-from bert_tf.tasks.named import OWN_TABLE, TASKS, find
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.tasks.tfds import SPLITS, TfdsSet
+from bert_tf.metrics import METRICS, OWN_METRICS
+from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    SPLITS,
+    Column,
+    DataSet,
+    TableSplit,
+    TfdsSet,
+)
 
 _OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
 _OF_TFDS = ("tfds_splits", "tfds_data_dir")
@@ -23,11 +28,7 @@ _OF_OWN = (
 
 
 def data_set_from_flags(flag_values: flags.FlagValues) -> DataSet:
-    """The data set of `bert_tf.finetuning_flags.define_data_set`'s flags.
-
-    Raises:
-        InputError: there is no such task, or the flags contradict each other.
-    """
+    """The data set of `bert_tf.finetuning_flags.define_data_set`'s flags."""
     found = _data_set(flag_values)
     _refuse_useless(flag_values, found)
     if flag_values.tfds_name is not None:

@@ -1,31 +1,429 @@
-"""Multiple choice as a task: which of several endings goes with a premise.
+"""SWAG and other multiple choice."""
 
-Devlin et al. 2018, section 4.4: of each ending a sequence of its own, [CLS] premise
-[SEP] ending [SEP]; the product of its [CLS]'s output and one vector is the ending's
-score, and the softmax is over the endings. As in the paper, what all endings go on from
-stands before each of them. Here [CLS]'s output has gone through the pooler, as in the
-original's classifier.
-
-Shapes: R records, N choices, L tokens of a sequence.
-"""
-
+import csv
+import dataclasses
 import functools
+import io
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import keras
 import numpy as np
+import tensorflow as tf
+from absl import flags, logging
 
-from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import multiple_choice_flops
+from bert_tf import files
+from bert_tf.config import SINGLE_LABEL, BertConfig
+from bert_tf.conversion import names
+from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
-from bert_tf.records.schema import RecordSchema, multiple_choice_schema
-from bert_tf.task import Task
-from bert_tf.tasks.choices import ChoiceExample
-from bert_tf.tasks.targets import Target
-from bert_tf.text.pair_ids import pair_features, truncate_pair
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.records.batching import SplitRecords, rows_digest
+from bert_tf.records.spec import RecordSchema, multiple_choice_schema
+from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS, TaskSession, finetune, scores
+from bert_tf.tasks.tables import (
+    Target,
+    UnusableRows,
+    columns_of,
+    comma_separated,
+    warn_of_left_out,
+)
+from bert_tf.text import blocks
+from bert_tf.text.documents import whole_characters
+from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
+from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import num_workers
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import multiple_choice_flops
+
+# Examples of multiple choice: a premise, and endings of which one is right.
+#
+# SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for each of
+# its
+# parts, by name:
+#
+#     premise   the first sentence: "sent1", "ctx_a", "ctx" or "context"
+#     start     what every ending goes on from: "sent2" or "ctx_b"; may be none, or
+#     empty
+#     endings   a column each, "ending0", "ending1", ...; or one field that holds them
+#     all
+#               in a list, "endings"
+#     label     the number of the right ending, from 0: "label"
+#
+# Where a file stands in for SWAG with all of the context in "sent1", "sent2" is
+# empty.
+
+
+# The columns that are looked for where none are named: the first one that is there.
+PREMISES = ("sent1", "ctx_a", "ctx", "context")
+STARTS = ("sent2", "ctx_b")
+LIST_OF_ENDINGS = "endings"
+ENDING = "ending"
+LABEL = "label"
+
+
+class ChoiceExample(NamedTuple):
+    """A premise and the endings to choose from.
+
+    Attributes:
+        premise: the first sentence.
+        start: what every ending goes on from; "" where there is none.
+        endings: the choices, two or more.
+        label: the right one as written; None in a test set.
+        source: "file:line", for messages.
+    """
+
+    premise: str
+    start: str
+    endings: tuple[str, ...]
+    label: str | None
+    source: str
+
+    @property
+    def choices(self) -> list[str]:
+        """The second sentences."""
+        return [f"{self.start} {ending}".strip() for ending in self.endings]
+
+
+class ChoiceSet(NamedTuple):
+    """The examples of a file.
+
+    Attributes:
+        examples: in the file's order; all with as many endings.
+        target: what is predicted: one of the endings, by its label.
+    """
+
+    examples: list[ChoiceExample]
+    target: Target
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnNames:
+    """What the columns of files are called. None: as in the module's docstring.
+
+    Attributes:
+        premise: the premise's.
+        start: that of what the endings go on from; "" where there is none.
+        endings: one for each ending, or one that holds a list of them.
+        label: the label's.
+        labels: what the label column says for each ending, in the order of the endings;
+            None for 0, 1, 2, ...
+    """
+
+    premise: str | None = None
+    start: str | None = None
+    endings: tuple[str, ...] | None = None
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+
+    def find(self, there: Sequence[str], path: str, *, has_labels: bool) -> "Columns":
+        """The columns of a file."""
+        premise = self.premise or _first(PREMISES, there)
+        if premise is None:
+            wanted = f"{', '.join(map(repr, PREMISES[:-1]))} or {PREMISES[-1]!r}"
+            raise _missing(path, f"a premise ({wanted})", "premise_column", there)
+        start = _first(STARTS, there) if self.start is None else self.start or None
+        endings = self.endings or _endings(path, there)
+        if not endings:
+            wanted = f"endings ({LIST_OF_ENDINGS!r}, or '{ENDING}0' and so on)"
+            raise _missing(path, wanted, "ending_columns", there)
+        label = (self.label or LABEL) if has_labels else None
+        for flag, columns in (
+            ("premise_column", (premise,)),
+            ("start_column", (start,)),
+            ("ending_columns", endings),
+            ("label_column", (label,)),
+        ):
+            for name in columns:
+                if name is not None and name not in there:
+                    raise _missing(path, repr(name), flag, there)
+        return Columns(premise, start, endings, label)
+
+    def target(self, num_endings: int, path: str) -> Target:
+        """What is predicted where there are so many endings."""
+        if num_endings < 2:
+            raise InputError(
+                f"{path}: there must be two endings or more to choose from. Found:"
+                f" {num_endings}. (--ending_columns names their columns.)"
+            )
+        labels = self.labels or tuple(map(str, range(num_endings)))
+        if len(labels) != num_endings or len(set(labels)) < len(labels):
+            raise InputError(
+                f"--labels={','.join(labels)}: {path} has {num_endings} endings; give"
+                " as many labels, each once."
+            )
+        return Target(kind=SINGLE_LABEL, labels=labels)
+
+
+class Columns(NamedTuple):
+    """What the columns of one file are called; None for what it does not have."""
+
+    premise: str
+    start: str | None
+    endings: tuple[str, ...]
+    label: str | None
+
+
+def _first(names: Sequence[str], there: Sequence[str]) -> str | None:
+    return next((name for name in names if name in there), None)
+
+
+def _endings(path: str, there: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the endings that a file has."""
+    if LIST_OF_ENDINGS in there:
+        return (LIST_OF_ENDINGS,)
+    count = sum(re.fullmatch(rf"{ENDING}\d+", name) is not None for name in there)
+    wanted = tuple(f"{ENDING}{number}" for number in range(count))
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise InputError(
+            f"{path}: {count} columns of endings, but none is {missing[0]}; they are"
+            f" counted from {ENDING}0. --ending_columns names others. Columns:"
+            f" {', '.join(map(repr, there))}."
+        )
+    return wanted
+
+
+def _missing(path: str, what: str, flag: str, there: Sequence[str]) -> InputError:
+    return InputError(
+        f"{path}: no column for {what}; --{flag} names one. {columns_of(there, path)}"
+    )
+
+
+# Reads examples of multiple choice from CSV, TSV and JSON lines.
+#
+# What a file is, its name says: .csv, .tsv, and .jsonl, .json or .ndjson, each packed
+# or
+# not (.gz, .bz2, .xz); any other one is JSON lines if it begins with a brace, else
+# CSV.
+#
+# Every row is used or reported with its line number. Rows that cannot be used are
+# left
+# out while they are few; of a test set none may be, whose predictions are told apart
+# by
+# their place.
+
+
+_JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+# What stands for a label in sets whose labels are kept back.
+_NO_LABEL = ("", "-1")
+
+# A row: its line, and its cells by column, or why it has none.
+Row = tuple[int, Mapping[str, Any] | str]
+_BLANK = "the row is blank."
+
+
+def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSet:
+    """The examples of a file."""
+    header, rows = _rows(path)
+    columns = names.find(header, path, has_labels=has_labels)
+    return choices_of_rows(rows, columns, names, path, has_labels=has_labels)
+
+
+def choices_of_rows(
+    rows: Iterable[Row],
+    columns: Columns,
+    names: ColumnNames,
+    path: str,
+    *,
+    has_labels: bool,
+) -> ChoiceSet:
+    """The examples of rows, as `read_choices` has those of a file."""
+    unusable = UnusableRows(path)
+    examples: list[ChoiceExample] = []
+    target: Target | None = None
+    num_rows = 0
+    blank: list[int] = []
+    last = 0
+    for number, row in rows:
+        num_rows += 1
+        if row == _BLANK:
+            blank.append(number)
+            continue
+        last = number
+        try:
+            example = _example(row, columns, f"{path}:{number}")
+            if target is None:
+                target = names.target(len(example.endings), path)
+            _check(example, target, has_labels=has_labels)
+        except _UnusableError as error:
+            unusable.add(number, str(error))
+            continue
+        examples.append(example)
+    if has_labels:
+        warn_of_left_out(path, blank, "blank")
+    else:  # the predictions of what follows would be those of other rows
+        for number in blank:
+            if number < last:
+                unusable.add(number, _BLANK)
+    unusable.report(num_rows, may_be_few=has_labels)
+    if target is None or not examples:
+        raise InputError(f"{path}: no examples in it.")
+    return ChoiceSet(examples, target)
+
+
+class _UnusableError(Exception):
+    """Why a row cannot be used."""
+
+
+def _example(
+    row: Mapping[str, Any] | str, columns: Columns, source: str
+) -> ChoiceExample:
+    if isinstance(row, str):
+        raise _UnusableError(row)
+    endings: Sequence[Any]
+    if len(columns.endings) == 1:
+        (name,) = columns.endings
+        endings = _cell(row, name)
+        if not isinstance(endings, list):
+            raise _UnusableError(f"column {name!r} must be a list of endings.")
+        cells = [(name, ending) for ending in endings]
+    else:
+        cells = [(name, _cell(row, name)) for name in columns.endings]
+    start = "" if columns.start is None else row.get(columns.start)
+    label = None if columns.label is None else row.get(columns.label)
+    return ChoiceExample(
+        premise=_text(columns.premise, _cell(row, columns.premise)),
+        # Objects without the field have nothing that the endings go on from.
+        start="" if start is None else _text(str(columns.start), start),
+        endings=tuple(_text(name, value) for name, value in cells),
+        label=None if label is None else str(label).strip(),
+        source=source,
+    )
+
+
+def _check(example: ChoiceExample, target: Target, *, has_labels: bool) -> None:
+    """Raises _UnusableError if an example is not of the target, or says nothing."""
+    if len(example.endings) != target.num_outputs:
+        raise _UnusableError(
+            f"there are {len(example.endings)} endings; the first row has"
+            f" {target.num_outputs}."
+        )
+    if not has_labels:
+        return
+    if not example.premise and not example.start:
+        raise _UnusableError("the premise is empty.")
+    if "" in example.endings:
+        raise _UnusableError(f"ending {example.endings.index('')} is empty.")
+    if example.label not in target.labels:
+        if example.label is None or example.label in _NO_LABEL:
+            raise _UnusableError("it has no label (a test set's has none).")
+        raise _UnusableError(
+            f"the label must be one of {', '.join(target.labels)}. Found:"
+            f" {example.label!r}."
+        )
+
+
+def _cell(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise _UnusableError(f"column {name!r} is missing.")
+    return row[name]
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _UnusableError(
+            f"column {name!r} must be text. Found: {type(value).__name__}."
+        )
+    return whole_characters(value).strip()
+
+
+def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
+    """The columns' names, and the rows; blank lines are left out."""
+    text = _unpacked(path)
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty.")
+    suffix = blocks.compression(path)
+    kind = os.path.splitext(path.removesuffix(suffix))[1].lower()
+    if kind in _JSON_SUFFIXES or (
+        kind not in (".csv", ".tsv") and text.lstrip().startswith("{")
+    ):
+        return _objects(text, path)
+    table = _tab_separated(text) if kind == ".tsv" else comma_separated(text, path)
+    # A line without anything in it is no row.
+    written = ((number, cells) for number, cells in table if cells not in ([], [""]))
+    header = next((cells for _, cells in written if any(cells)), None)
+    if header is None:
+        raise InputError(f"{path}: all its cells are empty.")
+    return header, ((number, _named(header, cells)) for number, cells in written)
+
+
+def _named(header: Sequence[str], cells: Sequence[str]) -> Mapping[str, str] | str:
+    if not any(cells):
+        return _BLANK
+    if len(cells) == len(header):
+        return dict(zip(header, cells, strict=True))
+    return f"the row has {len(cells)} columns, the header {len(header)}."
+
+
+def _tab_separated(text: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(files.lines(text), start=1):
+        yield number, line.rstrip("\r\n").split("\t")
+
+
+def _objects(text: str, path: str) -> tuple[list[str], Iterator[Row]]:
+    if text.lstrip().startswith("["):
+        raise InputError(
+            f"{path}: it must be JSON lines, one object a line; this is one list."
+        )
+    rows = [
+        (number, _object(line))
+        for number, line in enumerate(files.lines(text), start=1)
+        if line.strip()
+    ]
+    names = dict.fromkeys(
+        name for _, row in rows if not isinstance(row, str) for name in row
+    )
+    if not names:
+        number, reason = rows[0]
+        raise InputError(f"{path}:{number}: {reason or 'the object is empty.'}")
+    return [*names], iter(rows)
+
+
+def _object(line: str) -> Mapping[str, Any] | str:
+    """The object of a line, or why there is none."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        return f"it must be one JSON object on one line: {reason}."
+    if not isinstance(value, dict):
+        return f"it must be a JSON object. Found: {type(value).__name__}."
+    return value
+
+
+def _unpacked(path: str) -> str:
+    """A file's text, without a byte order mark."""
+    if not blocks.compression(path):
+        return files.read_text(path, "data file").removeprefix("\ufeff")
+    if not files.exists(path):
+        raise InputError(f"No such data file: {path}")
+    content = b"".join(blocks.read_pieces(path))
+    try:
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x})."
+        ) from error
+
+
+# Multiple choice as a task: which of several endings goes with a premise.
+#
+# Devlin et al. 2018, section 4.4: of each ending a sequence of its own, [CLS] premise
+# [SEP] ending [SEP]; the product of its [CLS]'s output and one vector is the ending's
+# score, and the softmax is over the endings. As in the paper, what all endings go on
+# from
+# stands before each of them. Here [CLS]'s output has gone through the pooler, as in
+# the
+# original's classifier.
+#
+# Shapes: R records, N choices, L tokens of a sequence.
+
 
 _EXAMPLES_AT_ONCE = 256
 
@@ -33,15 +431,7 @@ _EXAMPLES_AT_ONCE = 256
 def task(
     config: BertConfig, *, name: str = "swag", recompute: bool = False, **options: Any
 ) -> Task:
-    """The task of choosing.
-
-    Args:
-        config: the model's architecture.
-        name: the task's name, for messages.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-        **options: handed to BertMultipleChoice.
-    """
+    """The task of choosing."""
     return Task(
         name=name,
         build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
@@ -59,12 +449,6 @@ class Featurizer:
     """Makes examples into records: tokenized, cut, padded.
 
     A premise is tokenized once for all its endings.
-
-    Args:
-        tokenizer: the model's.
-        max_seq_length: the length that sequences are cut or padded to: as pairs of
-            sentences are, the longer one by its end.
-        target: what the model predicts.
 
     Attributes:
         num_truncated: how many of the examples seen last have lost tokens, in one
@@ -92,17 +476,7 @@ class Featurizer:
     def blocks(
         self, examples: Iterable[ChoiceExample]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them.
-
-        Args:
-            examples: with as many endings as the target has labels.
-
-        Returns:
-            An iterator of arrays [R, ...] by the feature's name.
-
-        Raises:
-            InputError: a label is none that the target takes (names the line).
-        """
+        """The records of examples, many at once, as `schema` has them."""
         self.num_truncated = 0
         remaining = iter(examples)
         while block := list(itertools.islice(remaining, _EXAMPLES_AT_ONCE)):
@@ -136,3 +510,189 @@ class Featurizer:
             is_cut = is_cut or len(premise) + len(ending) > room
         self.num_truncated += is_cut
         return pairs
+
+
+# What was predicted for each example of multiple choice: a CSV, and probabilities.
+#
+# `write_choices` writes a header, then a row an example:
+#
+#     index       the example's number in its file, from 0
+#     label       the right ending's label as the file has it; empty where there is
+#     none
+#     prediction  the predicted one's
+#     correct     1 or 0; empty where there is no label
+#     p_LABEL     each ending's probability
+#     premise, start, ending_LABEL    the texts
+#
+# with commas and quotes as CSV has them: pandas.read_csv reads it.
+#
+# Shapes: E examples, N endings.
+
+
+def write_choices(
+    path: str, examples: Sequence[ChoiceExample], target: Target, logits: np.ndarray
+) -> None:
+    """Writes the table of the predictions."""
+    expected = (len(examples), target.num_outputs)
+    if np.shape(logits) != expected:
+        raise ValueError(
+            "`logits` must have a row an example and a column an ending."
+            f" Received: {np.shape(logits)}; expected: {expected}"
+        )
+    content = io.StringIO(newline="")
+    writer = csv.writer(content, lineterminator="\n")
+    writer.writerow(
+        [
+            *("index", "label", "prediction", "correct"),
+            *(f"p_{label}" for label in target.labels),
+            *("premise", "start"),
+            *(f"ending_{label}" for label in target.labels),
+        ]
+    )
+    words = target.words(logits)
+    probabilities = target.probabilities(logits)
+    for index, example in enumerate(examples):
+        label = example.label
+        writer.writerow(
+            [
+                index,
+                "" if label is None else label,
+                words[index],
+                "" if label is None else int(label == words[index]),
+                *(f"{value:.6f}" for value in probabilities[index]),
+                example.premise,
+                example.start,
+                *example.endings,
+            ]
+        )
+    files.write_atomically(path, content.getvalue())
+
+
+def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
+    """Writes a line an example, as the original's test_results.tsv: tabs between."""
+    rows = target.probabilities(logits)
+    lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
+    files.write_atomically(path, "".join(lines))
+
+
+# The runs on multiple choice: examples in, scores of their endings out.
+
+
+ACCURACY = "accuracy"
+METRICS = (LOSS, EXAMPLE_LOSS, ACCURACY)
+
+# A split's records, under the original's names.
+_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
+
+
+class MultipleChoiceSession(TaskSession):
+    """The runs on SWAG, or on any examples of multiple choice.
+
+    Attributes:
+        sets: the examples, by split.
+    """
+
+    head = names.MULTIPLE_CHOICE
+
+    def __init__(
+        self,
+        flag_values: flags.FlagValues,
+        strategy: tf.distribute.Strategy,
+        *,
+        sets: Mapping[str, ChoiceSet],
+        output_dir: str,
+    ) -> None:
+        super().__init__(flag_values, strategy, output_dir=output_dir)
+        self.sets = sets
+        self.task = task(self.config, recompute=flag_values.recompute)
+        self._records: dict[str, SplitRecords] = {}
+        self.refuse_other_metrics(METRICS)
+
+    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
+        """Trains in a folder, from where that stands."""
+        examples = self.sets["train"].examples
+        where = self._flags.tfds_name or self._flags.train_file
+        data = RunData(f"{len(examples)} examples of {where}", self._digest("train"))
+        self.prepare(folder, data)
+        return finetune(
+            self.task,
+            self.records("train"),
+            self._flags,
+            self.strategy,
+            folder=folder,
+            data=data,
+            num_train_epochs=self._flags.num_train_epochs,
+            max_lengths=self.max_lengths,
+            evaluate=self._evaluate if self._flags.eval_steps else None,
+            best_metric=self._flags.best_metric or ACCURACY,
+        )
+
+    def records(self, split: str) -> SplitRecords:
+        """A split's records, tokenized once, in --output_dir."""
+        if split not in self._records:
+            self._records[split] = self._tokenized(split)
+        return self._records[split]
+
+    def logits(self, model: keras.Model, split: str) -> np.ndarray:
+        """The endings' scores, [examples, endings] float32, in the examples' order."""
+        batch_size = (
+            self._flags.predict_batch_size
+            if split == "test"
+            else self._flags.eval_batch_size
+        )
+        return self.logits_of(
+            model,
+            self.records(split),
+            batch_size=batch_size,
+            num_outputs=self.sets[split].target.num_outputs,
+        )
+
+    def scores(
+        self, model: keras.Model, split: str, logits: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """A split's losses and accuracy: see `bert_tf.tasks.finetuning.scores`."""
+        if logits is None:
+            logits = self.logits(model, split)
+        examples, target = self.sets[split]
+        return scores(
+            examples,
+            target,
+            logits,
+            objective=self.task.objective,
+            metric_names=[ACCURACY],
+            batch_size=self._flags.eval_batch_size,
+        )
+
+    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
+        return self.scores(model, "dev")
+
+    def _digest(self, split: str) -> str:
+        # Not the line: the same rows in another file are the same.
+        return rows_digest(one[:-1] for one in self.sets[split].examples)
+
+    def _tokenized(self, split: str) -> SplitRecords:
+        examples, target = self.sets[split]
+        length = self._flags.max_seq_length
+        featurizer = Featurizer(self.tokenizer, max_seq_length=length, target=target)
+        records = SplitRecords.prepare(
+            os.path.join(self._flags.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
+            schema(target, length),
+            {
+                **featurizer.settings,
+                "examples": self._digest(split),
+            },
+            featurizer.blocks(examples),
+            lambda: {"num_truncated": featurizer.num_truncated},
+            is_alone=num_workers(self.strategy) == 1,
+        )
+        cut = records.notes["num_truncated"]
+        if cut:
+            logging.info(
+                "%d of %d %s examples have a choice that was longer than"
+                " --max_seq_length=%d and cut.",
+                cut,
+                len(examples),
+                split,
+                length,
+            )
+        return records

@@ -1,16 +1,47 @@
-"""Pre-training as a task: the masked LM, with next sentence prediction or alone."""
+"""Pre-training: the task, its data, and a run."""
 
+import dataclasses
 import functools
-from collections.abc import Mapping
-from typing import Any
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+import keras
 import numpy as np
+import tensorflow as tf
+from absl import flags, logging
 
+from bert_tf import files
+from bert_tf import flags as shared_flags
 from bert_tf.config import BertConfig
-from bert_tf.modeling.flops import pretraining_flops
+from bert_tf.conversion import names
+from bert_tf.conversion.loading import checked_casing, refuse_other_function
+from bert_tf.conversion.source import Source, open_source
+from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE
-from bert_tf.task import Task
+from bert_tf.records.dynamic_masking import MaskingOptions
+from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
+from bert_tf.records.writing import record_files
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import run_folder
+from bert_tf.training.checkpoints import restore_or_initialize
+from bert_tf.training.config import (
+    Phase,
+    PhaseSpec,
+    TrainingConfig,
+    TrainingData,
+    parse_phases,
+)
+from bert_tf.training.evaluation import Evaluator
+from bert_tf.training.loop import train
+from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import check_batch_size, is_chief
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import pretraining_flops
+
+# Pre-training as a task: the masked LM, with next sentence prediction or alone.
 
 
 def pretraining_task(
@@ -19,19 +50,7 @@ def pretraining_task(
     packed: bool = False,
     recompute: bool = False,
 ) -> Task:
-    """The task of pre-training a model of that architecture.
-
-    Args:
-        config: the architecture.
-        next_sentence: whether to predict the next sentence too. Without, the model has
-            the same weights; the pooler and the head, which nothing trains, stay as
-            they are: "No NSP" of Devlin et al. 2018, section 5.1. With
-            `left_to_right` in the config and records of
-            `PretrainingRecords(..., left_to_right=True)`, "LTR & No NSP".
-        packed: whether a row of the records holds several sequences.
-        recompute: whether the backward pass computes each layer's activations once
-            more, rather than that they are kept.
-    """
+    """The task of pre-training a model of that architecture."""
     build_model = functools.partial(
         BertPretrainer, config, packed=packed, recompute=recompute
     )
@@ -100,3 +119,453 @@ def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
     model.encoder.get_layer("pooler").trainable = False
     model.get_layer("seq_relationship").trainable = False
     return model
+
+
+# What a run of pre-training reads: the records of its phases and its evaluation.
+#
+# One phase, or several (--phases): each reads the records of its length.
+
+
+class OpenRecords(Protocol):
+    """Opens record files."""
+
+    def __call__(
+        self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
+    ) -> PretrainingRecords:
+        """The records."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingData:
+    """What a run trains and evaluates on.
+
+    Attributes:
+        phases: what is asked for, each with its records.
+        held_out: the records to evaluate a phase on.
+    """
+
+    phases: Sequence[tuple[PhaseSpec, PretrainingRecords]]
+    held_out: Sequence[PretrainingRecords]
+
+    @classmethod
+    def open(
+        cls,
+        open_records: OpenRecords,
+        specs: Sequence[PhaseSpec] | None,
+        *,
+        input_file: str,
+        eval_input_file: str | None,
+        num_train_steps: int,
+        train_batch_size: int,
+    ) -> "PretrainingData":
+        """Finds the records of each phase, and checks that they go together."""
+        phases: list[tuple[PhaseSpec, PretrainingRecords]]
+        if specs is None:
+            records = open_records(record_files(input_file, "input_file"), "input_file")
+            phases = [
+                (
+                    PhaseSpec(
+                        records.max_seq_length, num_train_steps, train_batch_size
+                    ),
+                    records,
+                )
+            ]
+        else:
+            opened = _open_by_length(open_records, specs, input_file, "input_file")
+            phases = [(spec, opened[spec.max_seq_length]) for spec in specs]
+        held_out = [records for _, records in phases]
+        if eval_input_file:
+            if specs is None:
+                paths = record_files(eval_input_file, "eval_input_file")
+                held_out = [open_records(paths, "eval_input_file")]
+            else:
+                opened = _open_by_length(
+                    open_records, specs, eval_input_file, "eval_input_file"
+                )
+                held_out = [opened[spec.max_seq_length] for spec in specs]
+        first = phases[0][1]
+        for other in (*[records for _, records in phases[1:]], *held_out):
+            first.refuse_other_vocabulary(other)
+            first.refuse_other_pairs(other)
+        return cls(phases=phases, held_out=held_out)
+
+    @property
+    def records(self) -> PretrainingRecords:
+        """The first phase's records: what they have in common with all others."""
+        return self.phases[0][1]
+
+    @property
+    def every_records(self) -> list[PretrainingRecords]:
+        """Those of all phases, then those to evaluate on."""
+        return [*[records for _, records in self.phases], *self.held_out]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether some records are packed: the others then look like rows of one."""
+        return any(records.is_packed for records in self.every_records)
+
+    @property
+    def num_train_steps(self) -> int:
+        """The steps of all phases."""
+        return sum(spec.num_steps for spec, _ in self.phases)
+
+    def described(self, input_file: str) -> RunData:
+        """The records of all phases, as a run's folder records them."""
+        ids = [
+            fingerprint(records.paths, records.counts, records.max_seq_length)
+            for _, records in self.phases
+        ]
+        return RunData(input_file, files.sha256(repr(ids).encode()))
+
+    def training_phases(
+        self,
+        task: Task,
+        config: TrainingConfig,
+        strategy: tf.distribute.Strategy,
+        *,
+        vocab_size: int,
+        eval_batch_size: int,
+        max_eval_steps: int,
+    ) -> list[Phase]:
+        """The phases as the engine takes them."""
+        phases = []
+        end_step = 0
+        for (spec, records), held_out in zip(self.phases, self.held_out, strict=True):
+            end_step += spec.num_steps
+            phases.append(
+                Phase(
+                    end_step=end_step,
+                    batch_size=spec.batch_size,
+                    streams=[
+                        _training_data(
+                            records,
+                            spec,
+                            config.random_seed,
+                            vocab_size,
+                            self.is_packed,
+                        )
+                    ],
+                    data_id=fingerprint(
+                        records.paths, records.counts, records.max_seq_length
+                    ),
+                    evaluate=evaluation_of(
+                        task,
+                        held_out,
+                        strategy,
+                        vocab_size=vocab_size,
+                        batch_size=eval_batch_size,
+                        num_batches=max_eval_steps,
+                        packed=self.is_packed,
+                        jit_compile=config.jit_compile,
+                    ),
+                    evaluation_id=fingerprint(
+                        held_out.paths,
+                        # Evaluation takes the first so many of them.
+                        [0] * len(held_out.paths),
+                        held_out.max_seq_length,
+                    ),
+                    name=f"the records of length {spec.max_seq_length}",
+                )
+            )
+        return phases
+
+
+def _open_by_length(
+    open_records: OpenRecords, specs: Sequence[PhaseSpec], patterns: str, flag: str
+) -> dict[int, PretrainingRecords]:
+    """The records of each phase's length, opened once."""
+    lengths = files_by_length(record_files(patterns, flag))
+    opened = {}
+    for spec in specs:
+        length = spec.max_seq_length
+        if length not in lengths:
+            raise InputError(
+                f"--phases asks for records of length {length}; those of --{flag} have"
+                f" {', '.join(map(str, sorted(lengths))) or 'no records'}."
+            )
+        if length not in opened:
+            opened[length] = open_records(lengths[length], flag, length)
+    return opened
+
+
+def _training_data(
+    records: PretrainingRecords,
+    spec: PhaseSpec,
+    seed: int,
+    vocab_size: int,
+    packed: bool,
+) -> TrainingData:
+    return lambda position, shard: records.training_dataset(
+        spec.batch_size,
+        seed=seed,
+        start=position,
+        shard=shard,
+        vocab_size=vocab_size,
+        packed=packed,
+    )
+
+
+def evaluation_of(
+    task: Task,
+    records: PretrainingRecords,
+    strategy: tf.distribute.Strategy,
+    *,
+    vocab_size: int,
+    batch_size: int,
+    num_batches: int,
+    packed: bool = False,
+    jit_compile: bool = False,
+) -> Callable[[keras.Model], Mapping[str, float]]:
+    """Evaluates a model on the first batches of some records, repeated if few."""
+    evaluators: dict[int, Evaluator] = {}
+
+    def evaluate(model: keras.Model) -> Mapping[str, float]:
+        if id(model) not in evaluators:
+            evaluators[id(model)] = Evaluator(
+                task, model, strategy, jit_compile=jit_compile
+            )
+        majority = Majority(task)
+        results = evaluators[id(model)].run(
+            records.evaluation_dataset(
+                batch_size, repeat=True, vocab_size=vocab_size, packed=packed
+            ),
+            num_batches=num_batches,
+            observe=majority.add,
+        )
+        return results | majority.scores()
+
+    return evaluate
+
+
+def fingerprint(
+    paths: Sequence[str], counts: Sequence[int], max_seq_length: int
+) -> int:
+    """Identifies record sets: their files' names, numbers and record lengths."""
+    lines = f"{max_seq_length}\n" + "".join(
+        f"{os.path.basename(path)} {count}\n"
+        for path, count in zip(paths, counts, strict=True)
+    )
+    digest = hashlib.sha256(lines.encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1 or 1
+
+
+# A run of pre-training: records in, a model and its evaluation out.
+
+
+class PretrainingSession:
+    """A run of pre-training.
+
+    Every input is read and checked here, before anything is written or trained.
+
+    Attributes:
+        config: the model's architecture.
+        data: the records of each phase, and those to evaluate on.
+        task: what to train.
+    """
+
+    def __init__(
+        self, flag_values: flags.FlagValues, strategy: tf.distribute.Strategy
+    ) -> None:
+        self._flags = flag_values
+        self._strategy = strategy
+        specs = parse_phases(flag_values.phases) if flag_values.phases else None
+        # What would otherwise come out after hours of training.
+        self._refuse_uneven_batches(specs)
+        checkpoint = flag_values.init_checkpoint
+        source = open_source(checkpoint) if checkpoint else None
+        self.config = model_config(flag_values, source)
+        if source is not None and source.config is not None:
+            refuse_other_function(source, self.config, "this run's model")
+        self._masking = MaskingOptions(
+            **{
+                field.name: shared_flags.given(flag_values, field.name)
+                for field in dataclasses.fields(MaskingOptions)
+            }
+        )
+        self.data = PretrainingData.open(
+            self._open_records,
+            specs,
+            input_file=flag_values.input_file,
+            eval_input_file=flag_values.eval_input_file,
+            num_train_steps=flag_values.num_train_steps,
+            train_batch_size=flag_values.train_batch_size,
+        )
+        self._vocabulary, self._do_lower_case = self._fit_to_records(source)
+        self.task = pretraining_task(
+            self.config,
+            next_sentence=self.data.records.has_pairs and flag_values.next_sentence,
+            packed=self.data.is_packed,
+            recompute=flag_values.recompute,
+        )
+        self._refuse_other_metrics()
+
+    def train(self) -> tuple[keras.Model, int]:
+        """Trains from where --output_dir stands."""
+        self._prepare()
+        training = TrainingConfig.from_flags(
+            self._flags,
+            num_train_steps=self.data.num_train_steps,
+            num_warmup_steps=self._flags.num_warmup_steps,
+        )
+        logging.info("***** Running training *****")
+        for spec, _ in self.data.phases:
+            logging.info(
+                "  %d steps of %d sequences of length %d",
+                spec.num_steps,
+                spec.batch_size,
+                spec.max_seq_length,
+            )
+        return train(
+            self.task,
+            training,
+            folder=self._flags.output_dir,
+            phases=self.data.training_phases(
+                self.task,
+                training,
+                self._strategy,
+                vocab_size=self.config.vocab_size,
+                eval_batch_size=self._flags.eval_batch_size,
+                max_eval_steps=self._flags.max_eval_steps,
+            ),
+            init_checkpoint=self._flags.init_checkpoint,
+            strategy=self._strategy,
+            start=run_folder.Start(
+                task=self.task.name,
+                data=self.data.described(self._flags.input_file),
+                settings=training.decisive
+                | {"phases": self._flags.phases}
+                | dataclasses.asdict(self._masking),
+                flags=run_folder.resolved(self._flags),
+            ),
+        )
+
+    def restore(self) -> tuple[keras.Model, int]:
+        """The model of --output_dir's last checkpoint, or else of --init_checkpoint."""
+        self._prepare()
+        return restore_or_initialize(
+            self.task,
+            self._flags.output_dir,
+            self._flags.init_checkpoint,
+            self._flags.precision,
+            self._strategy,
+        )
+
+    def evaluate(self, model: keras.Model, step: int) -> None:
+        """Writes losses and accuracies to eval_results.txt."""
+        logging.info("***** Running evaluation *****")
+        logging.info("  Batch size = %d", self._flags.eval_batch_size)
+        evaluation = evaluation_of(
+            self.task,
+            self.data.held_out[-1],
+            self._strategy,
+            vocab_size=self.config.vocab_size,
+            batch_size=self._flags.eval_batch_size,
+            num_batches=self._flags.max_eval_steps,
+            packed=self.data.is_packed,
+            jit_compile=self._flags.jit_compile,
+        )
+        run_folder.report_evaluation(
+            self._flags.output_dir,
+            step,
+            evaluation(model),
+            is_chief=is_chief(self._strategy),
+            task_name=self.task.name,
+        )
+
+    def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
+        """Raises InputError if some batch cannot be dealt out to the devices."""
+        values = self._flags
+        if values.do_train:
+            batches = {"train_batch_size": [values.train_batch_size]}
+            if specs:
+                batches = {"phases: BATCH": [spec.batch_size for spec in specs]}
+            for flag, sizes in batches.items():
+                for size in sizes:
+                    check_batch_size(
+                        self._strategy,
+                        size,
+                        values.gradient_accumulation_steps,
+                        flag=flag,
+                    )
+        if values.do_eval or values.eval_steps:
+            check_batch_size(
+                self._strategy, values.eval_batch_size, flag="eval_batch_size"
+            )
+
+    def _open_records(
+        self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
+    ) -> PretrainingRecords:
+        values = self._flags
+        return PretrainingRecords(
+            paths,
+            flag=flag,
+            max_seq_length=max_seq_length
+            or shared_flags.given(values, "max_seq_length"),
+            max_predictions_per_seq=shared_flags.given(
+                values, "max_predictions_per_seq"
+            ),
+            vocab_file=values.vocab_file,
+            masking=self._masking,
+            left_to_right=self.config.left_to_right,
+            counts_cache=os.path.join(values.output_dir, "record_counts.json"),
+        )
+
+    def _fit_to_records(self, source: Source | None) -> tuple[Vocabulary | None, bool]:
+        """Checks the model by the records; a named size's vocabulary is theirs."""
+        vocabulary, do_lower_case = self.data.records.vocabulary(
+            shared_flags.given(self._flags, "do_lower_case")
+        )
+        if self._flags.bert_size and vocabulary is not None:
+            self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
+        every = self.data.every_records
+        for records in every:
+            records.check_model(self.config)
+        if not any(records.is_dynamic for records in every):
+            self._masking.refuse_where_unused(self.data.records.paths[0])
+        if vocabulary is not None:
+            self.config.check_vocabulary(len(vocabulary), "The vocabulary")
+            do_lower_case = checked_casing(
+                source, vocabulary, do_lower_case, "The vocabulary of the records"
+            )
+        return vocabulary, do_lower_case is not False
+
+    def _refuse_other_metrics(self) -> None:
+        """Raises InputError now for what would come out at the first evaluation."""
+        objective = self.task.objective
+        metrics = ("loss", *objective.losses, *objective.metrics)
+        if self._flags.eval_steps and self._flags.best_metric not in metrics:
+            raise InputError(
+                f"--best_metric={self._flags.best_metric} is none of the evaluation's"
+                f" metrics: {', '.join(metrics)}."
+            )
+
+    def _prepare(self) -> None:
+        """Makes --output_dir, with all that its checkpoints need beside them."""
+        run_folder.prepare(
+            self._flags.output_dir,
+            self.config,
+            self._vocabulary,
+            self._do_lower_case,
+            self._flags,
+            head=names.MASKED_LM,
+            task=self.task.name,
+        )
+        if not self.data.records.has_pairs:
+            logging.info(
+                "The records have no sentence pairs: the masked LM is alone; the pooler"
+                " and the next sentence head stay as they are."
+            )
+
+
+def model_config(flag_values: flags.FlagValues, source: Source | None) -> BertConfig:
+    """The architecture that the flags name, or else the checkpoint to start from."""
+    if flag_values.bert_size:
+        config = BertConfig.from_size(flag_values.bert_size)
+    elif flag_values.bert_config_file:
+        config = BertConfig.from_json_file(flag_values.bert_config_file)
+    else:
+        assert source is not None  # One of the three flags is given.
+        config = source.require_config()
+    if flag_values.left_to_right:
+        config = dataclasses.replace(config, left_to_right=True)
+    return config

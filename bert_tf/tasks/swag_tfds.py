@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.choices import ChoiceSet, ColumnNames, Columns
-from bert_tf.tasks.swag import Row, choices_of_rows
+from bert_tf.tasks.multiple_choice import (
+    ChoiceSet,
+    ColumnNames,
+    Columns,
+    Row,
+    choices_of_rows,
+)
 from bert_tf.text.tfds import prepared_builder, read_split
 
 _BATCH_SIZE = 256
@@ -27,17 +32,6 @@ def read_tfds_choices(
     """The examples of a split.
 
     A set that is not prepared yet is, which may download it.
-
-    Args:
-        name: such as "hellaswag", with a version or without.
-        split: such as "train", or a slice: "validation[:50%]".
-        names: what its features are called.
-        data_dir: where prepared sets lie; None for the library's own.
-        has_labels: whether each must have a label; if not, labels are not looked at.
-
-    Raises:
-        InputError: there is no such set, split or feature, it cannot be prepared, or
-            too many examples cannot be used (names the first one).
     """
     builder = prepared_builder(name, data_dir)
     path = f"tfds:{builder.info.full_name}:{split}"

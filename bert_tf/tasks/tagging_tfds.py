@@ -10,8 +10,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.tagging.json_lines import label_name
-from bert_tf.tagging.sentences import Sentence
+from bert_tf.tasks.tagging.sentences import Sentence, label_name
 from bert_tf.text import tfds
 
 WORDS, LABELS = "tokens", "ner"
@@ -32,18 +31,6 @@ def read_split(
     """The sentences of a split, in its order.
 
     A set that is not prepared yet is, which may download it.
-
-    Args:
-        name: such as "conll2003", with a version or without.
-        split: such as "train", or a slice: "dev[:50%]".
-        data_dir: where prepared sets lie; None for the library's own folder.
-        word_feature: the words'. None: tokens.
-        label_feature: the labels'. None: ner.
-        label_names: of labels that are numbers, where the set has no names for them.
-        has_labels: whether labels are read.
-
-    Raises:
-        InputError: there is no such set, split or feature, or it cannot be prepared.
     """
     builder = tfds.prepared_builder(name, data_dir)
     features = builder.info.features

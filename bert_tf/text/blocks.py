@@ -77,18 +77,7 @@ def read_blocks(
     stop: int | None = None,
     borders: Borders | None = None,
 ) -> Iterator[Block]:
-    """Yields the lines of a file, or of a chunk of it.
-
-    Args:
-        path: the file.
-        start: where the chunk begins: at the first border from here on.
-        stop: where it ends: at the first border from here on; None for the file's end.
-        borders: needed for `start` and `stop`.
-
-    Raises:
-        InputError: a packed file is damaged.
-        ValueError: a chunk of a packed file.
-    """
+    """Yields the lines of a file, or of a chunk of it."""
     if compression(path):
         if start or stop is not None:
             raise ValueError(f"A packed file must be read whole. Received: {path}")
@@ -112,12 +101,6 @@ def read_pieces(path: str) -> Iterator[bytes]:
     """Yields the bytes of a file, unpacked, cut anywhere; none of the pieces is empty.
 
     For files whose lines may be as long as they are themselves.
-
-    Args:
-        path: the file.
-
-    Raises:
-        InputError: a packed file is damaged.
     """
     with files.open_binary(path) as file:
         pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
@@ -147,16 +130,7 @@ def _decode(block: Block, path: str) -> str:
 
 
 def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
-    """A block's lines without line feeds and carriage returns.
-
-    Args:
-        block: of `read_blocks`.
-        path: of the same file.
-        keep_mark: whether a byte order mark stays at the file's beginning.
-
-    Raises:
-        InputError: it is not UTF-8 (names the line).
-    """
+    """A block's lines without line feeds and carriage returns."""
     text = _decode(block, path)
     if block.offset == 0 and not keep_mark:
         text = text.removeprefix("\ufeff")
@@ -169,17 +143,7 @@ def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
 def _find_border(
     file: IO[bytes], borders: Borders, at_least: int, limit: int | None
 ) -> int | None:
-    """The position of the first border at a line that begins at `at_least` or later.
-
-    Args:
-        file: a plain file.
-        borders: of its format.
-        at_least: not 0.
-        limit: only lines that begin before it count.
-
-    Returns:
-        None where there is no such line.
-    """
+    """The position of the first border at a line that begins at `at_least` or later."""
     # A line begins at `at_least` if the byte before is a line feed; else it is cut off.
     file.seek(at_least - 1)
     skipping = True

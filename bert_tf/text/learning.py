@@ -1,24 +1,417 @@
-"""Learning a WordPiece vocabulary from text.
+"""Learns a WordPiece vocabulary from text."""
 
-The text is cut into words by the tokenizer's own rules. The vocabulary begins as the
-characters, each as a word's start ("a") and as its continuation ("##a"); then the two
-neighbouring pieces that stand side by side most often become one new piece, again and
-again until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
-arXiv:1508.07909, section 3.2, with WordPiece's spelling). Ties are broken by spelling,
-so the same text gives the same vocabulary on every machine.
+import dataclasses
+import heapq
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-The text is read once, and only its different words are held in memory.
-"""
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+from tqdm import tqdm
 
-from collections import Counter
-from collections.abc import Callable, Iterable
-
+from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.text.merging import merge_pieces
-from bert_tf.text.normalization import is_cjk, is_punctuation
+from bert_tf.parallel import ordered_map
+from bert_tf.text.documents import Chunk, read_chunk
+from bert_tf.text.normalization import (
+    SPLITTING_CONTROLS,
+    is_cjk,
+    is_punctuation,
+    split_words,
+)
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
-from bert_tf.text.word_counts import WordCounts
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
+
+# How often each word occurs in a text of any size.
+#
+# A word is what the tokenizer sees as one. All of them are kept, unless there are
+# more
+# different ones than the memory is meant to hold: then the rarest so far are
+# forgotten.
+
+
+# Runs of text are counted before they are cut into words, this many different ones at
+# a time: most runs are frequent, and cutting is the slow part.
+_RUNS_AT_A_TIME = 1 << 20
+
+
+class WordCounts:
+    """A table of words, of bounded size if wanted.
+
+    As soon as it holds more than `max_words` different words, those that were counted
+    once are forgotten, then those counted twice and so on, until at most half as many
+    are left. A forgotten word that occurs again begins at 0 (Manku and Motwani 2002,
+    Approximate Frequency Counts over Data Streams). What is forgotten depends on the
+    text and its order alone; the counts of characters stay exact.
+
+    Attributes:
+        num_forgotten: occurrences that were forgotten.
+        max_error: no word's count is too low by more than this.
+    """
+
+    def __init__(self, max_words: int | None = None) -> None:
+        """An empty table."""
+        self._max_words = max_words
+        self._words: dict[str, int] = defaultdict(int)
+        self._forgotten_characters: Counter[str] = Counter()
+        self.num_forgotten = 0
+        self.max_error = 0
+
+    @property
+    def words(self) -> Mapping[str, int]:
+        """How often each word occurs."""
+        return self._words
+
+    @property
+    def num_occurrences(self) -> int:
+        """All words of the text, those that were forgotten as well."""
+        return sum(self._words.values()) + self.num_forgotten
+
+    def characters(self) -> Counter[str]:
+        """How often each character occurs, in forgotten words as well."""
+        return _characters(self._words) + self._forgotten_characters
+
+    def add_lines(self, lines: Iterable[str], do_lower_case: bool) -> None:
+        """Counts the words of a text."""
+        runs: Counter[str] = Counter()
+        for line in lines:
+            runs.update(SPLITTING_CONTROLS.sub("", line).split())
+            if len(runs) >= _RUNS_AT_A_TIME:
+                self._cut(runs, do_lower_case)
+                runs.clear()
+        self._cut(runs, do_lower_case)
+
+    def add(self, other: "WordCounts") -> None:
+        """Adds the counts of the text that follows."""
+        for word, count in other.words.items():
+            self._words[word] += count
+        self._forgotten_characters.update(other._forgotten_characters)
+        self.num_forgotten += other.num_forgotten
+        self.max_error += other.max_error
+        self._forget()
+
+    def _cut(self, runs: Mapping[str, int], do_lower_case: bool) -> None:
+        words = self._words
+        for run, count in runs.items():
+            for word in split_words(run, do_lower_case):
+                words[word] += count
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._max_words is None or len(self._words) <= self._max_words:
+            return
+        different = Counter(self._words.values())
+        left = len(self._words)
+        highest = 0
+        for count in sorted(different):
+            if left <= self._max_words // 2:
+                break
+            highest = count
+            left -= different[count]
+        forgotten = {w: count for w, count in self._words.items() if count <= highest}
+        for word in forgotten:
+            del self._words[word]
+        # A table that only had words deleted from it keeps its size.
+        self._words = defaultdict(int, self._words)
+        self._forgotten_characters.update(_characters(forgotten))
+        self.num_forgotten += sum(forgotten.values())
+        self.max_error += highest
+
+
+def count_words(
+    chunks: Sequence[Chunk],
+    *,
+    do_lower_case: bool,
+    max_words: int | None = None,
+    num_workers: int = 1,
+    progress: Callable[[int], object] = lambda _: None,
+) -> tuple[WordCounts, Counter[str]]:
+    """Counts the words of a text on several cores."""
+    counts = WordCounts(max_words)
+    dropped: Counter[str] = Counter()
+    results = ordered_map(
+        _CountChunk(do_lower_case, max_words),
+        chunks,
+        num_workers=max(1, min(num_workers, len(chunks))),
+    )
+    for chunk, (counts_of_chunk, dropped_of_chunk) in zip(chunks, results, strict=True):
+        counts.add(counts_of_chunk)
+        dropped.update(dropped_of_chunk)
+        progress(chunk.num_bytes)
+    return counts, dropped
+
+
+@dataclasses.dataclass(frozen=True)
+class _CountChunk:
+    """What a worker does."""
+
+    do_lower_case: bool
+    max_words: int | None
+
+    def __call__(self, chunk: Chunk) -> tuple[WordCounts, Counter[str]]:
+        counts = WordCounts(self.max_words)
+        dropped: Counter[str] = Counter()
+        lines = (line.text for line in read_chunk(chunk, dropped))
+        counts.add_lines(lines, self.do_lower_case)
+        return counts, dropped
+
+
+def _characters(words: Mapping[str, int]) -> Counter[str]:
+    # Most words share their count with many others.
+    words_by_count: dict[int, list[str]] = defaultdict(list)
+    for word, count in words.items():
+        words_by_count[count].append(word)
+    characters: Counter[str] = Counter()
+    for count, some in words_by_count.items():
+        for char, number in Counter("".join(some)).items():
+            characters[char] += count * number
+    return characters
+
+
+# Merging the two pieces that stand side by side most often, again and again.
+#
+# Only the different words are kept, each with how often it occurs. Byte pair encoding
+# asks at every step for the most frequent pair, so pairs are looked after as follows.
+#
+# - Which pairs a new piece is part of is counted when it is made, at all its places.
+# A
+#   piece is made once: two equal strings are cut in the same way, step by step, until
+#   they are one piece or one of them has been merged with what is beside it.
+# - So a pair's count only falls from then on, as its pieces merge with others. What
+# was
+#   counted first is a bound, and a heap of bounds has the most frequent pair on top
+#   as
+#   soon as the bound on top, counted again, turns out to hold.
+# - Pairs below a threshold are not looked after at all; when none is left above it,
+# the
+#   threshold falls and all pairs are counted again. That keeps a table of thousands
+#   of
+#   pairs where there are millions, and does not change which one is the most
+#   frequent.
+#
+# So each step is a few operations on arrays, and the result is that of counting all
+# pairs before each merge. Ties are broken by spelling.
+
+
+# Where no piece begins or ends.
+_NONE = -1
+
+# A threshold and the next one. A smaller step counts all pairs more often, a larger
+# one looks after more pairs that are never merged.
+_THRESHOLD_STEP = 32
+
+# How much of the row is sorted at a time.
+_PLACES_AT_A_TIME = 1 << 23
+
+_GAP = "\0"
+
+Array = NDArray[np.integer]
+
+
+class _Pair(NamedTuple):
+    """Two pieces side by side, and the places where the first one begins."""
+
+    left: int
+    right: int
+    places: Array
+    frequency: int
+
+
+def merge_pieces(
+    words: Mapping[str, int],
+    alphabet: Collection[str],
+    limit: int,
+    *,
+    min_frequency: int = 1,
+    progress: Callable[[int], object] = lambda _: None,
+) -> list[str]:
+    """The pieces that merging the most frequent pair gives, in the order of merging."""
+    spelled = _SpelledWords(words, alphabet, limit)
+    # Each pair is there once, so no comparison goes on behind the spellings.
+    bounds: list[tuple[int, str, str, _Pair]] = []
+
+    def look_after(pair: _Pair) -> None:
+        spelling = spelled.pieces[pair.left], spelled.pieces[pair.right]
+        heapq.heappush(bounds, (-pair.frequency, *spelling, pair))
+
+    learned: list[str] = []
+    thresholds = _thresholds(sum(words.values()), min_frequency)
+    threshold = 0
+    while len(learned) < limit:
+        if not bounds:
+            threshold = next(thresholds, 0)
+            if not threshold:
+                break
+            for pair in spelled.all_pairs(threshold):
+                look_after(pair)
+            continue
+        bound = heapq.heappop(bounds)[-1]
+        pair = spelled.count_again(bound)
+        if pair.frequency == bound.frequency:
+            piece, places = spelled.merge(pair)
+            learned.append(spelled.pieces[piece])
+            progress(1)
+            for pair in spelled.pairs_with(piece, places, threshold):
+                look_after(pair)
+        elif pair.frequency >= threshold:
+            look_after(pair)
+    assert len(set(learned)) == len(learned)
+    return learned
+
+
+def _thresholds(highest: int, lowest: int) -> Iterator[int]:
+    threshold = highest // _THRESHOLD_STEP
+    while threshold > lowest:
+        yield threshold
+        threshold //= _THRESHOLD_STEP
+    yield lowest
+
+
+class _SpelledWords:
+    """The words in one row with gaps between them, cut into pieces.
+
+    Attributes:
+        pieces: the pieces' spellings; a piece is its index here.
+    """
+
+    def __init__(
+        self, words: Mapping[str, int], alphabet: Collection[str], limit: int
+    ) -> None:
+        self.pieces = list(alphabet)
+        starts = {piece for piece in self.pieces if len(piece) == 1}
+        continuations = {
+            piece.removeprefix(CONTINUATION)
+            for piece in self.pieces
+            if len(piece) > len(CONTINUATION)
+        }
+        merged = [
+            word
+            for word in words
+            if 1 < len(word) <= MAX_CHARACTERS_PER_WORD
+            and word[0] in starts
+            and continuations.issuperset(word[1:])
+        ]
+        row = "".join(_GAP + word for word in merged) + _GAP
+        characters = np.frombuffer(
+            row.encode("utf-32-le", "surrogatepass"), dtype="<u4"
+        )
+        start_ids = np.full(characters.max() + 1, _NONE, np.int32)
+        continuation_ids = start_ids.copy()
+        for index, piece in enumerate(self.pieces):
+            ids = start_ids if len(piece) == 1 else continuation_ids
+            if ord(piece[-1]) < len(ids):
+                ids[ord(piece[-1])] = index
+        gaps = np.flatnonzero(characters == ord(_GAP))
+        # The piece that begins at each place of the row, or none; and the one that ends
+        # there, where one does.
+        self._begins = continuation_ids[characters]
+        self._begins[gaps[:-1] + 1] = start_ids[characters[gaps[:-1] + 1]]
+        self._ends = self._begins.copy()
+        # Which word each place belongs to, and how often each word occurs.
+        self._words = np.cumsum(characters == ord(_GAP), dtype=np.int32) - 1
+        self._counts = np.array([words[word] for word in merged], np.int64)
+        self._place_type = np.int32 if len(row) < 1 << 31 else np.int64
+        most = len(self.pieces) + min(limit, len(row))
+        self._lengths = np.ones(most, self._place_type)
+
+    def all_pairs(self, least: int) -> Iterator[_Pair]:
+        """The pairs that stand in the words at least so often."""
+        # In parts, those of some left pieces at a time: sorting takes much memory.
+        num_parts = 1 + len(self._begins) // _PLACES_AT_A_TIME
+        parts = np.arange(len(self.pieces) + 1) % num_parts
+        parts[_NONE] = num_parts
+        part_of_place = parts.astype(np.int32)[self._begins]
+        for part in range(num_parts):
+            places = np.flatnonzero(part_of_place == part).astype(self._place_type)
+            left = self._begins[places]
+            right = self._begins[places + self._lengths[left]]
+            inside = right != _NONE
+            keys = left[inside].astype(np.int64) * len(self.pieces) + right[inside]
+            for key, found, count in self._groups(keys, places[inside], least):
+                yield _Pair(*divmod(key, len(self.pieces)), found, count)
+
+    def pairs_with(self, piece: int, places: Array, least: int) -> Iterator[_Pair]:
+        """Those of them that `piece` is part of, given all the places it begins at."""
+        before = self._ends[places - 1]
+        inside = before != _NONE
+        before = before[inside]
+        starts = places[inside] - self._lengths[before]
+        for other, found, count in self._groups(before, starts, least):
+            yield _Pair(other, piece, found, count)
+        after = self._begins[places + self._lengths[piece]]
+        # The piece beside itself was found from its right one.
+        inside = (after != _NONE) & (after != piece)
+        for other, found, count in self._groups(after[inside], places[inside], least):
+            yield _Pair(piece, other, found, count)
+
+    def count_again(self, pair: _Pair) -> _Pair:
+        """The pair with those of its places where it still stands."""
+        left, right, places, _ = pair
+        places = places[self._begins[places] == left]
+        places = places[self._begins[places + self._lengths[left]] == right]
+        frequency = int(self._counts[self._words[places]].sum())
+        return _Pair(left, right, places, frequency)
+
+    def merge(self, pair: _Pair) -> tuple[int, Array]:
+        """Makes one piece of a pair at all the places where it stands."""
+        left, right, places, _ = pair
+        if left == right:
+            places = _without_overlaps(places, int(self._lengths[left]))
+        piece = len(self.pieces)
+        continuation = self.pieces[right].removeprefix(CONTINUATION)
+        self.pieces.append(self.pieces[left] + continuation)
+        self._lengths[piece] = self._lengths[left] + self._lengths[right]
+        self._begins[places + self._lengths[left]] = _NONE
+        self._begins[places] = piece
+        self._ends[places + self._lengths[piece] - 1] = piece
+        return piece, places
+
+    def _groups(
+        self, keys: Array, places: Array, least: int
+    ) -> Iterator[tuple[int, Array, int]]:
+        """Each key that counts at least so often, with its places and its count."""
+        if not len(keys):
+            return
+        order = np.argsort(keys)
+        keys, places = keys[order], places[order]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        ends = np.append(starts[1:], len(keys))
+        counts = np.add.reduceat(self._counts[self._words[places]], starts)
+        kept = counts >= least
+        for start, end, count in zip(
+            starts[kept].tolist(),
+            ends[kept].tolist(),
+            counts[kept].tolist(),
+            strict=True,
+        ):
+            yield int(keys[start]), np.sort(places[start:end]), count
+
+
+def _without_overlaps(places: Array, length: int) -> Array:
+    """Of a piece beside itself ("aaaa"), each second place of a run, from the left."""
+    indices = np.arange(len(places))
+    is_start = np.append(True, places[1:] != places[:-1] + length)
+    starts = np.maximum.accumulate(np.where(is_start, indices, 0))
+    return places[(indices - starts) % 2 == 0]
+
+
+# Learning a WordPiece vocabulary from text.
+#
+# The text is cut into words by the tokenizer's own rules. The vocabulary begins as
+# the
+# characters, each as a word's start ("a") and as its continuation ("##a"); then the
+# two
+# neighbouring pieces that stand side by side most often become one new piece, again
+# and
+# again until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
+# arXiv:1508.07909, section 3.2, with WordPiece's spelling). Ties are broken by
+# spelling,
+# so the same text gives the same vocabulary on every machine.
+#
+# The text is read once, and only its different words are held in memory.
 
 
 def learn_vocabulary(
@@ -34,23 +427,6 @@ def learn_vocabulary(
 
     The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
     [SEP], [MASK], then the characters, then the pieces, frequent ones first.
-
-    Args:
-        lines: the text.
-        vocab_size: how many tokens the vocabulary is to have, special tokens included.
-        do_lower_case: as for the tokenizer that will use the vocabulary.
-        num_unused: how many places to leave for tokens of one's own.
-        min_frequency: how often two pieces must stand side by side to become one.
-        character_coverage: the share of the text's characters that the vocabulary must
-            be able to spell. The rarest ones are left out, and words with them become
-            [UNK]; so are those that do not fit into `vocab_size`.
-
-    Returns:
-        The vocabulary.
-
-    Raises:
-        InputError: the text has too few words for so many tokens (names the size that
-            it supports), or `vocab_size` leaves room for none of them.
     """
     first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
     counts = WordCounts()
@@ -73,20 +449,7 @@ def learn_from_counts(
     character_coverage: float = 0.9999,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Vocabulary:
-    """Learns a vocabulary from a text whose words were counted before.
-
-    Args:
-        counts: the text's words, as the tokenizer that will use the vocabulary sees
-            words.
-        vocab_size: as for `learn_vocabulary`, like the arguments that follow.
-        num_unused: see there.
-        min_frequency: see there.
-        character_coverage: see there.
-        progress: called with the number of tokens that were found since the last call.
-
-    Raises:
-        InputError: as for `learn_vocabulary`.
-    """
+    """Learns a vocabulary from a text whose words were counted before."""
     tokens = first_tokens(vocab_size, num_unused)
     if not counts.num_occurrences:
         raise InputError("The text to learn a vocabulary from must have words in it.")
@@ -113,11 +476,7 @@ def learn_from_counts(
 
 
 def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
-    """The tokens that a vocabulary begins with, whatever the text.
-
-    Raises:
-        InputError: `vocab_size` leaves room for no others.
-    """
+    """The tokens that a vocabulary begins with, whatever the text."""
     unused = [f"[unused{index}]" for index in range(num_unused)]
     tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
     if vocab_size <= len(tokens):
@@ -165,3 +524,113 @@ def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
         if room > 1 and not (is_cjk(char) or is_punctuation(char)):
             continuations.append(CONTINUATION + char)
     return sorted(starts) + sorted(continuations)
+
+
+# From text of any size to a vocabulary's file: counting, learning, reporting.
+
+
+def check_output_file(
+    path: str, *, vocab_size: int, num_unused: int = 0, overwrite: bool = False
+) -> None:
+    """Finds out before the work whether its result could be kept; makes the folder."""
+    tokens = first_tokens(vocab_size, num_unused)
+    if not path or files.is_folder(path):
+        raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
+    folder = os.path.dirname(path)
+    if folder:
+        files.make_folder(folder)
+    if not files.is_remote(path) and not os.access(folder or ".", os.W_OK):
+        raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
+    if overwrite or not files.exists(path):
+        return
+    content = files.read_bytes(path)
+    beginning = "".join(f"{token}\n" for token in tokens).encode()
+    if not content.startswith(beginning) or content.count(b"\n") != vocab_size:
+        raise _refusal(path)
+    logging.info("%s exists, and will be compared with what is learned.", path)
+
+
+def create_vocabulary(
+    chunks: Sequence[Chunk],
+    output_file: str,
+    *,
+    vocab_size: int,
+    do_lower_case: bool = True,
+    num_unused: int = 0,
+    min_frequency: int = 2,
+    character_coverage: float = 0.9999,
+    max_words: int | None = None,
+    num_workers: int = 1,
+    overwrite: bool = False,
+) -> Vocabulary:
+    """Learns a vocabulary from text and writes it."""
+    settings = {"vocab_size": vocab_size, "num_unused": num_unused}
+    check_output_file(output_file, **settings, overwrite=overwrite)
+    with tqdm(
+        total=sum(chunk.num_bytes for chunk in chunks),
+        desc="Counting words",
+        unit="B",
+        unit_scale=True,
+        disable=None,
+    ) as bar:
+        counts, dropped = count_words(
+            chunks,
+            do_lower_case=do_lower_case,
+            max_words=max_words,
+            num_workers=num_workers,
+            progress=bar.update,
+        )
+    _report(counts, max_words)
+    for what, number in sorted(dropped.items()):
+        logging.info("Left out: %d %s", number, what)
+    with tqdm(total=vocab_size, desc="Merging", unit=" tokens", disable=None) as bar:
+        vocabulary = learn_from_counts(
+            counts,
+            **settings,
+            min_frequency=min_frequency,
+            character_coverage=character_coverage,
+            progress=bar.update,
+        )
+    unknown = count_unknown(counts, vocabulary)
+    logging.info(
+        "%d words (%.4f%%) become [UNK]: the vocabulary cannot spell them",
+        unknown,
+        100 * unknown / counts.num_occurrences,
+    )
+    _save(vocabulary, output_file, overwrite)
+    return vocabulary
+
+
+def _report(counts: WordCounts, max_words: int | None) -> None:
+    logging.info(
+        "Counted %d words, %d different ones",
+        counts.num_occurrences,
+        len(counts.words),
+    )
+    if counts.num_forgotten:
+        logging.warning(
+            "There are more than --max_words=%d different words: %d words (%.3f%%), the"
+            " rarest, were forgotten. No count is too low by more than %d.",
+            max_words,
+            counts.num_forgotten,
+            100 * counts.num_forgotten / counts.num_occurrences,
+            counts.max_error,
+        )
+
+
+def _save(vocabulary: Vocabulary, path: str, overwrite: bool) -> None:
+    if files.exists(path):
+        if files.sha256(files.read_bytes(path)) == vocabulary.sha256:
+            logging.info("All is done already: %d tokens, %s", len(vocabulary), path)
+            return
+        if not overwrite:
+            raise _refusal(path)
+    vocabulary.save(path)
+    logging.info("Wrote %d tokens, %s", len(vocabulary), path)
+
+
+def _refusal(path: str) -> InputError:
+    return InputError(
+        f"--output_file: {path} exists and is another vocabulary, or none; give "
+        "another name, or --overwrite."
+    )

@@ -1,29 +1,37 @@
-r"""Text into words: the original's BasicTokenizer, whole strings at a time.
-
-What is to be done with a text, in this order:
-
-1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n \r.
-2. Put spaces round each CJK ideograph.
-3. Split at white space: \t \n \r, Zs, U+2028 and U+2029.
-4. Uncased: lower the case, decompose (NFD), remove the accents (Mn).
-5. Make each punctuation character a word: P*, and all of ASCII but letters and digits.
-
-Words are lowered and decomposed one by one in the original, here many at once. That is
-the same: white space is neither cased nor case-ignorable, so the only context rule of
-lowering (final sigma) does not see past it, and it is a starter, so no accent is
-reordered across it. No step makes new white space, for the only characters that
-decompose to a space (U+2000, U+2001) are Zs and became spaces before.
-
-Each step is one call of a compiled regular expression or of a `str` method, and Python
-runs nothing for each character.
-"""
+"""The original's text normalization, and where its characters came from."""
 
 import functools
+import itertools
 import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+# Text into words: the original's BasicTokenizer, whole strings at a time.
+#
+# What is to be done with a text, in this order:
+#
+# 1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n
+# \r.
+# 2. Put spaces round each CJK ideograph.
+# 3. Split at white space: \t \n \r, Zs, U+2028 and U+2029.
+# 4. Uncased: lower the case, decompose (NFD), remove the accents (Mn).
+# 5. Make each punctuation character a word: P*, and all of ASCII but letters and
+# digits.
+#
+# Words are lowered and decomposed one by one in the original, here many at once. That
+# is
+# the same: white space is neither cased nor case-ignorable, so the only context rule
+# of
+# lowering (final sigma) does not see past it, and it is a starter, so no accent is
+# reordered across it. No step makes new white space, for the only characters that
+# decompose to a space (U+2000, U+2001) are Zs and became spaces before.
+#
+# Each step is one call of a compiled regular expression or of a `str` method, and
+# Python
+# runs nothing for each character.
+
 
 # The blocks that the original separates: the CJK ideographs, extensions A to E, and the
 # compatibility ideographs. Hangul, kana and later extensions are ordinary letters.
@@ -150,15 +158,7 @@ def patterns_for(text: str) -> Patterns:
 
 
 def split_words(text: str, do_lower_case: bool) -> list[str]:
-    """The words of a text, normalised.
-
-    Args:
-        text: any string.
-        do_lower_case: lower the case and remove accents.
-
-    Returns:
-        The words in order; punctuation characters and ideographs are words.
-    """
+    """The words of a text, normalised."""
     if text.isascii():
         if text.isalnum():
             return [text.lower() if do_lower_case else text]
@@ -175,3 +175,77 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
         text = unicodedata.normalize("NFD", text.lower())
         text = using.accents.sub("", text)
     return using.words.findall(text)
+
+
+# Words with their place in the text: the steps of `normalization`, one by one.
+#
+# Each character carries the span of the text that it was made of through removal,
+# lowering and decomposition. Slower than `split_words`, with the same words.
+
+
+Span = tuple[int, int]  # (start, end), half open, in characters
+Placed = tuple[str, Span]  # a character and what it was made of
+
+
+def align_words(run: str, do_lower_case: bool) -> Iterator[tuple[str, list[Span]]]:
+    """Yields the words of a run without white space, with each character's source."""
+    words = patterns_for(run).words
+    for part in _parts_at_ideographs(run):
+        if do_lower_case:
+            part = _without_accents(_decompose(_lower(part)))
+        text = "".join(char for char, _ in part)
+        for match in words.finditer(text):
+            spans = [span for _, span in part[match.start() : match.end()]]
+            yield match.group(), spans
+
+
+def _parts_at_ideographs(run: str) -> Iterator[list[Placed]]:
+    placed = [
+        (char, (index, index + 1))
+        for index, char in enumerate(run)
+        if not is_removed(char)
+    ]
+    kept = "".join(char for char, _ in placed)
+    for match in patterns_for(run).cjk_split.finditer(kept):
+        yield placed[match.start() : match.end()]
+
+
+def _lower(part: list[Placed]) -> list[Placed]:
+    # The whole part at once, for a sigma's form depends on what stands round it; either
+    # form has the length of the one that sigma has alone.
+    lowered = iter("".join(char for char, _ in part).lower())
+    return [
+        (next(lowered), span) for char, span in part for _ in range(len(char.lower()))
+    ]
+
+
+def _decompose(part: list[Placed]) -> list[Placed]:
+    """Canonical decomposition (Unicode Standard, section 3.11): decompose, reorder."""
+    decomposed = [
+        (piece, span)
+        for char, span in part
+        for piece in unicodedata.normalize("NFD", char)
+    ]
+    ordered: list[Placed] = []
+    for is_mark, group in itertools.groupby(
+        decomposed, lambda item: unicodedata.combining(item[0]) > 0
+    ):
+        if is_mark:
+            ordered.extend(
+                sorted(group, key=lambda item: unicodedata.combining(item[0]))
+            )
+        else:
+            ordered.extend(group)
+    return ordered
+
+
+def _without_accents(part: list[Placed]) -> list[Placed]:
+    """Removes accents; what an accent was made of goes to the character before it."""
+    kept: list[Placed] = []
+    for char, (start, end) in part:
+        if unicodedata.category(char) != "Mn":
+            kept.append((char, (start, end)))
+        elif kept:
+            base, (base_start, base_end) = kept[-1]
+            kept[-1] = (base, (base_start, max(base_end, end)))
+    return kept

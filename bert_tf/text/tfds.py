@@ -12,10 +12,10 @@ from typing import Any
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.text.jsonl import paragraphs_of
-from bert_tf.text.sources import (
+from bert_tf.text.documents import (
     Chunk,
     DatasetSource,
+    paragraphs_of,
     splitting_language,
     warn_of_foreign_rules,
 )
@@ -38,19 +38,6 @@ def make_tfds_chunks(
     """Cuts a split into chunks, in order.
 
     A dataset that is not prepared yet is, which may download it.
-
-    Args:
-        name: such as "wikipedia/20230601.en", with a version or without.
-        split: the split, or a slice of it, in the library's words: "train[:10%]".
-        text_field: the feature that holds the text.
-        data_dir: where prepared datasets lie; None for the library's own folder.
-        split_sentences: whether paragraphs are split into sentences; None: they are.
-        language: by whose rules.
-        examples_per_chunk: documents of a chunk.
-
-    Raises:
-        InputError: there is no such dataset, split or text, or it cannot be prepared.
-        ValueError: chunks of no size.
     """
     if examples_per_chunk < 1:
         raise ValueError(
@@ -79,16 +66,7 @@ def make_tfds_chunks(
 def read_documents(
     source: DatasetSource, start: int, stop: int | None
 ) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each example, and the bytes of its text.
-
-    Args:
-        source: of `make_tfds_chunks`.
-        start: the first example.
-        stop: the first one that is not wanted; None for the source's end.
-
-    Raises:
-        InputError: a text is not UTF-8.
-    """
+    """Yields the paragraphs of each example, and the bytes of its text."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
@@ -123,31 +101,14 @@ def read_documents(
 
 
 def prepared_builder(name: str, data_dir: str | None) -> Any:
-    """A dataset's builder; one that is not prepared yet is, which may download it.
-
-    Args:
-        name: such as "glue/cola", with a version or without.
-        data_dir: where prepared datasets lie; None for the library's own folder.
-
-    Raises:
-        InputError: there is no such dataset, or it cannot be prepared.
-    """
+    """A dataset's builder; one that is not prepared yet is, which may download it."""
     builder = _builder(name, data_dir)
     _prepare(builder, name)
     return builder
 
 
 def read_split(builder: Any, split: str, wanted: Mapping[str, Any]) -> Any:
-    """A tf.data.Dataset of a split's examples, in their order.
-
-    Args:
-        builder: of `prepared_builder`.
-        split: such as "train", or a slice: "validation[:50%]".
-        wanted: the features to read: True by name, or such a mapping for what is in it.
-
-    Raises:
-        InputError: there is no such split.
-    """
+    """A tf.data.Dataset of a split's examples, in their order."""
     import tensorflow_datasets as tfds
 
     try:

@@ -1,1 +1,1 @@
-"""The engine that trains, evaluates and predicts any `bert_tf.task.Task`."""
+"""The engine that trains, evaluates and predicts any `bert_tf.training.task.Task`."""

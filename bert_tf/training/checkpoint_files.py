@@ -1,21 +1,29 @@
-"""The checkpoints' files in a run's folder: found, named, removed.
-
-    model.ckpt-STEP.index, model.ckpt-STEP.data-00000-of-00001   a checkpoint
-    model.ckpt-STEP.tmp-NUMBER...   one being written, or that was when it was killed
-    checkpoint                      the newest one, and all that are kept, oldest first
-
-`checkpoint` is the text of TensorFlow's CheckpointState, as its own functions read it.
-Whoever wants to go on from an older one names it there, as `model_checkpoint_path`.
-"""
+"""A run's checkpoint files: written in the background, read back, then named."""
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
+from bert_tf.errors import InputError
+
+# The checkpoints' files in a run's folder: found, named, removed.
+#
+#     model.ckpt-STEP.index, model.ckpt-STEP.data-00000-of-00001   a checkpoint
+#     model.ckpt-STEP.tmp-NUMBER...   one being written, or that was when it was
+#     killed
+#     checkpoint                      the newest one, and all that are kept, oldest
+#     first
+#
+# `checkpoint` is the text of TensorFlow's CheckpointState, as its own functions read
+# it.
+# Whoever wants to go on from an older one names it there, as `model_checkpoint_path`.
+
 
 CHECKPOINT_NAME = "model.ckpt"
 STATE_NAME = "checkpoint"
@@ -118,3 +126,218 @@ def _steps_there(folder: str) -> list[int]:
 
 def _listing(folder: str) -> list[str]:
     return tf.io.gfile.listdir(folder) if files.is_folder(folder) else []
+
+
+# A checkpoint's tensors, read with their checksums: whole or damaged, ours or not.
+#
+# TensorFlow's reader compares the CRC-32C that stands in the index with each tensor's
+# bytes, and those of the index itself.
+
+
+Parts = Mapping[str, Mapping[str, tf.Variable]]  # part -> name -> variable
+
+_KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+# TensorFlow's reader turns some of its own errors into Python's: bytes that are not
+# there are an IndexError.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint cannot be read; the message says what of it, and why."""
+
+
+def tensor_key(part: str, name: str) -> str:
+    """The key of `tf.train.Checkpoint(part={name: variable})` for the variable.
+
+    TensorFlow writes `..` for a dot in a name and `.S` for a slash.
+    """
+    return f"{part}/{name.replace('.', '..').replace('/', '.S')}{_KEY_SUFFIX}"
+
+
+def shown_key(key: str) -> str:
+    """A key as the user shall read it: `weights/bert/pooler/dense/kernel`."""
+    escaped = key.removesuffix(_KEY_SUFFIX)
+    return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)
+
+
+class CheckpointReader:
+    """Reads one checkpoint; the checksums in it are compared on the way.
+
+    Attributes:
+        shapes: key -> shape.
+        dtypes: key -> dtype.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        if not files.exists(prefix + ".index"):
+            raise DamagedCheckpointError(f"{os.path.basename(prefix)}.index is missing")
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes = self._reader.get_variable_to_dtype_map()
+        except _READ_ERRORS as error:
+            raise DamagedCheckpointError(
+                f"{os.path.basename(prefix)}.index cannot be read: {_reason(error)}"
+            ) from error
+        self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
+
+    def read(self, key: str) -> np.ndarray:
+        """One tensor."""
+        try:
+            return self._reader.get_tensor(key)
+        except _READ_ERRORS as error:
+            raise DamagedCheckpointError(
+                f"{shown_key(key)} cannot be read: {_reason(error)}"
+            ) from error
+
+
+def by_key(parts: Parts) -> dict[str, tf.Variable]:
+    """The variables by their keys in a checkpoint."""
+    return {
+        tensor_key(part, name): variable
+        for part, named in parts.items()
+        for name, variable in named.items()
+    }
+
+
+def restore_parts(
+    prefix: str, parts: Parts, *, optional: Collection[str], whole: bool
+) -> None:
+    """Gives variables the values of a checkpoint."""
+    reader = CheckpointReader(prefix)
+    variables = by_key(parts)
+    misfit = _misfit(reader, variables, optional)
+    if misfit:
+        raise InputError(
+            f"{prefix} is of another model or optimizer than this run's: {misfit}."
+            " Give another --output_dir."
+        )
+    for key in sorted(reader.shapes):  # their order in the file
+        if key in variables:
+            variables[key].assign(reader.read(key))
+        elif whole:
+            reader.read(key)
+
+
+def _misfit(
+    reader: CheckpointReader,
+    variables: Mapping[str, tf.Variable],
+    optional: Collection[str],
+) -> str:
+    """The first thing in which a checkpoint and the variables differ, or nothing."""
+    for key, variable in variables.items():
+        if key not in reader.shapes:
+            if key in optional:
+                continue
+            return f"{shown_key(key)} is not in it"
+        there = f"{reader.dtypes[key].name}{list(reader.shapes[key])}"
+        here = f"{variable.dtype.name}{variable.shape.as_list()}"
+        if there != here:
+            return f"{shown_key(key)} is {there} there, {here} here"
+    for key in reader.shapes:
+        if key.startswith("weights/") and key not in variables:
+            return f"{shown_key(key)} is left over"
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    """An error in a few words, without the checkpoint's name."""
+    if "hecksum" in str(error):
+        return "its bytes do not match their checksum"
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
+
+
+# One checkpoint: its values taken at once, written and read back in the background.
+#
+# TensorFlow's own asynchronous checkpoints (`tf.train.CheckpointOptions`) do not fit:
+# nothing can be checked between their writing and their naming, they keep a second
+# copy
+# of all values for good, and a failure is first heard of at the next save.
+
+
+Snapshot = dict[str, dict[str, tf.Tensor]]  # the same, with values
+
+
+def take_snapshot(parts: Parts) -> Snapshot:
+    """The variables' values now, in memory of their own on the host."""
+    # A tensor that is read from a variable on the host may be the variable's memory.
+    # TensorFlow's memory, not numpy's: it is used again for the next snapshot.
+    with tf.device("CPU:0"):
+        return {
+            part: {
+                name: tf.raw_ops.DeepCopy(x=variable.read_value())
+                for name, variable in variables.items()
+            }
+            for part, variables in parts.items()
+        }
+
+
+def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
+    """Writes a checkpoint, so that it is there as a whole or not at all; reads it back.
+
+    The files get their names when they are complete, the index last.
+    """
+    began = time.monotonic()
+    temporary = files.temporary_name(prefix)
+    try:
+        with tf.device("CPU:0"):
+            host = {}
+            for part, values in snapshot.items():
+                host[part] = {name: _moved(values, name) for name in list(values)}
+            checkpoint = tf.train.Checkpoint(**host)
+            # TensorFlow's own restoring asks for this one; it is made when looked at.
+            checkpoint.save_counter.assign_add(1)
+            checkpoint.write(temporary)
+        for ending in (".data-00000-of-00001", ".index"):
+            _flush(temporary + ending)
+        # In place of an older one: at no moment may its index lie beside these data.
+        if files.exists(prefix + ".index"):
+            files.remove(prefix + ".index")
+        for ending in (".data-00000-of-00001", ".index"):
+            files.replace(temporary + ending, prefix + ending)
+        _compare(prefix, host)
+    except (OSError, tf.errors.OpError, DamagedCheckpointError) as error:
+        _remove_quietly(prefix)
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"{prefix} could not be written: {reason}. The checkpoints before it are"
+            " untouched: make room on a sound disk and start the same command again."
+        ) from error
+    logging.info("Wrote %s in %.1f s.", prefix, time.monotonic() - began)
+
+
+def _moved(values: dict[str, tf.Tensor], name: str) -> tf.Variable:
+    """A variable of a value, which `values` then no longer holds."""
+    return tf.Variable(values.pop(name), trainable=False)
+
+
+def _compare(prefix: str, host: Parts) -> None:
+    """Raises DamagedCheckpointError unless the files hold the variables' very bits."""
+    reader = CheckpointReader(prefix)
+    variables = by_key(host)
+    for key in sorted(reader.shapes):
+        value = reader.read(key)
+        variable = variables.pop(key, None)
+        if variable is not None and value.tobytes() != variable.numpy().tobytes():
+            raise DamagedCheckpointError(f"{shown_key(key)} reads back differently")
+    if variables:
+        raise DamagedCheckpointError(f"{shown_key(next(iter(variables)))} is missing")
+
+
+def _flush(path: str) -> None:
+    """Waits until a file's bytes are on the disk, which a power cut then spares."""
+    if files.is_remote(path):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_quietly(prefix: str) -> None:
+    try:
+        remove_checkpoint(prefix)
+    except (OSError, tf.errors.OpError) as error:
+        logging.warning("What is left of %s cannot be removed: %s", prefix, error)

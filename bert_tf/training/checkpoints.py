@@ -1,24 +1,11 @@
-"""The state of a run in its folder: saved, found again, kept to the last few.
-
-Layout of a checkpoint (`model.ckpt-STEP`, a `tf.train.Checkpoint`):
-
-    weights/NAME     the model's weights by the original's variable names
-    optimizer/PATH   the optimizer's moments and its count of steps
-    random/N         the states of the model's random generators (dropout), in order
-    extra/NAME       what else the engine goes on with, such as the scale of the loss
-    progress/step    the number of training steps done
-    progress/records the number of training records read: the input's position
-    progress/data    the fingerprint of the records that they were read of; 0: unknown
-
-Everything that decides the next step is in it, so a run that goes on is the same run.
-
-A checkpoint is written in the background and read back; only then is it named in the
-`checkpoint` file, and only after that are older ones removed. So a run that is killed
-at any moment finds one to go on from, and a damaged one is never the only one, but
-where `max_to_keep` is 1.
-"""
+"""A run's checkpoints and its best one: which exist, which stay."""
 
 import concurrent.futures
+import dataclasses
+import json
+import math
+import os
+import shutil
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,40 +14,210 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
+from bert_tf.conversion.adapter_files import load_adapter
+from bert_tf.conversion.loading import load_weights
+from bert_tf.conversion.source import CONFIG_NAME
+from bert_tf.conversion.tokenizer_files import (
+    LABELS_NAME,
+    PROBLEM_TYPE_NAME,
+    TOKENIZER_CONFIG_NAME,
+    VOCAB_NAME,
+)
 from bert_tf.errors import InputError
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.training import best_checkpoint
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.checkpoint_files import (
+    DamagedCheckpointError,
+    Snapshot,
     candidates,
     prefix_of,
     read_state,
     remove_checkpoint,
     remove_leftovers,
+    restore_parts,
+    take_snapshot,
+    tensor_key,
+    write_checkpoint,
     write_state,
 )
-from bert_tf.training.checkpoint_reader import (
-    DamagedCheckpointError,
-    restore_parts,
-    tensor_key,
+from bert_tf.training.run_folder import FLAGS_NAME, STARTS_NAME
+from bert_tf.training.step import computing_in
+from bert_tf.training.task import Task
+
+# The best checkpoint of a run, by a metric of its evaluations, kept in best/.
+#
+#     model.ckpt-STEP...   the files of that checkpoint: hard links, or copies
+#     checkpoint           names it
+#     best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and
+#     "data":
+#                          a number that tells what was evaluated on apart, if known
+#     bert_config.json, vocab.txt, ...    those of the run
+#
+# so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
+
+
+FOLDER_NAME = "best"
+BEST_NAME = "best.json"
+
+_COMPANIONS = (
+    CONFIG_NAME,
+    VOCAB_NAME,
+    TOKENIZER_CONFIG_NAME,
+    LABELS_NAME,
+    PROBLEM_TYPE_NAME,
+    FLAGS_NAME,
+    STARTS_NAME,
 )
-from bert_tf.training.checkpoint_writer import (
-    Snapshot,
-    take_snapshot,
-    write_checkpoint,
-)
+_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
+
+
+def is_better(value: float, than: float, name: str) -> bool:
+    """Whether a value is better: lower for losses and errors, higher for others."""
+    if math.isnan(value) or math.isnan(than):
+        return not math.isnan(value)
+    return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best evaluation so far, as best.json has it.
+
+    Attributes:
+        step: the evaluated step.
+        value: the metric's value.
+        metric: its name.
+        data: an id of what was evaluated on; 0 where it is unknown.
+        run: of a selection, the name of its best run.
+    """
+
+    step: int
+    value: float
+    metric: str
+    data: int = 0
+    run: str | None = None
+
+
+def read_best(folder: str) -> Best | None:
+    """What a run's best/best.json says; None where there is none, or a damaged one."""
+    return read_best_file(folder_of(folder))
+
+
+def read_best_file(folder: str) -> Best | None:
+    """As `read_best`, from the folder that best.json is in."""
+    path = os.path.join(folder, BEST_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        best = strict_json.read(Best, path)
+        if math.isfinite(best.value):
+            return best
+        reason = f"{path}: `value` is {best.value}."
+    except InputError as error:
+        reason = str(error)
+    logging.warning("%s It is left aside.", reason)
+    return None
+
+
+def keep_if_best(
+    folder: str, step: int, value: float, name: str, data_id: int = 0
+) -> bool:
+    """Keeps a step's checkpoint in best/ if its value is better than those before.
+
+    An evaluation that a killed run makes again changes nothing, or ends what it had
+    begun. Another metric than the one before begins anew, and so do other data, such as
+    those of a second phase with longer sequences.
+    """
+    best = read_best(folder)
+    if (
+        best is not None
+        and best.metric == name
+        and (best.data == data_id or not best.data or not data_id)
+    ):
+        is_made_again = (step, value) == (best.step, best.value)
+        if not is_made_again and not is_better(value, best.value, name):
+            return False
+    elif math.isnan(value):
+        return False
+    source, target = prefix_of(folder, step), prefix_of(folder_of(folder), step)
+    files.make_folder(folder_of(folder))
+    for companion in _COMPANIONS:
+        path = os.path.join(folder, companion)
+        if files.exists(path):
+            files.write_atomically(
+                os.path.join(folder_of(folder), companion), files.read_bytes(path)
+            )
+    temporary = files.temporary_name(target)
+    for ending in (".data-00000-of-00001", ".index"):
+        # Renaming one name of a file to another name of it does nothing at all.
+        if not _is_link(source + ending, target + ending):
+            link(source + ending, temporary + ending)
+            files.replace(temporary + ending, target + ending)
+    write_state(folder_of(folder), [target])
+    files.write_atomically(
+        os.path.join(folder_of(folder), BEST_NAME),
+        json.dumps(
+            {"metric": name, "step": step, "value": value}
+            | ({"data": data_id} if data_id else {})
+        )
+        + "\n",
+    )
+    for other in candidates(folder_of(folder)):
+        if other != target:
+            remove_checkpoint(other)
+    logging.info("Step %d is the best so far: %s %.6g.", step, name, value)
+    return True
+
+
+def folder_of(folder: str) -> str:
+    """Where a run keeps its best checkpoint."""
+    return os.path.join(folder, FOLDER_NAME)
+
+
+def _is_link(source: str, target: str) -> bool:
+    """Whether both are names of one file."""
+    if files.is_remote(source) or not files.exists(target):
+        return False
+    return os.path.samefile(source, target)
+
+
+def link(source: str, target: str) -> None:
+    """Gives a file another name, or copies it where the disk has no such thing."""
+    if files.is_remote(source):
+        tf.io.gfile.copy(source, target, overwrite=True)
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+# The state of a run in its folder: saved, found again, kept to the last few.
+#
+# Layout of a checkpoint (`model.ckpt-STEP`, a `tf.train.Checkpoint`):
+#
+#     weights/NAME     the model's weights by the original's variable names
+#     optimizer/PATH   the optimizer's moments and its count of steps
+#     random/N         the states of the model's random generators (dropout), in order
+#     extra/NAME       what else the engine goes on with, such as the scale of the
+#     loss
+#     progress/step    the number of training steps done
+#     progress/records the number of training records read: the input's position
+#     progress/data    the fingerprint of the records that they were read of; 0:
+#     unknown
+#
+# Everything that decides the next step is in it, so a run that goes on is the same
+# run.
+#
+# A checkpoint is written in the background and read back; only then is it named in
+# the
+# `checkpoint` file, and only after that are older ones removed. So a run that is
+# killed
+# at any moment finds one to go on from, and a damaged one is never the only one, but
+# where `max_to_keep` is 1.
 
 
 class RunCheckpoints:
     """Saves and restores one run; as a context manager, it ends with `wait`.
-
-    Args:
-        folder: the run's output_dir.
-        model: the model that is trained.
-        optimizer: its optimizer, built; None to restore the weights alone.
-        max_to_keep: how many checkpoints to keep; 0 for all.
-        is_chief: whether this process is the one of several that writes.
-        extra: more variables to save. Those that a checkpoint lacks keep their values.
 
     Attributes:
         step: number of training steps done.
@@ -132,14 +289,11 @@ class RunCheckpoints:
 
         A damaged one is named in a warning, and the one before it is used. What killed
         runs have left half written is removed.
-
-        Raises:
-            InputError: it does not fit the model or the optimizer, or all are damaged.
         """
         # Who only reads the weights may do so beside a run that writes.
         tidies = self._writes and self._resumes
         if tidies:
-            for folder in (self._folder, best_checkpoint.folder_of(self._folder)):
+            for folder in (self._folder, folder_of(self._folder)):
                 remove_leftovers(folder)
         damage: list[str] = []
         found = candidates(self._folder)
@@ -174,14 +328,6 @@ class RunCheckpoints:
 
         A write that is still under way is waited for. The newest checkpoint is not
         written again.
-
-        Args:
-            step: the number of training steps done.
-            records: the number of training records read.
-            data: the fingerprint of their set.
-
-        Raises:
-            InputError: the write before this one failed.
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
@@ -197,28 +343,14 @@ class RunCheckpoints:
     ) -> None:
         """Keeps the checkpoint of a step in best/, if it is the best so far.
 
-        Once it is written; see `bert_tf.training.best_checkpoint`. No `max_to_keep`
+        Once it is written; see `bert_tf.training.checkpoints`. No `max_to_keep`
         removes it.
-
-        Args:
-            step: the evaluated step, the last one that was saved or restored.
-            value: the metric's value. Losses are better when lower, all others when
-                higher.
-            name: the metric.
-            data_id: tells what was evaluated on apart; 0 where nobody knows.
         """
         if self._writes:
-            self._in_background(
-                best_checkpoint.keep_if_best, self._folder, step, value, name, data_id
-            )
+            self._in_background(keep_if_best, self._folder, step, value, name, data_id)
 
     def wait(self) -> None:
-        """Returns when all that was saved is written and read back.
-
-        Raises:
-            InputError: a write failed: no room, or what is read back differs. The
-                checkpoints before it are whole.
-        """
+        """Returns when all that was saved is written and read back."""
         pending, self._pending = self._pending, []
         for task in pending:
             task.result()
@@ -284,3 +416,56 @@ def _random_states(model: keras.Model) -> list[keras.Variable]:
         for variable in model.non_trainable_variables
         if variable.path.endswith("seed_generator_state")
     ]
+
+
+# The weights that a model starts with: of its own folder, or of another model.
+
+
+def restore_or_initialize(
+    task: Task,
+    folder: str,
+    init_checkpoint: str | None,
+    precision: str = "float32",
+    strategy: tf.distribute.Strategy | None = None,
+    *,
+    init_adapter: str | None = None,
+) -> tuple[keras.Model, int]:
+    """A task's model for evaluation: the folder's checkpoint, or else the given one."""
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope(), computing_in(precision):
+        model = task.build_model()
+    checkpoints = RunCheckpoints(folder, model)
+    if checkpoints.restore():
+        return model, checkpoints.step
+    if not init_checkpoint:
+        raise InputError(
+            f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
+            " no --init_checkpoint. Train first (--do_train)."
+        )
+    missing = [
+        name
+        for name in initialize(model, init_checkpoint, init_adapter)
+        if not name.startswith(task.unmeasured)
+    ]
+    if missing:
+        raise InputError(
+            f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"
+            f" no {missing[0]}. Train first (--do_train)."
+        )
+    return model, 0
+
+
+def initialize(
+    model: keras.Model,
+    init_checkpoint: str,
+    init_adapter: str | None,
+    init_head: bool = True,
+) -> list[str]:
+    """Gives a model its first weights."""
+    # An adapter has a head of its own.
+    has_head = init_head and not init_adapter
+    missing = load_weights(model, init_checkpoint, init_head=has_head)
+    if not init_adapter:
+        return missing
+    loaded = load_adapter(model, init_adapter, init_head=init_head)
+    return [name for name in missing if name not in loaded]

@@ -54,9 +54,9 @@ class TrainingConfig:
         bias_correction: Adam's, which the original leaves out; LAMB has it always.
         layerwise_learning_rate_decay: factor of the learning rate from layer to layer
             downwards.
-        frozen_layers: what is not trained: see `bert_tf.optimization.freezing`.
+        frozen_layers: what is not trained: see `bert_tf.optimization.layerwise`.
         reinitialize_layers: how many top layers begin anew, with the pooler: see
-            `bert_tf.optimization.reinitialization`.
+            `bert_tf.optimization.layerwise`.
         init_head: whether a checkpoint to start from gives its head too.
         init_adapter: LoRA's or adapters' weights to start from, beside a checkpoint:
             see `bert_tf.conversion.adapter_files`.
@@ -182,11 +182,7 @@ class PhaseSpec:
 
 
 def parse_phases(text: str) -> list[PhaseSpec]:
-    """--phases, such as "128:900000:256,512:100000:256" (Devlin et al., appendix A.2).
-
-    Raises:
-        InputError: that is not how phases are written.
-    """
+    """Parses "128:900000:256,512:100000:256" (Devlin et al., appendix A.2)."""
     specs = []
     for part in text.split(","):
         numbers = part.strip().split(":")

@@ -13,28 +13,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_in_inference, pieces_left_alone
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.records.example_table import EvaluationBatches
+from bert_tf.modeling.fused import pieces_in_inference, pieces_left_alone
+from bert_tf.records.batching import EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
-from bert_tf.task import Task
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS, evaluation_step
 from bert_tf.training.strategy import is_tpu, num_workers
+from bert_tf.training.task import Task
 
 Batch = Mapping[str, Any]
 Arrays = dict[str, np.ndarray]
 
 
 class Evaluator:
-    """Evaluates a model as often as is asked for; its step is compiled once.
-
-    Args:
-        task: the losses and metrics.
-        model: the model, built under the strategy's scope.
-        strategy: the devices; the default one if None.
-        jit_compile: whether XLA compiles the step as a whole.
-    """
+    """Evaluates a model as often as is asked for; its step is compiled once."""
 
     def __init__(
         self,
@@ -58,23 +51,7 @@ class Evaluator:
         total_batches: int | None = None,
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
-        """The task's losses and metrics over a data set.
-
-        Args:
-            dataset: batches.
-            num_batches: stop after so many; None for all of a finite data set.
-            total_batches: how many there will be, for the progress bar, if that is
-                known.
-            observe: is shown each batch as it is read.
-
-        Returns:
-            Each loss and metric divided by its weight over all batches, and `loss`: the
-            mean of the batches' total losses.
-
-        Raises:
-            InputError: there are no batches, a record does not fit the model, the
-                replicas cannot share a batch, or the loss is not finite.
-        """
+        """The task's losses and metrics over a data set."""
         _check_batch_size(self._strategy, dataset)
         sums: Arrays = {}
         if num_batches is not None:

@@ -1,10 +1,13 @@
 """The training run: phases of steps, metrics, checkpoints, stopping without a loss."""
 
 import contextlib
+import dataclasses
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,32 +16,230 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.optimization.freezing import freeze
-from bert_tf.optimization.recipe import create_optimizer
-from bert_tf.optimization.reinitialization import keeping_initial
-from bert_tf.records.pipeline import READING_ERRORS, record_error
-from bert_tf.task import Task
-from bert_tf.training import divergence, run_folder
-from bert_tf.training.checkpoints import RunCheckpoints
-from bert_tf.training.config import Phase, TrainingConfig
-from bert_tf.training.curves import write_curves
-from bert_tf.training.initialization import initialize
-from bert_tf.training.precision import LossScale, computing_in
+from bert_tf.optimization.layerwise import freeze, keeping_initial
+from bert_tf.optimization.optimizers import create_optimizer
+from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
+from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSchema
+from bert_tf.records.writing import framed
+from bert_tf.training import run_folder
+from bert_tf.training.checkpoints import RunCheckpoints, initialize
+from bert_tf.training.config import Phase, TrainingConfig, TrainingData
 from bert_tf.training.profiling import StepProfiler, parse_steps
-from bert_tf.training.reporting import Reporter, progress_bar
-from bert_tf.training.signals import Signals
-from bert_tf.training.step import SEQUENCES, SKIPPED, StepResults, training_steps
+from bert_tf.training.reporting import Reporter, Window, progress_bar, write_curves
+from bert_tf.training.step import (
+    SEQUENCES,
+    SKIPPED,
+    LossScale,
+    StepResults,
+    computing_in,
+    training_steps,
+)
 from bert_tf.training.strategy import (
     Agreement,
     check_batch_size,
     description,
+    distributed,
     is_chief,
     is_tpu,
     num_workers,
 )
-from bert_tf.training.streams import Streams
-from bert_tf.training.throughput import peak_flops
-from bert_tf.training.window import Window
+from bert_tf.training.task import Task
+from bert_tf.training.throughput import model_flops_per_step, peak_flops
+
+# The streams of batches that a phase reads from: one for each shape of batch.
+
+
+@dataclasses.dataclass
+class Stream:
+    """A stream of batches of one shape.
+
+    Attributes:
+        iterator: the batches that are left.
+        flops_per_step: floating-point operations of the model on one; None: unknown.
+        calls: calls of the device that have read from it. The first one compiles.
+    """
+
+    iterator: Iterator
+    flops_per_step: float | None
+    calls: int = 0
+
+
+class Streams:
+    """A phase's streams, opened as they are needed."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        position: int,
+        task: Task,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        self._phase = phase
+        self._position = position
+        self._task = task
+        self._strategy = strategy
+        self._streams: dict[int, Stream] = {}
+
+    def next(self, position: int, count: int) -> tuple[Stream, int]:
+        """Where the next batches come from, and how many of them: `count` at most."""
+        phase = self._phase
+        number = phase.stream_of(position)
+        together = 1
+        while (
+            together < count
+            and phase.stream_of(position + together * phase.batch_size) == number
+        ):
+            together += 1
+        if number not in self._streams:
+            self._streams[number] = self._open(phase.streams[number])
+        return self._streams[number], together
+
+    def _open(self, data: TrainingData) -> Stream:
+        start = self._position
+        return Stream(
+            iter(distributed(self._strategy, lambda shard: data(start, shard))),
+            model_flops_per_step(self._task, data(start, ALL_ROWS).element_spec),
+        )
+
+
+# SIGTERM and SIGINT, heard between the steps.
+
+
+class Signals:
+    """Hears SIGTERM and SIGINT while in use; the loop asks, saves and stops.
+
+    Attributes:
+        received: the signal's number; None as long as there was none.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Signals":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._before[number] = signal.signal(number, self._hear)
+            except ValueError:  # not the main thread, as in some notebooks
+                break
+        return self
+
+    def _hear(self, number: int, frame: object) -> None:
+        if self.received == number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: at once
+        self.received = number
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+# The batch of a step whose loss is not finite, kept to look for the reason.
+#
+# nonfinite-step-123.tfrecord has the batch's records one by one, in order, with every
+# array that the model was given: integers as int64, the rest as float32. A batch of
+# pre-training is thus a record file as others are, masks included:
+#
+#     python -m bert_tf.tfrecords.inspect_records OUTPUT_DIR/nonfinite-
+#     step-123.tfrecord \
+#         --vocab_file=OUTPUT_DIR/vocab.txt
+
+
+_NAME = "nonfinite-step-{step}{again}.tfrecord"
+
+
+def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str) -> str:
+    """Writes a batch to the run's folder. No file is overwritten."""
+    content = b"".join(map(framed, _records(batch)))
+    number = 1
+    while True:
+        again = f"-{number}" if number > 1 else ""
+        path = os.path.join(folder, _NAME.format(step=step, again=again))
+        if not files.exists(path):
+            files.write_atomically(path, content)
+            break
+        if files.read_bytes(path) == content:
+            break
+        number += 1
+    logging.info("%s: the batch of step %d is in %s.", task_name, step, path)
+    return path
+
+
+def _records(batch: Mapping[str, Any]) -> list[bytes]:
+    """A batch's serialized records; what has more dimensions is laid out flat."""
+    columns = {}
+    for name, value in batch.items():
+        array = np.asarray(value)
+        is_whole = np.issubdtype(array.dtype, np.integer) or array.dtype == bool
+        columns[name] = array.reshape(len(array), -1).astype(
+            np.int64 if is_whole else np.float32
+        )
+    schema = RecordSchema(
+        [
+            Feature(
+                name,
+                INT64 if column.dtype == np.int64 else FLOAT32,
+                column.shape[1:],
+            )
+            for name, column in columns.items()
+        ]
+    )
+    return schema.serialize_block(columns)
+
+
+# Checks that a run's numbers are finite; where not, the run ends and says why.
+
+
+def check_losses(
+    losses: np.ndarray,
+    phase: Phase,
+    *,
+    step: int,
+    records: int,
+    folder: str,
+    task_name: str,
+) -> None:
+    """Checks the losses of the steps just made."""
+    finite = np.isfinite(losses)
+    if finite.all():
+        return
+    failed = int(np.argmin(finite))
+    failed_step = step + failed + 1
+    position = records + failed * phase.batch_size
+    stream = phase.streams[phase.stream_of(position)]
+    batch = next(iter(stream(position, ALL_ROWS)))
+    path = save_batch(folder, failed_step, batch, task_name)
+    raise DivergedError(
+        f"The loss is not finite at step {failed_step}. Lower --learning_rate, or"
+        f" lengthen the warmup. The step's batch is in {path} (python -m"
+        " bert_tf.tfrecords.inspect_records shows it)."
+    )
+
+
+def check_gradients(
+    loss_scale: LossScale, *, skipped: float, steps: int, step: int
+) -> None:
+    """Checks that float16 has not come to gradients that overflow at any scale."""
+    if loss_scale.scale.numpy() > 1.0 or skipped < steps:
+        return
+    raise DivergedError(
+        f"The gradients are not finite at step {step}, even without scaling the loss."
+        " Train with --precision=bfloat16 or float32."
+    )
+
+
+def check_weights(model: keras.Model, step: int) -> None:
+    """Keeps a checkpoint whose next loss would not be finite from being written."""
+    if all(
+        bool(tf.reduce_all(tf.math.is_finite(variable.value)))
+        for variable in model.trainable_variables
+    ):
+        return
+    raise DivergedError(
+        f"The weights are not finite after step {step}. Lower --learning_rate, or"
+        " lengthen the warmup."
+    )
+
 
 # On the CPU one call of the compiled steps should take about this long: the bar moves
 # and a signal is heard, while Python's share stays small.
@@ -55,26 +256,7 @@ def train(
     strategy: tf.distribute.Strategy | None = None,
     start: run_folder.Start | None = None,
 ) -> tuple[keras.Model, int]:
-    """Trains a task's model through its phases, from where the folder stands.
-
-    Args:
-        task: what to train.
-        config: how.
-        folder: the run's output_dir: checkpoints, TensorBoard, metrics.jsonl. If it has
-            a checkpoint, the run goes on from there.
-        phases: what to train on, one after the other; the last one ends with
-            `config.num_train_steps`.
-        init_checkpoint: weights to start a fresh run from.
-        strategy: the devices; the default one if None.
-        start: what to record of this start in the folder; None for nothing.
-
-    Returns:
-        The trained model, and the number of steps that it was trained for.
-
-    Raises:
-        InputError: a checkpoint or a record does not fit, or the loss is not finite.
-        SystemExit: 128 + the signal's number, after SIGTERM or SIGINT, with all saved.
-    """
+    """Trains a task's model through its phases, from where the folder stands."""
     strategy = strategy or tf.distribute.get_strategy()
     if config.profile_steps:
         parse_steps(config.profile_steps)
@@ -263,7 +445,7 @@ class _Run:
                 results = _call(run_steps, stream.iterator, count)
             elapsed = time.monotonic() - began
             with self._naming_last_checkpoint():
-                divergence.check_losses(
+                check_losses(
                     results.losses,
                     phase,
                     step=self.step,
@@ -275,7 +457,7 @@ class _Run:
             self.records += count * phase.batch_size
             if self._loss_scale:
                 with self._naming_last_checkpoint():
-                    divergence.check_gradients(
+                    check_gradients(
                         self._loss_scale,
                         skipped=results.sums[SKIPPED][0],
                         steps=count,
@@ -319,7 +501,7 @@ class _Run:
                 or evaluates
             ):
                 with self._naming_last_checkpoint():
-                    divergence.check_weights(self.model, self.step)
+                    check_weights(self.model, self.step)
                 self.checkpoints.save(self.step, self.records, self.data_id)
             # Who is told to stop is soon killed: the next start evaluates.
             if evaluates and not stops:

@@ -19,11 +19,7 @@ from bert_tf.errors import InputError
 
 
 def parse_steps(spec: str) -> tuple[int, int]:
-    """--profile_steps as (first, last).
-
-    Raises:
-        InputError: it is not two numbers, the second one larger.
-    """
+    """--profile_steps as (first, last)."""
     numbers = [part.strip() for part in spec.split(",")]
     if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
         first, last = map(int, numbers)
@@ -36,17 +32,7 @@ def parse_steps(spec: str) -> tuple[int, int]:
 
 
 class StepProfiler:
-    """Traces the steps that it is asked for; the loop tells it where it stands.
-
-    Args:
-        folder: the run's output_dir.
-        spec: "FIRST,LAST"; None or empty for no profile.
-        traces: whether this process is the one of several that traces. The others must
-            know of the steps, too: all make as many in one call.
-
-    Raises:
-        InputError: the spec is no such thing.
-    """
+    """Traces the steps that it is asked for; the loop tells it where it stands."""
 
     def __init__(self, folder: str, spec: str | None, *, traces: bool = True) -> None:
         self._folder = folder
@@ -55,23 +41,14 @@ class StepProfiler:
         self._is_tracing = False
 
     def next_boundary(self, step: int) -> int | None:
-        """The step at which a call of the device must end; None where none is left.
-
-        Args:
-            step: the number of steps done.
-        """
+        """The step at which a call of the device must end; None where none is left."""
         for boundary in self._steps or ():
             if step < boundary:
                 return boundary
         return None
 
     def at(self, step: int) -> None:
-        """Starts or stops the trace if it is time to.
-
-        Args:
-            step: the number of steps done. A run that goes on from between FIRST and
-                LAST traces what is left.
-        """
+        """Starts or stops the trace if it is time to."""
         if self._steps is None or not self._traces:
             return
         first, last = self._steps
@@ -87,11 +64,7 @@ class StepProfiler:
             self.close()
 
     def call(self, step: int) -> contextlib.AbstractContextManager:
-        """Within it the loop calls the device, from this step on: named in the trace.
-
-        Args:
-            step: the number of steps done.
-        """
+        """A context for the device calls from this step on: named in the trace."""
         if not self._is_tracing:
             return contextlib.nullcontext()
         return tf.profiler.experimental.Trace("train", step_num=step, _r=1)

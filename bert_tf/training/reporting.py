@@ -1,29 +1,4 @@
-"""What a run shows and records: a progress bar, TensorBoard, metrics.jsonl.
-
-metrics.jsonl has one JSON object a line: `step`, `seconds` of all starts of the run
-together, and the metrics by name; an evaluation's names begin with `eval/`.
-TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are means
-over the steps since the line before:
-
-    loss, masked_lm_loss, ...   nats a prediction; `loss` is what is minimised
-    masked_lm_accuracy, ...     share of the predictions that are right, 0 to 1
-    learning_rate               of the last step
-    gradient_norm               over all weights, before clipping
-    steps_per_second, sequences_per_second
-    tokens_per_second           tokens that are no padding
-    model_flops_utilization     share of the devices' peak that the model's own matrix
-                                products take, 0 to 1: see `bert_tf.training.throughput`
-    input_wait_share            share of the time that steps waited for records, 0 to 1
-    loss_scale                  what float16's loss is multiplied by
-    skipped_steps               steps since the line before that changed no weight,
-                                float16's gradients having overflowed
-
-A run that goes on from step N drops the lines after N, which it is about to write
-again, and an evaluation replaces an earlier one of the same step: each line is there
-once, however often the run was killed. An evaluation that a command makes of a trained
-model, perhaps of other data, has `"after_training": true` and a line beside that of the
-evaluation within the run. Of several workers the chief alone writes.
-"""
+"""What a run reports while it trains: lines, metrics.jsonl, TensorBoard, curves."""
 
 import json
 import math
@@ -31,14 +6,140 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 import tqdm
 from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
+from bert_tf.pictures import drawing, png
+from bert_tf.training.step import LOSS_SCALE, SEQUENCES, SKIPPED, TOKENS
+from bert_tf.training.throughput import share_of_peak
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# What a run says while it trains: lines, metrics.jsonl, TensorBoard.
+
+
+# Metrics summed up between two lines of the log.
+
+
+Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
+
+
+class Window:
+    """The steps since the last report.
+
+    The first call of a compiled function compiles it: its steps count for the metrics,
+    not for the rates.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, np.ndarray] = {}
+        self._seconds = 0.0
+        self._input_seconds = 0.0
+        self._steps = 0
+        self._sequences = 0.0
+        self._tokens = 0.0
+        self._flops = 0.0
+        self._last: dict[str, np.ndarray] = {}
+
+    def add(
+        self,
+        sums: Sums,
+        *,
+        steps: int,
+        flops_per_step: float | None = None,
+        seconds: float | None = None,
+        input_seconds: float = 0.0,
+    ) -> None:
+        """Adds a call of the device."""
+        for name, value in sums.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._last = dict(sums)
+        if seconds is not None:
+            self._steps += steps
+            self._seconds += seconds
+            self._input_seconds += input_seconds
+            self._sequences += float(sums[SEQUENCES][0])
+            self._tokens += float(sums[TOKENS][0])
+            self._flops += steps * (flops_per_step or 0.0)
+
+    def shown(self) -> dict[str, str]:
+        """The last call's metrics, for the progress bar."""
+        hidden = (TOKENS, SEQUENCES, SKIPPED, LOSS_SCALE)
+        return {
+            name: f"{mean(value):.3f}"
+            for name, value in self._last.items()
+            if name not in hidden
+        }
+
+    def close(self, peak_flops: float | None = None) -> dict[str, float]:
+        """The window's metrics; the next window begins."""
+        metrics = {
+            name: mean(value)
+            for name, value in self._sums.items()
+            if name not in (TOKENS, SEQUENCES)
+        }
+        if SKIPPED in self._sums:
+            metrics[SKIPPED] = float(self._sums[SKIPPED][0])
+        if self._seconds:
+            metrics["steps_per_second"] = self._steps / self._seconds
+            metrics["sequences_per_second"] = self._sequences / self._seconds
+            if self._tokens:
+                metrics["tokens_per_second"] = self._tokens / self._seconds
+            metrics["input_wait_share"] = self._input_seconds / self._seconds
+            if peak_flops and self._flops:
+                metrics["model_flops_utilization"] = share_of_peak(
+                    self._flops, self._seconds, peak_flops
+                )
+        self.__init__()  # type: ignore[misc]
+        return metrics
+
+
+def mean(total_and_weight: np.ndarray) -> float:
+    """The mean of a sum; 0 where nothing has a weight."""
+    total, weight = total_and_weight
+    return float(total / weight) if weight else 0.0
+
+
+# What a run shows and records: a progress bar, TensorBoard, metrics.jsonl.
+#
+# metrics.jsonl has one JSON object a line: `step`, `seconds` of all starts of the run
+# together, and the metrics by name; an evaluation's names begin with `eval/`.
+# TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are
+# means
+# over the steps since the line before:
+#
+#     loss, masked_lm_loss, ...   nats a prediction; `loss` is what is minimised
+#     masked_lm_accuracy, ...     share of the predictions that are right, 0 to 1
+#     learning_rate               of the last step
+#     gradient_norm               over all weights, before clipping
+#     steps_per_second, sequences_per_second
+#     tokens_per_second           tokens that are no padding
+#     model_flops_utilization     share of the devices' peak that the model's own
+#     matrix
+#                                 products take, 0 to 1: see
+#                                 `bert_tf.training.throughput`
+#     input_wait_share            share of the time that steps waited for records, 0
+#     to 1
+#     loss_scale                  what float16's loss is multiplied by
+#     skipped_steps               steps since the line before that changed no weight,
+#                                 float16's gradients having overflowed
+#
+# A run that goes on from step N drops the lines after N, which it is about to write
+# again, and an evaluation replaces an earlier one of the same step: each line is
+# there
+# once, however often the run was killed. An evaluation that a command makes of a
+# trained
+# model, perhaps of other data, has `"after_training": true` and a line beside that of
+# the
+# evaluation within the run. Of several workers the chief alone writes.
+
 
 METRICS_NAME = "metrics.jsonl"
 EVALUATION = "eval/"
@@ -62,16 +163,7 @@ def progress_bar(total: int, *, done: int = 0, unit: str, label: str) -> tqdm.tq
 
 
 class Reporter:
-    """Writes a run's metrics to its folder.
-
-    Args:
-        folder: the run's output_dir.
-        step: the step that the run stands at; later lines in metrics.jsonl are dropped,
-            since the run is about to write them again.
-        after_training: whether there is nothing but an evaluation of a trained model
-            to report. It drops no line but that of an earlier one of its kind.
-        is_chief: whether this process writes. The others may ask what is there.
-    """
+    """Writes a run's metrics to its folder."""
 
     def __init__(
         self,
@@ -218,3 +310,107 @@ def _evaluation_of(entry: _Entry) -> dict[str, float]:
         for name, value in entry.items()
         if name.startswith(EVALUATION)
     }
+
+
+# A run's metrics over its steps, as a picture: OUTPUT_DIR/curves.png.
+#
+# It is drawn from metrics.jsonl when training ends, and again when the trained model
+# has
+# been evaluated. Panels: losses, accuracies, the learning rate, and what else
+# evaluations
+# measure.
+
+
+CURVES_NAME = "curves.png"
+
+_EVALUATION_PANEL = "evaluation"
+# The ending of a metric's name -> what its axis says.
+_PANELS = {
+    "loss": "nats",
+    "accuracy": "share that is right",
+    "learning_rate": "learning rate",
+}
+
+# What evaluations report of SQuAD that is on no common scale with its scores.
+_NO_SCORES = ("total", "_thresh")
+
+_NO_METRICS = {"step", "seconds", AFTER_TRAINING}
+
+# The steps, and the values at them.
+Curve = tuple[list[int], list[float]]
+
+
+def write_curves(folder: str, title: str) -> None:
+    """Draws a run into its folder; a run too short for a line of metrics has none."""
+    try:
+        picture = curves_picture(folder, title)
+    except InputError as error:
+        logging.info("No %s: %s", CURVES_NAME, error)
+        return
+    files.write_atomically(os.path.join(folder, CURVES_NAME), picture)
+
+
+def curves_picture(folder: str, title: str | None = None) -> bytes:
+    """What training reported as lines, evaluations as points, as a PNG."""
+    curves = read_curves(folder)
+    panels: dict[str, dict[str, Curve]] = {}
+    for name, curve in curves.items():
+        unit = next((u for end, u in _PANELS.items() if name.endswith(end)), None)
+        is_score = name.startswith(EVALUATION) and not name.endswith(_NO_SCORES)
+        if unit is None and is_score:
+            unit = _EVALUATION_PANEL
+        if unit is not None:
+            panels.setdefault(unit, {})[name] = curve
+    if "loss" not in curves:
+        raise InputError(
+            f"{os.path.join(folder, METRICS_NAME)} has no loss yet: the first line"
+            " comes after --log_steps steps."
+        )
+    with drawing():
+        from matplotlib.figure import Figure
+
+        units = [u for u in (*_PANELS.values(), _EVALUATION_PANEL) if u in panels]
+        columns = len(units) if len(units) < 4 else 2
+        rows = -(-len(units) // columns)
+        figure = Figure(figsize=(5.0 * columns, 4.0 * rows), layout="constrained")
+        if title is None:
+            title = os.path.basename(files.absolute(folder).rstrip("/"))
+        figure.suptitle(title, fontsize="medium", parse_math=False)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel, unit in zip(axes, units, strict=True):
+            _draw(panel, panels[unit])
+            panel.set_ylabel(unit)
+        return png(figure)
+
+
+def read_curves(folder: str) -> dict[str, Curve]:
+    """The metrics in a run's metrics.jsonl by name, an evaluation's as `eval/...`."""
+    curves: dict[str, Curve] = {}
+    path = os.path.join(folder, METRICS_NAME)
+    for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):
+        for name in entry.keys() - _NO_METRICS:
+            steps, values = curves.setdefault(name, ([], []))
+            steps.append(entry["step"])
+            values.append(entry[name])
+    return {name: curves[name] for name in sorted(curves)}
+
+
+def _draw(axes: "Axes", curves: Mapping[str, Curve]) -> None:
+    """Lines of training, and points of evaluations in the same colours."""
+    names = dict.fromkeys(name.removeprefix(EVALUATION) for name in curves)
+    for number, name in enumerate(names):
+        colour = f"C{number}"
+        if name in curves:
+            axes.plot(*curves[name], ".-", color=colour, linewidth=1, label=name)
+        if EVALUATION + name in curves:
+            axes.plot(
+                *curves[EVALUATION + name],
+                linestyle="none",
+                marker="o",
+                markerfacecolor="none",
+                color=colour,
+                label=EVALUATION + name,
+            )
+    axes.set_xlabel("step")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")

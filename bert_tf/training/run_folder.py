@@ -8,9 +8,9 @@
                            from, its task, its data, its settings, its flags
     labels.txt             a classifier's labels, in the order of its outputs
     problem_type.txt       what it predicts, where the labels do not tell
-                           (`bert_tf.conversion.label_files`)
+                           (`bert_tf.conversion.tokenizer_files`)
     metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
-    curves.png             the same as a picture (`bert_tf.training.curves`)
+    curves.png             the same as a picture (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
 A folder belongs to one model, one vocabulary, one task and its training data; another
@@ -31,24 +31,24 @@ from absl import flags, logging
 
 from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
-from bert_tf.conversion.label_files import read_labels, write_labels
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
     casing_of,
+    read_labels,
+    write_labels,
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.checkpoint_files import candidates
-from bert_tf.training.checkpoint_reader import (
+from bert_tf.training.checkpoint_files import (
     CheckpointReader,
     DamagedCheckpointError,
+    candidates,
     shown_key,
 )
-from bert_tf.training.curves import write_curves
-from bert_tf.training.reporting import Reporter
+from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Agreement, is_chief
 
 FLAGS_NAME = "flags.json"
@@ -90,11 +90,7 @@ class Start:
 
 @contextlib.contextmanager
 def held_for_training(folder: str, strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Keeps other trainings out of a folder; all workers call it, the first one locks.
-
-    Raises:
-        InputError: another process trains in the folder.
-    """
+    """Keeps other trainings out of a folder; called by all workers, the first locks."""
     handle, error = None, None
     if is_chief(strategy) and not files.is_remote(folder):
         try:
@@ -125,23 +121,7 @@ def prepare(
     task: str | None = None,
     data: RunData | None = None,
 ) -> None:
-    """Creates the folder, or checks that it belongs to this model, task and data.
-
-    Args:
-        folder: the run's output_dir.
-        config: the model's architecture.
-        vocabulary: the vocabulary; None where it is not known (records without a
-            manifest).
-        do_lower_case: its casing.
-        flag_values: the resolved flags, for flags.json.
-        head: the head that is trained, of `bert_tf.conversion.names.HEADS`.
-        task: the task's name; None where any task's model will do.
-        data: what will be trained on; None for nothing, or anything.
-
-    Raises:
-        InputError: the folder holds another model's, vocabulary's, task's or data's
-            run.
-    """
+    """Creates the folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
     _refuse_other_task(folder, task, data)
     _refuse_other_head(folder, head)
@@ -196,13 +176,7 @@ def resolved(flag_values: flags.FlagValues) -> dict[str, Any]:
 
 
 def record_start(folder: str, step: int, start: Start) -> None:
-    """Writes down a start that trains: starts.jsonl, flags.json.
-
-    Args:
-        folder: the run's output_dir.
-        step: what the run resumes at; 0 begins its history.
-        start: what it is made with.
-    """
+    """Writes down a start that trains: starts.jsonl, flags.json."""
     path = os.path.join(folder, STARTS_NAME)
     start = dataclasses.replace(start, step=step)
     line = json.dumps(dataclasses.asdict(start), sort_keys=True)
@@ -290,28 +264,13 @@ def _task_in_flags(folder: str) -> str | None:
 
 
 def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Records what a classifier predicts, or checks that it is what the folder says.
-
-    Args:
-        folder: the run's output_dir.
-        labels: the labels in the order of its outputs; () for one number.
-        problem_type: of `bert_tf.config`.
-
-    Raises:
-        InputError: the folder holds a run with other labels, or of another problem.
-    """
+    """Records what a classifier predicts, or checks that it is what the folder says."""
     refuse_other_labels(folder, labels, problem_type)
     write_labels(folder, labels, problem_type)
 
 
 def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Raises InputError if the folder says that a classifier predicts something else.
-
-    Args:
-        folder: the run's output_dir.
-        labels: the labels in the order of its outputs; () for one number.
-        problem_type: of `bert_tf.config`.
-    """
+    """Raises InputError if the folder's classifier predicts something else."""
     there, problem_there = read_labels(folder)
     if there is not None:
         problem_there = problem_there or (SINGLE_LABEL if there else REGRESSION)
@@ -384,17 +343,6 @@ def report_evaluation(
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
 
     Where the folder has a run, its curves are drawn again.
-
-    Args:
-        folder: the run's output_dir.
-        step: the number of training steps done: `global_step` in eval_results.txt.
-        results: losses and metrics by name.
-        names: what some of them are called in eval_results.txt. In metrics.jsonl they
-            keep the names that an evaluation within the run gives them.
-        keeps_others: whether what an earlier command recorded at this step under other
-            names stays, as where the development set and the test set have their own.
-        is_chief: whether this process writes.
-        task_name: the title of the curves.
     """
     reporter = Reporter(folder, step, after_training=True, is_chief=is_chief)
     if keeps_others:

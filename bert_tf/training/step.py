@@ -12,19 +12,83 @@ So a step is that of one large batch on one device, to rounding, whatever N and 
 weights W_t hang on the records alone, and are known before the first forward pass.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from bert_tf.compilation import pieces_in_inference, pieces_left_alone
-from bert_tf.modeling.dropout import masks_of_replica
+from bert_tf.modeling.fused import (
+    masks_of_replica,
+    pieces_in_inference,
+    pieces_left_alone,
+)
 from bert_tf.modeling.objectives import Mean, Records
-from bert_tf.optimization.gradients import clip_scale, dense_gradient
-from bert_tf.task import Task
-from bert_tf.training.precision import LossScale
+from bert_tf.optimization.optimizers import (
+    INITIAL_LOSS_SCALE,
+    clip_scale,
+    dense_gradient,
+    next_loss_scale,
+)
 from bert_tf.training.strategy import is_tpu
+from bert_tf.training.task import Task
+
+# In which numbers a model computes: --precision.
+#
+# float32   everything
+# bfloat16  matrix products and activations; weights, moments, losses, softmax and
+# the sums of layer normalization stay float32
+# float16   the same with float16, whose smallest gradients would vanish: the loss is
+# multiplied by a scale, the gradient divided by it (Micikevicius et al.
+# 2018, section 3.2)
+
+
+_POLICIES = {
+    "float32": "float32",
+    "bfloat16": "mixed_bfloat16",
+    "float16": "mixed_float16",
+}
+PRECISIONS = tuple(_POLICIES)
+
+
+@contextlib.contextmanager
+def computing_in(precision: str) -> Iterator[None]:
+    """Models that are built within it compute in these numbers."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(_POLICIES[precision])
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+class LossScale:
+    """The scale of float16's loss, which follows what the gradients bear.
+
+    Make it under the strategy's scope.
+
+    Attributes:
+        scale: scalar float32 variable.
+        good_steps: scalar int32 variable: finite steps since the scale last changed.
+    """
+
+    def __init__(self) -> None:
+        # Updated between the replicas' steps, never within.
+        self.scale = tf.Variable(INITIAL_LOSS_SCALE, trainable=False, dtype=tf.float32)
+        self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int32)
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """What a checkpoint must hold."""
+        return {"scale": self.scale, "good_steps": self.good_steps}
+
+    def update(self, is_finite: tf.Tensor) -> None:
+        """Moves on after a step whose gradient was finite, or was not."""
+        scale, good_steps = next_loss_scale(self.scale, self.good_steps, is_finite)
+        self.scale.assign(scale)
+        self.good_steps.assign(good_steps)
+
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."
 GLOBAL_CLIP_NORM = 1.0
@@ -70,17 +134,7 @@ def names_of_sums(task: Task, loss_scale: LossScale | None = None) -> list[str]:
 def replica_gradients(
     task: Task, model: keras.Model, *, jit_compile: bool = False
 ) -> Callable[..., tuple[list[tf.Tensor], Sums]]:
-    """A micro-batch's part of the gradient: forward and backward, on one replica.
-
-    Args:
-        task: the losses and metrics.
-        model: the model.
-        jit_compile: whether XLA compiles it as a whole.
-
-    Returns:
-        (batch, weights of the losses, loss scale) -> the gradient of the loss times
-        the scale for each trainable variable, dense, and name -> [total, weight].
-    """
+    """A micro-batch's part of the gradient: forward and backward, on one replica."""
     variables = [variable.value for variable in model.trainable_variables]
     objective = task.objective
 
@@ -121,21 +175,7 @@ def training_steps(
     jit_compile: bool = False,
     loss_scale: LossScale | None = None,
 ) -> Callable[[Iterator[Records], tf.Tensor], StepResults]:
-    """A compiled function that makes several training steps in one call.
-
-    Args:
-        task: the losses and metrics.
-        model: the model, built under the strategy's scope.
-        optimizer: its optimizer, built under the strategy's scope.
-        strategy: the devices.
-        accumulation_steps: micro-batches of each replica's part of a batch.
-        jit_compile: whether XLA compiles forward and backward as a whole. A TPU
-            compiles in any case.
-        loss_scale: of float16; None where gradients need no scaling.
-
-    Returns:
-        (iterator of batches, int32 number of steps) -> their results.
-    """
+    """A compiled function that makes several training steps in one call."""
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
     objective = task.objective
@@ -233,12 +273,6 @@ def evaluation_step(
     """A compiled function: batch -> the sums of its losses and metrics.
 
     `loss` is the batch's total loss with weight 1: the original averages batch losses.
-
-    Args:
-        task: the losses and metrics.
-        model: the model.
-        strategy: the devices; the default one if None.
-        jit_compile: whether XLA compiles it as a whole.
     """
     strategy = strategy or tf.distribute.get_strategy()
     num_replicas = strategy.num_replicas_in_sync

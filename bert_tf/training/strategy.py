@@ -40,21 +40,7 @@ def create_strategy(
     master: str | None = None,
     num_tpu_cores: int | None = None,
 ) -> tf.distribute.Strategy:
-    """The devices to run on. "multi_worker" must be the process's first use of them.
-
-    Args:
-        distribution: one of DISTRIBUTIONS.
-        tpu_name: the TPU's name, its grpc:// address, or "local".
-        tpu_zone: its zone, if it is not in the metadata.
-        gcp_project: its project, if it is not in the metadata.
-        master: the TPU's address, where there is no name.
-        num_tpu_cores: the number of cores that the TPU must have.
-
-    Raises:
-        InputError: no TPU answers under that name, or it has another number of cores;
-            TF_CONFIG is missing or no such thing.
-        ValueError: the distribution is unknown.
-    """
+    """The devices to run on. "multi_worker" must be the process's first use of them."""
     gpus = tf.config.list_physical_devices("GPU")
     kind = "GPU" if gpus else "CPU"
     strategy: tf.distribute.Strategy
@@ -79,12 +65,7 @@ def create_strategy(
 
 
 def strategy_from_flags(flag_values: flags.FlagValues) -> tf.distribute.Strategy:
-    """The strategy that a script's device flags ask for; see `create_strategy`.
-
-    Raises:
-        InputError: as `create_strategy`, and where --use_tpu and --distribution
-            contradict each other.
-    """
+    """The strategy that a script's device flags ask for; see `create_strategy`."""
     distribution = flag_values.distribution
     if flag_values.use_tpu:
         if distribution not in ("default", "tpu"):
@@ -187,13 +168,6 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
 
     TensorFlow waits an hour for them, in silence and deaf to signals. Until its server
     takes the place, each worker listens at its own address.
-
-    Args:
-        places: (host, port) of each worker.
-        own: this worker.
-
-    Raises:
-        InputError: one has not answered in time, or this one's port is taken.
     """
     missing = {name: place for name, place in places.items() if name != own}
     try:
@@ -283,14 +257,7 @@ def check_batch_size(
     accumulation_steps: int = 1,
     flag: str = "train_batch_size",
 ) -> None:
-    """Raises InputError if a batch cannot be dealt out evenly.
-
-    Args:
-        strategy: the devices.
-        batch_size: sequences a step, over all devices.
-        accumulation_steps: micro-batches of each device's part.
-        flag: the one that the batch comes from, for the message.
-    """
+    """Raises InputError if a batch cannot be dealt out evenly."""
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation_steps):
         raise InputError(
@@ -305,12 +272,7 @@ def distributed(
     strategy: tf.distribute.Strategy,
     dataset: Callable[[InputShard], tf.data.Dataset],
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
-    """A data set of global batches, each dealt out over the replicas.
-
-    Args:
-        strategy: the devices.
-        dataset: a worker's rows -> its data set.
-    """
+    """A data set of global batches, each dealt out over the replicas."""
     if strategy.num_replicas_in_sync == 1:
         return dataset(ALL_ROWS)
 
@@ -331,10 +293,6 @@ class Agreement:
     """Numbers that all workers must see alike, lest they part ways.
 
     Each worker says its own, and all hear the sum. With one worker it is the identity.
-
-    Args:
-        strategy: the devices.
-        size: how many numbers.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, size: int) -> None:

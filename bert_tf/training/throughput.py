@@ -1,16 +1,4 @@
-"""How fast the devices could be: the peak that a run's rate is divided by.
-
-    share of the peak = FLOPs of the model a step / seconds a step / peak
-
-is the model FLOPs utilization of `bert_tf.modeling.flops`. The peak is the rate of
-matrix products in the numbers that the model computes in:
-
-    GPUs, TPUs  as published, without sparsity, times their number
-    others      measured, at the start of the run, in less than a second
-
-A CPU's is always measured. There the replicas of one process share its cores, so they
-count once.
-"""
+"""How fast a run trains, and how much of its device that uses."""
 
 import functools
 import os
@@ -22,8 +10,160 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.task import Task
+from bert_tf.config import BertConfig
 from bert_tf.training.strategy import is_tpu, num_workers
+from bert_tf.training.task import Task
+
+# How many floating-point operations BERT's mathematics takes.
+#
+# A multiplication and an addition are 2 FLOPs, so a product of [m, k] and [k, n]
+# takes
+# 2 m k n. Only matrix products count: lookups, softmax and normalization are little
+# beside them. Training takes three times the forward pass: the backward pass has two
+# products for each of the forward pass's (Kaplan et al. 2020, arXiv:2001.08361,
+# section
+# 2.1). What is computed again to save memory does not count: divided by the time and
+# by
+# the machine's peak this gives the model FLOPs utilization, MFU, of Chowdhery et al.
+# 2022
+# (PaLM, arXiv:2204.02311, appendix B).
+#
+# S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C
+# labels
+# (a span has two: start and end).
+# One sequence, forward:
+#
+#     queries, keys, values, attention output   N * 8 S H^2
+#     scores and context, each [S, S] a head    N * 4 S^2 H
+#     feed-forward network                      N * 4 S H I
+#     pooler, and labels from it                2 H^2 + 2 H C
+#     labels of every token                     2 S H C
+#     masked LM: transform, scores              2 P H^2 + 2 P H V
+#
+# Rows of packed sequences take the attention of their whole length, which is what
+# runs,
+# and as many poolers as they have slots for pairs. Each of several choices is a
+# sequence
+# with one score.
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+# The forward pass, and two products backwards for each of its products.
+_TRAINING_OVER_FORWARD = 3
+_NEXT_SENTENCE_LABELS = 2
+_SPAN_LABELS = 2
+
+
+def encoder_flops(config: BertConfig, seq_length: int) -> int:
+    """FLOPs of the Transformer's layers on one sequence, forward.
+
+    Args:
+        config: the architecture.
+        seq_length: S, padding included: it is computed as well.
+    """
+    hidden = config.hidden_size
+    projections = 8 * seq_length * hidden**2
+    attention = 4 * seq_length**2 * hidden
+    feed_forward = 4 * seq_length * hidden * config.intermediate_size
+    return config.num_hidden_layers * (projections + attention + feed_forward)
+
+
+def pooled_flops(config: BertConfig, num_labels: int) -> int:
+    """FLOPs of one pooler and the scores of labels from it, forward."""
+    return 2 * config.hidden_size * (config.hidden_size + num_labels)
+
+
+def masked_lm_flops(config: BertConfig, num_predictions: int) -> int:
+    """FLOPs of the masked LM's head on one sequence, forward.
+
+    Args:
+        config: the architecture.
+        num_predictions: P, unused slots included: they are computed as well.
+    """
+    hidden = config.hidden_size
+    return 2 * num_predictions * hidden * (hidden + config.vocab_size)
+
+
+def pretraining_flops(
+    config: BertConfig, shapes: Shapes, *, next_sentence: bool = True
+) -> float:
+    """FLOPs of one step of pre-training.
+
+    Args:
+        config: the architecture.
+        shapes: of a batch of records: input_ids [B, S], masked_lm_positions [B, P] and,
+            of packed rows, cls_positions [B, pairs].
+        next_sentence: whether the next sentence is predicted.
+    """
+    batch_size, seq_length = shapes["input_ids"]
+    forward = encoder_flops(config, seq_length)
+    forward += masked_lm_flops(config, shapes["masked_lm_positions"][1])
+    if next_sentence:
+        num_pairs = shapes["cls_positions"][1] if "cls_positions" in shapes else 1
+        forward += num_pairs * pooled_flops(config, _NEXT_SENTENCE_LABELS)
+    return float(_TRAINING_OVER_FORWARD * batch_size * forward)
+
+
+def classifier_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
+    """FLOPs of one step of training a classifier, or with one label a regression.
+
+    Args:
+        config: the architecture.
+        shapes: of a batch of records: input_ids [B, S].
+        num_labels: the classes; 1 for regression.
+    """
+    batch_size, seq_length = shapes["input_ids"]
+    forward = encoder_flops(config, seq_length) + pooled_flops(config, num_labels)
+    return float(_TRAINING_OVER_FORWARD * batch_size * forward)
+
+
+def multiple_choice_flops(config: BertConfig, shapes: Shapes) -> float:
+    """FLOPs of one step of training a choice among several sequences.
+
+    Args:
+        config: the architecture.
+        shapes: of a batch of records: input_ids [B, choices, S].
+    """
+    batch_size, num_choices, seq_length = shapes["input_ids"]
+    sequences = {"input_ids": (batch_size * num_choices, seq_length)}
+    return classifier_flops(config, sequences, num_labels=1)
+
+
+def span_flops(config: BertConfig, shapes: Shapes) -> float:
+    """FLOPs of one step of training a span's start and end; see `tagger_flops`."""
+    return tagger_flops(config, shapes, num_labels=_SPAN_LABELS)
+
+
+def tagger_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
+    """FLOPs of one step of training a label for every token.
+
+    Args:
+        config: the architecture.
+        shapes: of a batch of records: input_ids [B, S].
+        num_labels: the labels.
+    """
+    batch_size, seq_length = shapes["input_ids"]
+    forward = encoder_flops(config, seq_length)
+    forward += 2 * seq_length * config.hidden_size * num_labels
+    return float(_TRAINING_OVER_FORWARD * batch_size * forward)
+
+
+# How fast the devices could be: the peak that a run's rate is divided by.
+#
+#     share of the peak = FLOPs of the model a step / seconds a step / peak
+#
+# is the model FLOPs utilization of `bert_tf.training.throughput`. The peak is the rate
+# of
+# matrix products in the numbers that the model computes in:
+#
+#     GPUs, TPUs  as published, without sparsity, times their number
+#     others      measured, at the start of the run, in less than a second
+#
+# A CPU's is always measured. There the replicas of one process share its cores, so
+# they
+# count once.
+
 
 _TERA = 1e12
 
@@ -84,15 +224,7 @@ _MEASURED_SECONDS = 0.7
 def model_flops_per_step(
     task: Task, element_spec: Mapping[str, tf.TensorSpec]
 ) -> float | None:
-    """FLOPs of the task's mathematics in one training step.
-
-    Args:
-        task: the task.
-        element_spec: of its batches, over all replicas.
-
-    Returns:
-        The FLOPs; None where the task does not count them, or a shape is not known.
-    """
+    """FLOPs of the task's mathematics in one training step."""
     shapes = {name: tuple(spec.shape) for name, spec in element_spec.items()}
     if task.training_flops is None or any(None in shape for shape in shapes.values()):
         return None
@@ -100,23 +232,12 @@ def model_flops_per_step(
 
 
 def share_of_peak(flops: float, seconds: float, peak: float) -> float:
-    """The model FLOPs utilization: 1 where the devices do nothing but its products.
-
-    Args:
-        flops: of the model, in some steps.
-        seconds: that they took.
-        peak: FLOP/s that the devices can make.
-    """
+    """The model FLOPs utilization: 1 where the devices do nothing but its products."""
     return flops / seconds / peak
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> float:
-    """FLOP/s that all devices of a strategy can make together.
-
-    Args:
-        strategy: the devices.
-        precision: "float32", "bfloat16" or "float16": what the products are made in.
-    """
+    """FLOP/s that all devices of a strategy can make together."""
     if is_tpu(strategy):
         # Google's machines set one or the other; the names are those of a whole slice.
         kind = os.environ.get("TPU_ACCELERATOR_TYPE") or os.environ.get(
@@ -144,13 +265,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> 
 def published_gpu_peak(
     name: str, precision: str, tensor_float_32: bool = True
 ) -> float | None:
-    """FLOP/s of one GPU, as its maker says; None where this table does not know it.
-
-    Args:
-        name: the device's, such as "NVIDIA A100-SXM4-80GB".
-        precision: "float32", "bfloat16" or "float16".
-        tensor_float_32: whether float32 products may be made in TF32.
-    """
+    """FLOP/s of one GPU, as its maker says; None where this table does not know it."""
     for pattern, peak in _GPUS.items():
         if re.search(pattern, name):
             if precision == "float32":
@@ -162,11 +277,7 @@ def published_gpu_peak(
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
-    """FLOP/s of a whole slice, as Google says; None where this table does not know it.
-
-    Args:
-        accelerator_type: such as "v3-8", "v4-32" or "v5litepod-8".
-    """
+    """A whole slice's published FLOP/s; None if this table does not have it."""
     version, _, number = accelerator_type.partition("-")
     if version not in _TPU_CHIPS or not number.isdecimal():
         return None
@@ -180,10 +291,6 @@ def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
 
     On a machine that is busy with other things it is too low, and the share of it may
     exceed 1.
-
-    Args:
-        precision: "float32", "bfloat16" or "float16".
-        device: its name.
     """
     sizes = _CPU_SIZES if "CPU" in device else _ACCELERATOR_SIZES
     return max(

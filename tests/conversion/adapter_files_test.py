@@ -7,15 +7,19 @@ import tensorflow as tf
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import export
-from bert_tf.conversion.adapted import load_adapted_classifier
-from bert_tf.conversion.adapter_files import load_adapter, open_adapter, write_adapter
-from bert_tf.conversion.checkpoint import load_classifier, load_encoder, load_weights
-from bert_tf.conversion.safetensors_files import read_tensors
+from bert_tf.conversion.adapter_files import (
+    load_adapted_classifier,
+    load_adapter,
+    open_adapter,
+    write_adapter,
+)
+from bert_tf.conversion.huggingface import read_tensors
+from bert_tf.conversion.loading import load_classifier, load_encoder, load_weights
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
+from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.modeling.parameter_efficient import is_added
+from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling.examples import (
     outputs_of,
     random_records,

@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion import export, names
-from bert_tf.conversion.checkpoint import load_classifier
+from bert_tf.conversion.loading import load_classifier
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
-from tests.conversion.checkpoint_test import TOKENS, randomize
+from tests.conversion.loading_test import TOKENS, randomize
 from tests.training import toy
 
 

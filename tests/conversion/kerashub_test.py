@@ -19,7 +19,7 @@ from bert_tf.conversion.weights import Tensor, Weights, check_against_config
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from tests.modeling.examples import (
     outputs_of,

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_tf.conversion import names
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import one_layer
 from tests.conversion.one_layer import CONFIG
 

@@ -15,9 +15,9 @@ from bert_tf.conversion.source import (
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
-from tests.conversion.checkpoint_test import TOKENS, randomize
+from tests.conversion.loading_test import TOKENS, randomize
 from tests.training import toy
 
 

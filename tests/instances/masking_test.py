@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.masking import Masking, mask, num_predictions
-from bert_tf.instances.token_ids import TokenIds
 from tests.instances.scripted_stream import Script
 
 PAD, UNK, CLS, SEP, MASK, PLAY, ING, CAT, THE = range(9)

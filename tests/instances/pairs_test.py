@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.instances import pairs
-from bert_tf.instances.documents import Documents
+from bert_tf.instances.pairs import Documents
 from bert_tf.instances.random_stream import random_stream
 from tests.instances.scripted_stream import Script
 

@@ -1,12 +1,111 @@
-"""The compiled stream against Python's own, draw for draw."""
-
+import os
+import pathlib
 import random
+import shutil
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import tensorflow as tf
 
+import bert_tf
 from bert_tf.instances import random_stream
+from bert_tf.instances.random_stream import forget_older_code
 from tests.instances.scripted_stream import Script
+
+CALLER = """
+from bert_tf.instances.random_stream import compiled
+from bert_tf.instances.callee import callee
+
+
+@compiled
+def caller():
+    return callee()
+
+
+from absl import logging
+from bert_tf.instances.random_stream import say_if_not_compiled_yet
+
+logging.set_verbosity(logging.INFO)
+say_if_not_compiled_yet(caller)
+print(caller(), caller.stats.cache_hits, flush=True)
+"""
+CALLEE = """
+from bert_tf.instances.random_stream import compiled
+
+
+@compiled
+def callee():
+    return {}
+"""
+
+
+class CompiledTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(tempfile.mkdtemp(dir=self.get_temp_dir()))
+        self.folder = self.root / "bert_tf" / "instances"
+        self.folder.mkdir(parents=True)
+        source = (
+            pathlib.Path(bert_tf.__file__).parent / "instances" / "random_stream.py"
+        )
+        shutil.copyfile(source, self.folder / "random_stream.py")
+        for folder in (self.folder, self.folder.parent):
+            (folder / "__init__.py").touch()
+        (self.folder / "caller.py").write_text(CALLER)
+        (self.folder / "callee.py").write_text(CALLEE.format(1))
+
+    def call(self, **environment):
+        """What the caller returns, and whether its machine code was there already."""
+        done = subprocess.run(
+            [sys.executable, "-m", "bert_tf.instances.caller"],
+            cwd=self.root,
+            env=os.environ | {"PYTHONPATH": ""} | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.said = done.stderr
+        return done.stdout.split(maxsplit=1)[0], "1}" in done.stdout
+
+    def test_another_file_changes(self):
+        self.assertEqual(self.call(), ("1", False))
+        self.assertIn("once after an installation", self.said)
+        self.assertEqual(self.call(), ("1", True))
+        self.assertEqual(self.said, "")
+        (self.folder / "callee.py").write_text(CALLEE.format(2))
+        self.assertEqual(self.call(), ("2", False))
+
+    def test_nowhere_to_keep_it(self):
+        # A locator of zip files alone finds no folder.
+        locators = {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
+        self.assertEqual(self.call(**locators), ("1", False))
+        self.assertIn("as in every run: neither", self.said)
+
+    def test_the_users_folder_keeps_it_where_the_packages_cannot_be_written(self):
+        home = self.root / "home"
+        # The locator that numba takes next, where it finds the first folder read-only.
+        environment = {
+            "NUMBA_CACHE_LOCATOR_CLASSES": "UserWideCacheLocator",
+            "XDG_CACHE_HOME": str(home),
+        }
+        self.assertEqual(self.call(**environment), ("1", False))
+        self.assertIn("once after an installation", self.said)
+        self.assertEqual(self.call(**environment), ("1", True))
+        self.assertNotEmpty(list(home.rglob("*.nbi")))
+        self.assertEmpty(list(self.folder.rglob("*.nbi")))
+
+    def test_newer_code_stays(self):
+        cache = self.root / "cache"
+        cache.mkdir()
+        for name, moment in (("older.nbi", 1), ("newer.nbi", 1 << 40)):
+            (cache / name).touch()
+            os.utime(cache / name, (moment, moment))
+        forget_older_code(str(cache))
+        self.assertEqual(os.listdir(cache), ["newer.nbi"])
+
 
 SEEDS = (0, 1, 12345, -7, 2**31 - 1, 2**200 + 3)
 

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.config import MULTI_LABEL
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,
@@ -18,8 +18,8 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.optimization.optimizers import create_optimizer
 from tests.modeling.examples import (
     outputs_of,
     random_choices,

@@ -1,16 +1,252 @@
 """Kernels of training beside the same formulas in numpy, and Keras' layers."""
 
 import functools
+import unittest
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
+from keras import ops
 
-from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling import fused
+from bert_tf.modeling.fused import (
+    compiled,
+    compiled_with_gradient,
+    dropout,
+    masks_of_replica,
+    next_seed,
+    pieces_left_alone,
+    random_bits,
+    xla_compiles_for_the_cpu,
+)
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.layers import gelu
+from bert_tf.modeling.layers import PooledDropout, TokenDropout, gelu
 from tests.modeling.examples import random_records, randomize, small_config
+
+
+def is_compiled(function, *args):
+    """Whether a graph that calls the function holds a kernel that XLA must compile."""
+
+    @tf.function
+    def caller(*tensors):
+        return function(*tensors)
+
+    graph = caller.get_concrete_function(*args).graph
+    return any(
+        "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b
+        for node in graph.as_graph_def().node
+    )
+
+
+def square_sum(x, y, count):
+    return ops.sum(x * x * count, axis=-1) + y[0]
+
+
+needs_compiler = unittest.skipUnless(
+    xla_compiles_for_the_cpu(), "this TensorFlow has no XLA compiler for CPUs"
+)
+
+
+class CompiledTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.args = (tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([7.0, 8.0]))
+
+    def test_each_shape_and_static_argument(self):
+        function = compiled(square_sum)
+        self.assertAllClose(function(*self.args, 2), [17.0, 57.0])
+        self.assertAllClose(function(*self.args, 3), [22.0, 82.0])
+        self.assertAllClose(function(tf.ones((1, 5)), self.args[1], 2), [17.0])
+
+    @needs_compiler
+    def test_left_alone_it_is_the_function(self):
+        for seam in (compiled, compiled_with_gradient):
+            function = seam(lambda x, y: square_sum(x, y, 2))
+            self.assertTrue(is_compiled(function, *self.args))
+            with pieces_left_alone():
+                self.assertFalse(is_compiled(function, *self.args))
+                self.assertAllClose(function(*self.args), [17.0, 57.0])
+            self.assertTrue(is_compiled(function, *self.args))
+
+    @needs_compiler
+    def test_gradient(self):
+        function = compiled_with_gradient(square_sum)
+        x, y = self.args
+        for run in (
+            lambda f: f,
+            tf.function,
+            lambda f: tf.function(f, jit_compile=True),
+        ):
+
+            def gradients():
+                with tf.GradientTape() as tape:
+                    tape.watch([x, y])
+                    output = function(x, y, 2)
+                return tape.gradient(output, [x, y], tf.constant([1.0, 10.0]))
+
+            by_x, by_y = run(gradients)()
+            self.assertAllClose(by_x, [[4.0, 8.0], [120.0, 160.0]])
+            self.assertAllClose(by_y, [11.0, 0.0])
+
+    def test_gradient_passes_integers_by(self):
+        function = compiled_with_gradient(
+            lambda x, count, y: x * ops.cast(count, "float32") + y
+        )
+        x, y = tf.constant([1.0, 2.0]), tf.constant([5.0, 6.0])
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            output = function(x, tf.constant([3, 4]), y)
+        by_x, by_y = tape.gradient(output, [x, y])
+        self.assertAllClose(by_x, [3.0, 4.0])
+        self.assertAllClose(by_y, [1.0, 1.0])
+
+    @needs_compiler
+    def test_nothing_but_the_arguments_is_kept(self):
+        # In the forward graph of a gradient the kernel has one output.
+        function = compiled_with_gradient(lambda x: ops.sin(ops.exp(x)) * ops.exp(x))
+
+        @tf.function
+        def gradient(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = function(x)
+            return tape.gradient(y, x)
+
+        x = tf.constant([0.5, 1.0])
+        kernels = [
+            node
+            for node in gradient.get_concrete_function(x).graph.get_operations()
+            if "PartitionedCall" in node.type
+        ]
+        self.assertEqual([len(kernel.outputs) for kernel in kernels], [1, 1])
+        e = np.exp([0.5, 1.0])
+        self.assertAllClose(gradient(x), e * (np.cos(e) * e + np.sin(e)), rtol=1e-5)
+
+    def test_any_batch_size_in_one_graph(self):
+        function = compiled_with_gradient(lambda x: ops.sum(x * x, axis=0))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 2))])
+        def gradient(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = function(x)
+            return tape.gradient(y, x)
+
+        for size in (1, 3):
+            self.assertAllClose(gradient(tf.ones((size, 2))), 2 * np.ones((size, 2)))
+
+    def test_replicas(self):
+        function = compiled_with_gradient(square_sum)
+        strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+
+        @tf.function
+        def run():
+            return strategy.run(lambda: function(*self.args, 2))
+
+        self.assertAllClose(strategy.experimental_local_results(run())[0], [17.0, 57.0])
+
+
+def words(*numbers):
+    return tuple(tf.constant(number, tf.uint32) for number in numbers)
+
+
+class RandomBitsTest(tf.test.TestCase, parameterized.TestCase):
+    # "threefry2x32 13" in tests/kat_vectors of Random123, by the generator's authors.
+    @parameterized.parameters(
+        ((0, 0), (0, 0), 0x9D1C5EC6),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), 0xFD36D048),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), 0xBA3E4725),
+    )
+    def test_known_answers(self, key, counter, expected):
+        self.assertEqual(random_bits(words(*key), words(*counter)), expected)
+
+
+class DropoutTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(0.1, 0.25, 0.9)
+    def test_keeps_at_the_rate_and_scales_up(self, rate):
+        x = np.full((1000, 1000), 3.0, np.float32)
+        y = dropout(tf.constant(x), tf.constant([5, 6]), rate).numpy()
+        kept = y != 0
+        self.assertAllClose(y[kept], np.full(kept.sum(), 3.0 / (1 - rate)), rtol=1e-6)
+        # Of a million, within five deviations; and so in each half of each dimension.
+        for part in (kept, kept[:500], kept[500:], kept[:, ::2], kept[:, 1::2]):
+            deviation = (rate * (1 - rate) / part.size) ** 0.5
+            self.assertLess(abs(part.mean() - (1 - rate)), 5 * deviation)
+
+    def test_half_precision_keeps_the_mean(self):
+        # Numbers all over a binade, so that their own rounding cancels.
+        x = tf.cast(
+            tf.random.stateless_uniform((500, 1000), (1, 2), 1.0, 2.0), "bfloat16"
+        )
+        y = tf.cast(dropout(x, tf.constant([5, 6]), 0.1), "float64").numpy()
+        kept = y != 0
+        ratio = y[kept].sum() / tf.cast(x, "float64").numpy()[kept].sum()
+        self.assertAllClose(ratio, 1 / 0.9, rtol=2e-4)
+
+    def test_neighbours_do_not_hang_together(self):
+        x = tf.ones((1000, 1000))
+        kept = dropout(x, tf.constant([5, 6]), 0.5).numpy() != 0
+        other = dropout(x, tf.constant([5, 7]), 0.5).numpy() != 0
+        for a, b in (
+            (kept[1:], kept[:-1]),
+            (kept[:, 1:], kept[:, :-1]),
+            (kept, kept.T),
+            (kept, other),
+        ):
+            # The share of equal ones has deviation 1 / (2 sqrt(n)) around a half.
+            self.assertAllClose((a == b).mean(), 0.5, atol=0.0025)
+
+    def test_a_seed_is_a_mask(self):
+        x = tf.ones((40, 30))
+        masks = [
+            dropout(x, tf.constant(seed), 0.5) for seed in ([1, 2], [1, 2], [2, 1])
+        ]
+        self.assertAllEqual(masks[0], masks[1])
+        self.assertNotAllEqual(masks[0], masks[2])
+
+    def test_gradient_has_the_mask_of_the_output(self):
+        x = tf.ones((8, 7, 50))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fused.dropped(x, tf.constant([1, 2], tf.int64), 0.3)
+        self.assertAllClose(tape.gradient(y, x, 2.0 * tf.ones_like(x)), 2.0 * y)
+
+    def test_each_mask_has_a_seed_of_its_own(self):
+        layer = keras.layers.Dropout(0.1, seed=3)
+        first, second = next_seed(layer), next_seed(layer)
+        self.assertNotAllEqual(first, second)
+        self.assertAllEqual(first, next_seed(keras.layers.Dropout(0.1, seed=3)))
+        self.assertIsNone(next_seed(keras.layers.Dropout(0.0)))
+
+    def test_replicas_whose_generators_are_alike_have_other_masks(self):
+        masks = []
+        for number in (0, 1, tf.constant(1)):
+            layer = keras.layers.Dropout(0.5, seed=3)
+            with masks_of_replica(number):
+                masks.append(dropout(tf.ones((100, 100)), next_seed(layer), 0.5))
+        self.assertAllEqual(masks[1], masks[2])
+        # The share of equal ones has deviation 1 / 200 around a half.
+        self.assertAllClose(np.mean(masks[0] == masks[1]), 0.5, atol=0.025)
+
+
+class HeadDropoutTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters((PooledDropout, (100, 100)), (TokenDropout, (4, 25, 100)))
+    def test_replicas_drop_numbers_of_their_own_at_the_rate(self, layer_class, shape):
+        masks = []
+        for number in (0, 1):
+            layer = layer_class(0.25, seed=7)
+            with masks_of_replica(number):
+                masks.append(np.array(layer(np.ones(shape, "f"), training=True)))
+        self.assertAllClose(np.unique(masks), [0.0, 4 / 3])
+        kept = np.reshape(masks, (2, 100, 100)) > 0
+        # Standard deviations: 0.0043 of a share, 0.005 of both agreeing.
+        self.assertAllClose(kept.mean(axis=(1, 2)), [0.75, 0.75], atol=0.02)
+        self.assertAllClose((kept[0] == kept[1]).mean(), 0.625, atol=0.03)
+        self.assertAllEqual(
+            layer(np.ones((2, 3), "f"), training=False), np.ones((2, 3))
+        )
+
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.modeling import layers
-from bert_tf.modeling.head_layers import GatherPositions
+from bert_tf.modeling.layers import GatherPositions
 
 
 class ActivationTest(tf.test.TestCase):

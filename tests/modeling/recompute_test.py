@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from tests.modeling.examples import random_records, randomize, small_config
 

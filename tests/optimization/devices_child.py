@@ -9,16 +9,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compilation import xla_compiles_for_the_cpu
-from bert_tf.optimization import moment_optimizer
-from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.modeling.fused import xla_compiles_for_the_cpu
+from bert_tf.optimization import optimizers
+from bert_tf.optimization.optimizers import create_optimizer
 
 NUM_STEPS = 3
 
 
 def weights_after_steps(strategy, compiled, jit_compile):
     """The weights, in one list, after a few steps within one tf.function."""
-    moment_optimizer.SMALLEST_COMPILED_SIZE = 0 if compiled else 1 << 40
+    optimizers.SMALLEST_COMPILED_SIZE = 0 if compiled else 1 << 40
     with strategy.scope():
         values = {
             "kernel": np.linspace(-1, 2, 12).reshape(3, 4),

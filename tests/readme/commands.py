@@ -18,7 +18,7 @@ from unittest import mock
 from absl import flags
 
 from bert_tf import cli
-from bert_tf.tasks import named
+from bert_tf.tasks import glue
 from tests.readme.markdown import blocks
 
 _OPERATORS = {"|", "&&", ";", "&"}
@@ -112,7 +112,7 @@ def script_of_module(module: str) -> Script:
 
 def script_of_file(path: str) -> Script:
     """What `python FILE.py` is, of a file that calls a script of ours."""
-    with mock.patch.dict(named.TASKS):
+    with mock.patch.dict(glue.TASKS):
         return _handed_over(lambda: runpy.run_path(path, run_name="__main__"))
 
 

@@ -14,7 +14,7 @@ import random
 from bert_tf import cli, export_model
 from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.quickstart.corpus import read_documents
+from bert_tf.quickstart import read_documents
 from bert_tf.text.learning import learn_vocabulary
 from tests.training import toy
 from tfrecords import create_pretraining_data

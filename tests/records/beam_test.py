@@ -18,8 +18,8 @@ from absl import logging
 from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.shards import ShardWriter
-from bert_tf.text.tokenized import ChunkTokenizer
+from bert_tf.records.tokenized_corpus import ChunkTokenizer
+from bert_tf.records.writing import ShardWriter
 from bert_tf.text.vocabulary import Vocabulary
 from tests.tfrecords.killed_command import was_killed
 from tfrecords import create_pretraining_data
@@ -176,11 +176,11 @@ class SameFilesTest(BeamCase):
 @needs_beam
 class InterruptedTest(BeamCase):
     def test_goes_on_with_the_shards_that_are_missing(self):
-        from bert_tf.records import beam_steps
+        from bert_tf.records import beam
 
         self.run_local()
         expected = self.taken_files()
-        real, groups = beam_steps.write_group, []
+        real, groups = beam.write_group, []
 
         def write_two(documents, ids, settings, path, *arguments, **options):
             if len(groups) == 2:
@@ -189,7 +189,7 @@ class InterruptedTest(BeamCase):
             return real(documents, ids, settings, path, *arguments, **options)
 
         with (
-            mock.patch.object(beam_steps, "write_group", write_two),
+            mock.patch.object(beam, "write_group", write_two),
             self.assertRaisesRegex(Exception, "No space left"),
             self.assertLogs(level="ERROR"),  # Beam's, before the error
         ):
@@ -309,14 +309,14 @@ class WrongInputTest(BeamCase):
 @needs_beam
 class StepsTest(tf.test.TestCase):
     def test_first_numbers_in_any_order(self):
-        from bert_tf.records.beam_steps import first_numbers
+        from bert_tf.records.beam import first_numbers
 
         self.assertEqual(
             first_numbers([(2, 5), (0, 3), (1, 0), (3, 1)]), {0: 0, 1: 3, 2: 3, 3: 8}
         )
 
     def test_a_document_goes_to_its_number_modulo_the_groups(self):
-        from bert_tf.records.beam_steps import to_group
+        from bert_tf.records.beam import to_group
 
         document = ((2, 4), (b"tokens", b"lengths", b""))
         numbers = {0: 0, 1: 3, 2: 3}
@@ -327,14 +327,14 @@ class StepsTest(tf.test.TestCase):
         self.assertEqual(list(to_group(document, numbers, 5, frozenset([1]))), [])
 
     def test_a_group_is_put_in_order_and_nothing_is_written_after_a_problem(self):
-        from bert_tf.records import beam_steps
+        from bert_tf.records import beam
 
         def packed(values, dtype=np.int32):
             return np.array(values, dtype).tobytes()
 
         members = [
             (11, packed([7, 8, 9], np.uint16), packed([2, 1])),
-            beam_steps.GROUP_MARK,
+            beam.GROUP_MARK,
             (3, packed([5, 6], np.uint16), packed([2])),
         ]
         made = []
@@ -342,18 +342,18 @@ class StepsTest(tf.test.TestCase):
         job = mock.Mock(finished=None)
         with (
             mock.patch.object(
-                beam_steps,
+                beam,
                 "write_group",
                 lambda *args, is_alone: made.append((*args, is_alone)),
             ),
-            mock.patch.object(beam_steps, "finished_shard", lambda job: job.finished),
+            mock.patch.object(beam, "finished_shard", lambda job: job.finished),
         ):
             group = (0, iter(members))
-            problems = list(beam_steps.write(group, {0: job}, vocabulary, []))
-            problem = (beam_steps.READING, 1, "wrong")
-            problems += beam_steps.write(group, {0: job}, vocabulary, [problem])
+            problems = list(beam.write(group, {0: job}, vocabulary, []))
+            problem = (beam.READING, 1, "wrong")
+            problems += beam.write(group, {0: job}, vocabulary, [problem])
             finished = {0: mock.Mock(finished="result")}
-            problems += beam_steps.write(group, finished, vocabulary, [])
+            problems += beam.write(group, finished, vocabulary, [])
         self.assertEqual(problems, [])
         ((documents, *_, is_alone),) = made
         self.assertFalse(is_alone)
@@ -362,7 +362,7 @@ class StepsTest(tf.test.TestCase):
         self.assertAllEqual(documents.document_starts, [0, 1, 3])
 
     def test_paragraphs_are_kept_with_all_their_sentences(self):
-        from bert_tf.records.beam_steps import keep_paragraphs
+        from bert_tf.records.beam import keep_paragraphs
 
         def packed(values, dtype=np.int32):
             return np.array(values, dtype).tobytes()

@@ -7,12 +7,13 @@ import os
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.records.finished import find_finished, first_difference
 from bert_tf.records.manifest import (
     Manifest,
     Shard,
     SourceFile,
+    find_finished,
     find_manifests,
+    first_difference,
     manifest_path,
 )
 
@@ -109,7 +110,7 @@ class ManifestTest(ManifestCase):
             ('{"format_version": 1}', "Missing: complete, do_lower_case"),
             ({**values, "max_seq_len": 1}, "Unknown: max_seq_len"),
             (
-                # As bert_tf.records.split_records writes it.
+                # As bert_tf.records.batching writes it.
                 {"format_version": 1, "made_from": "0f", "num_records": 3, "notes": {}},
                 "these are the records of a fine-tuning task",
             ),

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.schema import pretraining_schema
+from bert_tf.records.spec import pretraining_schema
 from tests.records.unmasked import VOCABULARY, P, V, write_manifest
 
 L = 12

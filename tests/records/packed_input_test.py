@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.records.masking_options import MaskingOptions
-from bert_tf.records.packed_records import pack_pretraining_records
+from bert_tf.records.dynamic_masking import MaskingOptions
+from bert_tf.records.packing import pack_pretraining_records
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.tasks.pretraining import pretraining_task
 from tests.records import masked, unmasked

@@ -8,10 +8,10 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.records.dynamic_masking import UNITS, DynamicMasking
-from bert_tf.records.packed_batches import as_packed
+from bert_tf.records.packing import as_packed
 from tests.records.dynamic_masking_test import (
     CLS,
-    IDS,
+    IDS_DYNAMIC_MASKING,
     SEP,
     VOCABULARY,
     batch_of,
@@ -26,7 +26,7 @@ SHARE = 0.15
 
 def masking(**options):
     return DynamicMasking(
-        IDS,
+        IDS_DYNAMIC_MASKING,
         **{
             "max_seq_length": L,
             "max_predictions_per_seq": P,

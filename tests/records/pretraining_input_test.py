@@ -8,11 +8,10 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.optimization.recipe import create_optimizer
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.optimization.optimizers import create_optimizer
+from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
-from bert_tf.records.shards import record_files
-from bert_tf.records.tfrecord_files import masked_checksum
+from bert_tf.records.writing import masked_checksum, record_files
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records import unmasked
 from tests.training import toy

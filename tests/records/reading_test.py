@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.records.reading import record_blocks
-from bert_tf.records.tfrecord_files import masked_checksum
+from bert_tf.records.writing import masked_checksum
 
 RECORDS = [b"one", b"", b"three" * 5, b"4"]
 

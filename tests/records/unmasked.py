@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.manifest import Manifest, Shard, manifest_path
-from bert_tf.records.schema import unmasked_schema
+from bert_tf.records.spec import unmasked_schema
 from bert_tf.text.vocabulary import Vocabulary
 
 L, P, V = 12, 3, 30

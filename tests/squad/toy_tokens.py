@@ -1,6 +1,6 @@
 """A vocabulary of a few letters, for tests that count tokens by hand."""
 
-from bert_tf.squad.examples import Answer, Paragraph, Question
+from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 

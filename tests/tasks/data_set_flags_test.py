@@ -7,8 +7,8 @@ import tensorflow as tf
 from bert_tf import cli, finetuning_flags
 from bert_tf.errors import InputError
 from bert_tf.tasks.data_set_flags import data_set_from_flags
-from bert_tf.tasks.named import TASKS
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, Target
+from bert_tf.tasks.glue import TASKS
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Target
 
 
 def data_set(*arguments):

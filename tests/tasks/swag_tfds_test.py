@@ -4,7 +4,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.choices import ColumnNames
+from bert_tf.tasks.multiple_choice import ColumnNames
 from bert_tf.tasks.swag_tfds import read_tfds_choices
 
 ROWS = (("A dog sits. It", ["barks.", "flies.", "sings.", "reads."], 0),) * 2 + (

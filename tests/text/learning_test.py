@@ -1,15 +1,221 @@
 import collections.abc
 import inspect
+import lzma
+import os
+import random
 import subprocess
 import sys
+from collections import Counter
+from itertools import pairwise
 
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.text.learning import count_unknown, learn_from_counts, learn_vocabulary
+from bert_tf.text.documents import make_chunks
+from bert_tf.text.learning import (
+    WordCounts,
+    count_unknown,
+    count_words,
+    learn_from_counts,
+    learn_vocabulary,
+    merge_pieces,
+)
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.word_counts import WordCounts
 from bert_tf.text.wordpiece import WordPieceTokenizer
+
+
+class WordCountsTest(tf.test.TestCase):
+    def test_words_are_the_tokenizers(self):
+        counts = WordCounts()
+        counts.add_lines(["Né né,\tne\x0bx", "n\u2028中e\u0301"], do_lower_case=True)
+        self.assertEqual(
+            counts.words, {"ne": 2, ",": 1, "nex": 1, "n": 1, "中": 1, "e": 1}
+        )
+        self.assertEqual(counts.num_occurrences, 7)
+        self.assertEqual(
+            counts.characters(),
+            {"n": 4, "e": 4, ",": 1, "x": 1, "中": 1},
+        )
+
+    def test_the_rarest_words_are_forgotten(self):
+        counts = WordCounts(max_words=6)
+        counts.add_lines(["a a a a b b b c c d e f"], False)
+        self.assertLen(counts.words, 6)
+        self.assertEqual((counts.num_forgotten, counts.max_error), (0, 0))
+        counts.add_lines(["g"], False)
+        # At most three are left: d, e, f and g go, and that is enough.
+        self.assertEqual(counts.words, {"a": 4, "b": 3, "c": 2})
+        self.assertEqual((counts.num_forgotten, counts.max_error), (4, 1))
+
+        counts.add_lines(["c g g h h i i"], False)
+        self.assertEqual(counts.words, {"a": 4, "b": 3, "c": 3, "g": 2, "h": 2, "i": 2})
+        other = WordCounts(max_words=3)
+        other.add_lines(["j a a x y"], False)
+        # j, x and y: one word less would be enough, but none is rarer than another.
+        self.assertEqual(other.words, {"a": 2})
+        counts.add(other)
+        self.assertLen(counts.words, 6)
+        self.assertEqual((counts.num_forgotten, counts.max_error), (7, 2))
+        last = WordCounts()
+        last.add_lines(["b c k"], False)
+        counts.add(last)
+        # k goes, then g, h and i with it.
+        self.assertEqual(counts.words, {"a": 6, "b": 4, "c": 4})
+        self.assertEqual((counts.num_forgotten, counts.max_error), (14, 4))
+        # What was counted is still the text.
+        self.assertEqual(counts.num_occurrences, 28)
+        self.assertEqual(
+            counts.characters(),
+            Counter("aaaabbbccdef" + "g" + "cgghhii" + "jaaxy" + "bck"),
+        )
+
+
+class CountWordsTest(tf.test.TestCase):
+    def write(self, name, content):
+        path = os.path.join(self.get_temp_dir(), name)
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def test_any_number_of_workers_and_chunks(self):
+        text = "".join(
+            f"Word{number % 7} and {number}.\n" + "\n" * (number % 3 == 0)
+            for number in range(400)
+        )
+        paths = [
+            self.write("plain.txt", text.encode()),
+            self.write("packed.txt.xz", lzma.compress(b"and then, AND")),
+        ]
+        wanted = {f"word{rest}": 400 // 7 + (rest < 1) for rest in range(7)}
+        wanted |= {str(number): 1 for number in range(400)}
+        wanted |= {"and": 402, "then": 1, ".": 400, ",": 1}
+        for chunk_bytes, num_workers in ((1 << 20, 1), (700, 1), (700, 2)):
+            chunks = make_chunks(paths, split_sentences=False, chunk_bytes=chunk_bytes)
+            seen = []
+            counts, dropped = count_words(
+                chunks,
+                do_lower_case=True,
+                num_workers=num_workers,
+                progress=seen.append,
+            )
+            self.assertEqual(counts.words, wanted)
+            self.assertEqual(dropped, {})
+            self.assertEqual(sum(seen), sum(map(os.path.getsize, paths)))
+            self.assertLen(seen, len(chunks))
+
+    def test_forgetting_does_not_depend_on_workers(self):
+        lines = [f"common word{n} word{n // 2}\n\n" for n in range(3000)]
+        path = self.write("many.txt", "".join(lines).encode())
+        chunks = make_chunks([path], split_sentences=False, chunk_bytes=5000)
+        one, two = (
+            count_words(
+                chunks, do_lower_case=True, max_words=500, num_workers=num_workers
+            )[0]
+            for num_workers in (1, 2)
+        )
+        self.assertEqual(one.words, two.words)
+        self.assertEqual(one.words["common"], 3000)
+        self.assertEqual(one.num_forgotten, two.num_forgotten)
+        self.assertGreater(one.num_forgotten, 0)
+        self.assertLessEqual(len(one.words), 500)
+        self.assertEqual(one.num_occurrences, 9000)
+
+    def test_not_utf_8(self):
+        path = self.write("latin.txt", b"caf\n\ncaf\xe9\n")
+        with self.assertRaisesRegex(InputError, "latin.txt:3: not UTF-8"):
+            count_words(make_chunks([path]), do_lower_case=True)
+
+
+def plain_merges(words, alphabet, limit, min_frequency):
+    """The definition, with no thought for speed."""
+    spellings = {}
+    for word in words:
+        spelling = (word[0], *(f"##{char}" for char in word[1:]))
+        if 1 < len(word) <= 200 and set(spelling) <= set(alphabet):
+            spellings[word] = spelling
+    pieces = []
+    while len(pieces) < limit:
+        counts = Counter()
+        for word, spelling in spellings.items():
+            for pair in pairwise(spelling):
+                counts[pair] += words[word]
+        if not counts:
+            break
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        if counts[best] < min_frequency:
+            break
+        piece = best[0] + best[1][2:]
+        assert piece not in pieces
+        pieces.append(piece)
+        for word, spelling in spellings.items():
+            merged = []
+            for symbol in spelling:
+                # Never merges a piece that was just made: it has another spelling.
+                if merged and (merged[-1], symbol) == best:
+                    merged[-1] = piece
+                else:
+                    merged.append(symbol)
+            spellings[word] = tuple(merged)
+    return pieces
+
+
+def alphabet_of(chars):
+    return [*chars, *(f"##{char}" for char in chars)]
+
+
+class MergePiecesTest(tf.test.TestCase):
+    def test_like_the_definition(self):
+        rng = random.Random(5)
+        num_pieces = 0
+        for trial in range(150):
+            chars = "ab中é\U0001f600"[: rng.choice((1, 2, 3, 5))]
+            words = {
+                "".join(rng.choices(chars, k=rng.choice((1, 2, 3, 6, 12)))): (
+                    rng.choice((1, 1, 2, 3, 50, 10**12))
+                )
+                for _ in range(rng.choice((1, 3, 20, 60)))
+            }
+            alphabet = alphabet_of(chars)
+            if not trial % 3:
+                alphabet.remove(rng.choice(alphabet))
+            limit, min_frequency = rng.choice((1, 7, 200)), rng.choice((1, 2, 4))
+            wanted = plain_merges(words, alphabet, limit, min_frequency)
+            self.assertEqual(
+                merge_pieces(words, alphabet, limit, min_frequency=min_frequency),
+                wanted,
+                msg=f"{words} {alphabet} {limit} {min_frequency}",
+            )
+            num_pieces += len(wanted)
+        self.assertGreater(num_pieces, 1000)
+
+    def test_long_runs(self):
+        words = {"x" + "a" * length: 40 - length for length in range(1, 30)}
+        alphabet = alphabet_of("xa")
+        wanted = plain_merges(words, alphabet, 1000, 1)
+        self.assertEqual(merge_pieces(words, alphabet, 1000), wanted)
+        # All of the words are one piece in the end.
+        self.assertContainsSubset(words, {*wanted, *alphabet})
+
+    def test_runs_of_one_piece(self):
+        # From the left, in steps of two: (##a ##a) (##a ##a) ##a.
+        self.assertEqual(
+            merge_pieces({"aaaaaa": 5}, alphabet_of("a"), 10),
+            # Then ##aa ##a, ##aa ##aa and a ##aa stand there once a word, in the order
+            # of their spelling; then ##aa ##aaa and a ##aa.
+            ["##aa", "##aaa", "##aaaaa", "aaaaaa"],
+        )
+
+    def test_words_that_take_no_part(self):
+        words = {"ab" * 101: 9, "az": 9, "za": 9, "a": 9, "ab": 1}
+        alphabet = ["a", "z", "##b", "##a"]
+        self.assertEqual(merge_pieces(words, alphabet, 10), ["za", "ab"])
+        self.assertEqual(merge_pieces({"zz": 1}, alphabet, 10), [])
+        self.assertEqual(merge_pieces({}, alphabet, 10), [])
+        self.assertEqual(merge_pieces(words, alphabet, 0), [])
+
+    def test_a_limit_beyond_all_memory(self):
+        self.assertEqual(merge_pieces({"ab": 1}, alphabet_of("ab"), 10**15), ["ab"])
+
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

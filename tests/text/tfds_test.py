@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.errors import InputError
-from bert_tf.text.readers import read_chunk
+from bert_tf.text.documents import read_chunk
 from bert_tf.text.tfds import make_tfds_chunks
 
 NUM_TRAIN, NUM_TEST = 60, 3

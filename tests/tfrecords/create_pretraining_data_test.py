@@ -10,9 +10,9 @@ from absl import flags, logging
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.records import shards
+from bert_tf.records import writing
 from bert_tf.records.manifest import Manifest, find_manifests
-from bert_tf.records.shards import record_files
+from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances.plain_pretraining import plain_instances
 from tfrecords import create_pretraining_data
@@ -243,7 +243,7 @@ class SetTest(ScriptCase):
         self.run_script()
         expected = {name: self.read(name) for name in self.names()}
         with (
-            mock.patch.object(shards, "write_records", side_effect=OSError),
+            mock.patch.object(writing, "write_records", side_effect=OSError),
             self.assertRaises(OSError),
         ):
             self.run_script(random_seed=2, overwrite=True)

@@ -14,7 +14,7 @@ from absl import flags, logging
 from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import Manifest, Shard, SourceFile
-from bert_tf.records.schema import (
+from bert_tf.records.spec import (
     RecordSchema,
     classifier_schema,
     packed_schema,

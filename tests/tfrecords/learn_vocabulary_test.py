@@ -12,9 +12,9 @@ from absl import flags, logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.text import vocabulary_creation
+from bert_tf.text import learning
+from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import learn_vocabulary as learn
-from bert_tf.text.sources import make_chunks
 from tfrecords import learn_vocabulary
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -160,7 +160,7 @@ class LearnVocabularyTest(tf.test.TestCase):
             ("\n".join([*SPECIAL, "a\n"]), (), "another vocabulary, or none"),
             ("\n".join(["[PAD]", *"x" * 25, ""]), (), "another vocabulary, or none"),
         )
-        with mock.patch("bert_tf.text.vocabulary_creation.count_words") as count:
+        with mock.patch("bert_tf.text.learning.count_words") as count:
             for content, arguments, message in cases:
                 self.write("vocab.txt", content)
                 with self.assertRaisesRegex(InputError, message):
@@ -179,18 +179,14 @@ class LearnVocabularyTest(tf.test.TestCase):
     def at_once(self, *second):
         """A run, while which a second one begins and ends."""
         text = self.write("in.txt", "\n".join(LINES))
-        learn_here = vocabulary_creation.learn_from_counts
+        learn_here = learning.learn_from_counts
 
         def with_a_second_run(*arguments, **options):
-            with mock.patch.object(
-                vocabulary_creation, "learn_from_counts", learn_here
-            ):
+            with mock.patch.object(learning, "learn_from_counts", learn_here):
                 self.run_script(f"--input_file={text}", *second)
             return learn_here(*arguments, **options)
 
-        with mock.patch.object(
-            vocabulary_creation, "learn_from_counts", with_a_second_run
-        ):
+        with mock.patch.object(learning, "learn_from_counts", with_a_second_run):
             self.run_script(f"--input_file={text}")
 
     def test_two_at_once(self):

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.records import packed_shards
+from bert_tf.records import packing
 from bert_tf.records.manifest import Manifest, find_manifests
-from bert_tf.records.packed_rows import unpacked_columns
-from bert_tf.records.schema import packed_schema, unmasked_packed_schema
+from bert_tf.records.packing import unpacked_columns
+from bert_tf.records.spec import packed_schema, unmasked_packed_schema
 from tests.records import masked, unmasked
 from tests.records.unmasked import VOCABULARY
 from tests.tfrecords.killed_command import was_killed
@@ -122,7 +122,7 @@ class PackTest(tf.test.TestCase):
         self.assertEqual(manifest.report["sequences"]["tokens"], num_tokens)
 
     def test_windows_and_blocks_lose_nothing(self):
-        with mock.patch.multiple(packed_shards, _WINDOW_TOKENS=60, _BLOCK_TOKENS=80):
+        with mock.patch.multiple(packing, _WINDOW_TOKENS=60, _BLOCK_TOKENS=80):
             run(*self.arguments)
         found = [
             sequence

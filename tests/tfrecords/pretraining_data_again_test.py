@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records import generation, work_folder
+from bert_tf.records import record_sets, tokenized_corpus
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase, as_text, corpus
 
 
@@ -18,7 +18,7 @@ class AgainTest(ScriptCase):
     def stop_at(self, name, **changes):
         """A run that ends where one of `generation`'s functions is called."""
         with (
-            mock.patch.object(generation, name, side_effect=KeyboardInterrupt),
+            mock.patch.object(record_sets, name, side_effect=KeyboardInterrupt),
             self.assertRaises(KeyboardInterrupt),
         ):
             self.run_script(**changes)
@@ -64,7 +64,7 @@ class AgainTest(ScriptCase):
                 remove(path)
 
             with (
-                mock.patch.object(work_folder.files, "remove", remove_or_die),
+                mock.patch.object(tokenized_corpus.files, "remove", remove_or_die),
                 self.assertRaises(KeyboardInterrupt),
             ):
                 self.run_script(num_shards=2, overwrite=True)
@@ -88,7 +88,7 @@ class AgainTest(ScriptCase):
         self.write(first, "x" * size)
         with (
             mock.patch.object(
-                generation.ShardWriter, "publish", side_effect=KeyboardInterrupt
+                record_sets.ShardWriter, "publish", side_effect=KeyboardInterrupt
             ),
             self.assertRaises(KeyboardInterrupt),
         ):
@@ -167,7 +167,7 @@ class ManyFilesTest(ScriptCase):
 
 class AtOnceTest(ScriptCase):
     def test_a_second_run_is_refused_and_the_first_goes_on(self):
-        real, refusals = generation.write_shard, []
+        real, refusals = record_sets.write_shard, []
 
         def with_a_second_run(job):
             for changes in ({}, {"random_seed": 1, "overwrite": True}):
@@ -176,7 +176,7 @@ class AtOnceTest(ScriptCase):
                 refusals.append(str(raised.exception).partition(": ")[2])
             return real(job)
 
-        with mock.patch.object(generation, "write_shard", with_a_second_run):
+        with mock.patch.object(record_sets, "write_shard", with_a_second_run):
             self.run_script(num_shards=2)
         self.assertStartsWith(refusals[0], "another run is making these records")
         self.assertTrue(self.manifest().complete)
@@ -187,9 +187,11 @@ class AtOnceTest(ScriptCase):
         os.mkdir(shared)
         os.chmod(shared, 0o1777)
         arguments = {"work_dir": shared, "num_shards": 2}
-        path = work_folder.work_folder_path(self.path("out"), shared)
+        path = tokenized_corpus.work_folder_path(self.path("out"), shared)
         with (
-            mock.patch.object(generation, "write_shard", side_effect=KeyboardInterrupt),
+            mock.patch.object(
+                record_sets, "write_shard", side_effect=KeyboardInterrupt
+            ),
             self.assertRaises(KeyboardInterrupt),
         ):
             self.run_script(**arguments)
@@ -216,7 +218,10 @@ class AtOnceTest(ScriptCase):
 
     def test_a_mount_that_shows_all_modes_alike(self):
         shared = self.path("shared")
-        for path in (shared, work_folder.work_folder_path(self.path("out"), shared)):
+        for path in (
+            shared,
+            tokenized_corpus.work_folder_path(self.path("out"), shared),
+        ):
             os.mkdir(path)
             os.chmod(path, 0o777)
         self.run_script(work_dir=shared)
@@ -224,13 +229,13 @@ class AtOnceTest(ScriptCase):
 
     def test_one_work_folder_for_sets_of_one_name(self):
         folders = {
-            work_folder.work_folder_path(self.path(name), "/work")
+            tokenized_corpus.work_folder_path(self.path(name), "/work")
             for name in ("a/wiki", "b/wiki")
         }
         self.assertLen(folders, 2)
-        remote = work_folder.work_folder_path("gs://bucket/wiki", None)
+        remote = tokenized_corpus.work_folder_path("gs://bucket/wiki", None)
         self.assertNotEqual(
-            remote, work_folder.work_folder_path("gs://other/wiki", None)
+            remote, tokenized_corpus.work_folder_path("gs://other/wiki", None)
         )
 
     def test_a_folder_that_cannot_be_locked(self):

@@ -13,9 +13,9 @@ from absl import flags
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.records import generation
+from bert_tf.records import record_sets
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.record_planning import shard_seed
+from bert_tf.records.record_sets import shard_seed
 from tests.instances.plain_pretraining import plain_instances
 from tests.tfrecords.killed_command import was_killed
 from tfrecords import create_pretraining_data
@@ -235,7 +235,7 @@ class ShardsTest(ScriptCase):
         work_dir = self.path("work")
         os.mkdir(work_dir)
         with (
-            mock.patch.object(generation, "write_shard", side_effect=OSError("full")),
+            mock.patch.object(record_sets, "write_shard", side_effect=OSError("full")),
             self.assertRaisesRegex(OSError, "full"),
         ):
             self.run_script(num_shards=2, work_dir=work_dir)
@@ -335,7 +335,7 @@ class KilledTest(ScriptCase):
                 self.write("out-00000-of-00002", "x" * size)
 
     def test_a_full_disk_leaves_what_is_finished(self):
-        real, count = generation.write_instances, 0
+        real, count = record_sets.write_instances, 0
 
         def full(*arguments, **options):
             nonlocal count
@@ -345,7 +345,7 @@ class KilledTest(ScriptCase):
             return real(*arguments, **options)
 
         with (
-            mock.patch.object(generation, "write_instances", full),
+            mock.patch.object(record_sets, "write_instances", full),
             self.assertRaisesRegex(OSError, "No space left"),
         ):
             self.run_script(num_shards=4)

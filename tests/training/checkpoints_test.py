@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import tempfile
 import threading
@@ -7,16 +8,31 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
-from bert_tf.compilation import xla_compiles_for_the_cpu
-from bert_tf.conversion.tensorflow_checkpoint import find_checkpoint, read_weights
+from bert_tf.config import SINGLE_LABEL
+from bert_tf.conversion.adapter_files import write_adapter
+from bert_tf.conversion.source import folder_of
+from bert_tf.conversion.tensorflow import find_checkpoint, read_weights
 from bert_tf.errors import InputError
-from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.names import weights_by_name
-from bert_tf.optimization.recipe import create_optimizer
+from bert_tf.modeling.fused import xla_compiles_for_the_cpu
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import InputShard
-from bert_tf.training import checkpoint_writer
-from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.tasks import classification
+from bert_tf.tasks.tables import Target
+from bert_tf.training import checkpoint_files as checkpoint_files_module
+from bert_tf.training import checkpoints as checkpoints_module
+from bert_tf.training.checkpoints import (
+    RunCheckpoints,
+    is_better,
+    read_best,
+    restore_or_initialize,
+)
+from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.loop import train
+from tests.modeling.examples import outputs_of, random_records, randomize
 from tests.training import toy
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -302,7 +318,7 @@ class FailedWriteTest(CheckpointsTestCase):
         def full(path):
             raise OSError(28, "No space left on device")
 
-        with mock.patch.object(checkpoint_writer, "_flush", full):
+        with mock.patch.object(checkpoint_files_module, "_flush", full):
             checkpoints.save(2, 8)
             message = "model.ckpt-2 could not be written: .*No space left"
             with self.assertRaisesRegex(InputError, message) as caught:
@@ -322,14 +338,14 @@ class FailedWriteTest(CheckpointsTestCase):
 
     def test_what_reads_back_differently_is_not_named(self):
         checkpoints = self.save_steps(1, max_to_keep=1)
-        flush = checkpoint_writer._flush
+        flush = checkpoint_files_module._flush
 
         def flip(path):
             flush(path)
             if "data" in path:
                 flip_byte(path, os.path.getsize(path) // 2)
 
-        with mock.patch.object(checkpoint_writer, "_flush", flip):
+        with mock.patch.object(checkpoint_files_module, "_flush", flip):
             checkpoints.save(2, 8)
             with self.assertRaisesRegex(
                 InputError, "model.ckpt-2 could not be written"
@@ -487,6 +503,279 @@ class DamageTest(CheckpointsTestCase):
             before - set(os.listdir(self.folder)),
             {*left, "model.ckpt-4.tmp-123_temp"},
         )
+
+
+class IsBetterTest(CheckpointsTestCase):
+    def test_losses_fall_and_accuracies_rise(self):
+        self.assertTrue(is_better(1.0, 2.0, "loss"))
+        self.assertFalse(is_better(2.0, 2.0, "masked_lm_loss"))
+        self.assertTrue(is_better(0.9, 0.8, "eval_accuracy"))
+        self.assertFalse(is_better(0.7, 0.8, "f1"))
+        nan = float("nan")
+        self.assertFalse(is_better(nan, 0.8, "f1"))
+        self.assertTrue(is_better(0.1, nan, "f1"))
+
+
+class KeepBestTest(CheckpointsTestCase):
+    def evaluate(self, values, name="loss", max_to_keep=1, data_id=0):
+        """Saves and evaluates at each step; a value a step."""
+        _, _, checkpoints = make_run(self.folder, max_to_keep=max_to_keep)
+        checkpoints.restore()
+        with checkpoints:
+            for step, value in values.items():
+                checkpoints.save(step, 4 * step)
+                checkpoints.keep_best(step, value, name, data_id=data_id)
+
+    def best(self):
+        with open(self.path("best/best.json")) as file:
+            best = json.load(file)
+        self.assertEqual(
+            read_weights(self.path("best")).path,
+            self.path(f"best/model.ckpt-{best['step']}"),
+        )
+        return best
+
+    def test_the_best_one_outlives_the_last_few(self):
+        self.evaluate({1: 3.0, 2: 1.5, 3: 2.0, 4: 1.5})
+        self.assertEqual(self.best(), {"metric": "loss", "step": 2, "value": 1.5})
+        self.assertFalse(os.path.exists(self.path("model.ckpt-2.index")))
+        self.assertCountEqual(
+            os.listdir(self.path("best")),
+            [
+                "best.json",
+                "checkpoint",
+                "model.ckpt-2.data-00000-of-00001",
+                "model.ckpt-2.index",
+            ],
+        )
+
+    def test_a_metric_that_rises(self):
+        self.evaluate({1: 0.5, 2: 0.7, 3: 0.6}, "accuracy")
+        self.assertEqual(self.best()["step"], 2)
+
+    def test_it_goes_on_over_starts(self):
+        self.evaluate({1: 3.0, 2: 1.5})
+        self.evaluate({3: 2.0})
+        self.assertEqual(self.best()["step"], 2)
+        self.evaluate({4: 0.1 + 0.2})
+        self.assertEqual(self.best(), {"metric": "loss", "step": 4, "value": 0.1 + 0.2})
+
+    def test_an_evaluation_made_again_ends_what_was_begun(self):
+        self.evaluate({1: 3.0, 2: 1.5}, max_to_keep=5)
+        listing = sorted(os.listdir(self.path("best")))
+        os.remove(self.path("best/checkpoint"))
+        self.evaluate({2: 1.5})
+        self.assertEqual(self.best()["step"], 2)
+        self.assertEqual(sorted(os.listdir(self.path("best"))), listing)
+
+    def test_another_metric_begins_anew(self):
+        self.evaluate({1: 0.1})
+        self.evaluate({2: 0.5}, "accuracy")
+        self.assertEqual(self.best()["metric"], "accuracy")
+
+    def test_not_a_number_is_never_the_best(self):
+        self.evaluate({1: float("nan")})
+        self.assertFalse(os.path.exists(self.path("best/best.json")))
+
+    def test_another_value_of_the_same_step_must_be_better(self):
+        """As of a run that went back to an older checkpoint with other settings."""
+        self.evaluate({1: 3.0, 2: 1.5}, max_to_keep=5)
+        self.evaluate({2: 2.5})
+        self.assertEqual(self.best(), {"metric": "loss", "step": 2, "value": 1.5})
+        self.evaluate({2: 1.0})
+        self.assertEqual(self.best(), {"metric": "loss", "step": 2, "value": 1.0})
+
+    def test_other_data_begin_anew(self):
+        """As those of a second phase: its losses are no worse for being higher."""
+        self.evaluate({1: 1.0, 2: 1.5}, data_id=128)
+        self.assertEqual(self.best()["step"], 1)
+        self.evaluate({3: 2.0, 4: 2.5}, data_id=512)
+        self.assertEqual(
+            self.best(), {"metric": "loss", "step": 3, "value": 2.0, "data": 512}
+        )
+        # A folder of before this was recorded.
+        self.evaluate({5: 3.0})
+        self.assertEqual(self.best()["step"], 3)
+
+    def test_a_damaged_file_begins_anew(self):
+        self.evaluate({1: 0.1})
+        for content in (
+            "",
+            "{",
+            "[1]",
+            '{"step": 3}',
+            "[" * 100_000,
+            '{"metric": "loss", "step": Infinity, "value": 1.5}',
+            '{"metric": "loss", "step": 1, "value": -Infinity}',
+            '{"metric": "loss", "step": 1, "value": 1%s}' % ("0" * 400),
+            '{"metric": "loss", "step": 1%s, "value": 1.5}' % ("0" * 400),
+            '{"metric": ["loss"], "step": 1, "value": 1.5}',
+        ):
+            with open(self.path("best/best.json"), "w") as file:
+                file.write(content)
+            self.assertIsNone(read_best(self.folder))
+        self.evaluate({2: 0.5})
+        self.assertEqual(self.best()["step"], 2)
+
+    def test_a_checkpoint_written_over_leaves_it_as_it_was(self):
+        self.evaluate({1: 0.1}, max_to_keep=5)
+        with open(self.path("best/model.ckpt-1.index"), "rb") as file:
+            before = file.read()
+        os.remove(self.path("checkpoint"))
+        os.truncate(self.path("model.ckpt-1.data-00000-of-00001"), 0)
+        _, _, checkpoints = make_run(self.folder)
+        checkpoints.save(1, 99)
+        checkpoints.wait()
+        with open(self.path("best/model.ckpt-1.index"), "rb") as file:
+            self.assertEqual(file.read(), before)
+
+    def test_its_folder_is_a_whole_checkpoint_folder(self):
+        for name in ("bert_config.json", "vocab.txt", "tokenizer_config.json"):
+            with open(self.path(name), "w") as file:
+                file.write(name)
+        self.evaluate({1: 0.1})
+        path = self.path("best")
+        self.assertEqual(find_checkpoint(path), self.path("best/model.ckpt-1"))
+        for name in ("bert_config.json", "vocab.txt", "tokenizer_config.json"):
+            with open(os.path.join(folder_of(path), name)) as file:
+                self.assertEqual(file.read(), name)
+
+    def test_a_disk_without_hard_links(self):
+        def link(source, target):
+            raise OSError("not permitted")
+
+        with mock.patch.object(checkpoints_module.os, "link", link):
+            self.evaluate({1: 0.1, 2: 0.05})
+        self.assertEqual(self.best()["step"], 2)
+
+
+TARGET = Target(kind=SINGLE_LABEL, labels=("a", "b"))
+RECORDS = random_records(toy.CONFIG, length=toy.L)
+
+
+def batches(position, shard):
+    del position, shard
+    return tf.data.Dataset.from_tensors(RECORDS).repeat()
+
+
+class InitializationTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        base = BertClassifier(toy.CONFIG, 2)
+        self.values = randomize(base)
+        self.base = self.folder("base")
+        os.makedirs(self.base)
+        toy.write_config(self.base)
+        toy.save_checkpoint(self.base, base)
+
+    def folder(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def task(self, **options):
+        return classification.task(toy.CONFIG, TARGET, "toy", **options)
+
+    def train(self, name, task=None, num_train_steps=4, stop_at=None, **options):
+        """A run from the base; its weights by name."""
+        model, _ = train(
+            task or self.task(),
+            TrainingConfig(
+                num_train_steps=stop_at or num_train_steps,
+                num_schedule_steps=num_train_steps,
+                num_warmup_steps=0,
+                train_batch_size=4,
+                **{"learning_rate": 0.01, **options},
+            ),
+            folder=self.folder(name),
+            phases=[
+                Phase(
+                    end_step=stop_at or num_train_steps,
+                    batch_size=4,
+                    streams=[batches],
+                )
+            ],
+            init_checkpoint=self.base,
+        )
+        self.model = model
+        return {name: v.numpy() for name, v in weights_by_name(model).items()}
+
+
+class ParameterEfficientTest(InitializationTestCase, parameterized.TestCase):
+    @parameterized.parameters({"lora_rank": 2}, {"adapter_size": 3})
+    def test_trained_stopped_and_loaded(self, **options):
+        task = self.task(**options)
+        with self.assertLogs(level="INFO") as logs:
+            whole = self.train("whole", task)
+        self.assertRegex(
+            "\n".join(logs.output), r"Training \d+ of \d+ weights \(\d+\.\d\d %\)"
+        )
+        logits = outputs_of(self.model, RECORDS)["logits"]
+        for name, value in whole.items():
+            is_frozen = name in self.values and not (
+                name.startswith("output")
+                or ("LayerNorm" in name and "adapter_size" in options)
+            )
+            if is_frozen:
+                self.assertAllEqual(value, self.values[name], name)
+            else:
+                self.assertNotAllEqual(value, self.values.get(name, 0.0), name)
+        # Stopped half way, it goes on to the same end.
+        self.train("stopped", task, stop_at=2)
+        for name, value in self.train("stopped", task).items():
+            self.assertAllEqual(value, whole[name], name)
+        # What it learned, apart from it.
+        adapter = write_adapter(
+            self.folder("whole"),
+            self.model,
+            labels=TARGET.labels,
+            problem_type=TARGET.kind,
+        )
+        size = os.path.getsize(os.path.join(adapter, "adapter.safetensors"))
+        self.assertLess(size, 10_000)
+        model, step = restore_or_initialize(
+            task, self.folder("new"), self.base, init_adapter=adapter
+        )
+        self.assertEqual(step, 0)
+        self.assertAllEqual(outputs_of(model, RECORDS)["logits"], logits)
+        # Without it, there is nothing to evaluate.
+        with self.assertRaisesRegex(InputError, "is not trained for this task"):
+            restore_or_initialize(task, self.folder("new"), self.base)
+
+    def test_training_goes_on_from_an_adapter(self):
+        task = self.task(lora_rank=2)
+        trained = self.train("first", task)
+        adapter = write_adapter(
+            self.folder("first"),
+            self.model,
+            labels=TARGET.labels,
+            problem_type=TARGET.kind,
+        )
+        second = self.train("second", task, init_adapter=adapter, learning_rate=0.0)
+        for name, value in trained.items():
+            self.assertAllEqual(second[name], value, name)
+
+
+class StabilityTest(InitializationTestCase):
+    def test_the_top_is_drawn_anew(self):
+        # At a rate of 0 what a run ends with is what it began with.
+        weights = self.train("new", reinitialize_layers=1, learning_rate=0.0)
+        again = self.train("again", reinitialize_layers=1, learning_rate=0.0)
+        for name, value in weights.items():
+            self.assertAllEqual(again[name], value, name)
+            is_new = "layer_0" in name or "pooler" in name
+            if not is_new:
+                self.assertAllEqual(value, self.values[name], name)
+            elif name.endswith("/kernel"):
+                self.assertNotAllEqual(value, self.values[name], name)
+                self.assertLess(np.abs(value).max(), 0.0401)
+
+    def test_a_head_is_new_where_it_is_dropped(self):
+        weights = self.train("kept", learning_rate=0.0)
+        self.assertAllEqual(weights["output_weights"], self.values["output_weights"])
+        weights = self.train("dropped", learning_rate=0.0, init_head=False)
+        self.assertNotAllEqual(weights["output_weights"], self.values["output_weights"])
+        self.assertAllEqual(weights["output_bias"], [0.0, 0.0])
+        name = "bert/pooler/dense/kernel"
+        self.assertAllEqual(weights[name], self.values[name])
 
 
 if __name__ == "__main__":

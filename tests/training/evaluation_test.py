@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.modeling.names import weights_by_name
 from bert_tf.modeling.objectives import Mean, Objective
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.evaluation import Evaluator, evaluate, predict

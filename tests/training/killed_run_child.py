@@ -20,7 +20,7 @@ import threading
 
 import tensorflow as tf
 
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training import reporting
 from bert_tf.training.config import TrainingConfig
 from bert_tf.training.loop import train

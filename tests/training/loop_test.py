@@ -1,4 +1,6 @@
+import contextlib
 import dataclasses
+import io
 import itertools
 import json
 import os
@@ -11,18 +13,206 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training import initialization, loop, reporting
-from bert_tf.training.config import TrainingConfig
-from bert_tf.training.initialization import restore_or_initialize
-from bert_tf.training.loop import train
-from bert_tf.training.window import Window
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import checkpoints, loop, reporting
+from bert_tf.training.checkpoints import restore_or_initialize
+from bert_tf.training.config import Phase, TrainingConfig
+from bert_tf.training.loop import Streams, save_batch, train
+from bert_tf.training.reporting import Window
+from bert_tf.training.task import Task
 from tests.training import toy
+from tfrecords import inspect_records
 
-TASK = pretraining_task(toy.CONFIG)
+# The stream that each batch of two records comes from.
+PLAN = (0, 0, 1, 0, 2, 2, 2, 0, 1, 1)
+TASK = Task(
+    name="toy",
+    build_model=lambda: None,
+    objective=None,
+    training_flops=lambda shapes: 100.0 * shapes["numbers"][1],
+)
+
+
+class StreamsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.opened = set()
+        self.phase = Phase(
+            end_step=len(PLAN),
+            batch_size=2,
+            streams=[self.stream(number) for number in range(3)],
+            stream_of=lambda position: PLAN[min(position // 2, len(PLAN) - 1)],
+        )
+
+    def stream(self, number):
+        """Batches of length `number` + 3, full of their own number."""
+
+        def data(position, shard):
+            del shard
+            self.opened.add((number, position))
+            left = [
+                batch
+                for batch, stream in enumerate(PLAN)
+                if stream == number and batch >= position // 2
+            ]
+            return tf.data.Dataset.from_tensor_slices(left).map(
+                lambda batch: {"numbers": tf.fill([2, number + 3], batch)}
+            )
+
+        return data
+
+    def read(self, start, at_most):
+        """(length, batches) of each call, from batch `start` on, as the loop reads."""
+        streams = Streams(self.phase, 2 * start, TASK, tf.distribute.get_strategy())
+        calls = []
+        while start < len(PLAN):
+            stream, count = streams.next(2 * start, min(at_most, len(PLAN) - start))
+            stream.calls += 1
+            batches = [next(stream.iterator)["numbers"] for _ in range(count)]
+            calls.append((batches[0].shape[1], [int(batch[0, 0]) for batch in batches]))
+            self.assertEqual(stream.flops_per_step, 100.0 * batches[0].shape[1])
+            start += count
+        return calls
+
+    def test_as_many_of_one_stream_as_come_together(self):
+        self.assertEqual(
+            self.read(0, at_most=100),
+            [(3, [0, 1]), (4, [2]), (3, [3]), (5, [4, 5, 6]), (3, [7]), (4, [8, 9])],
+        )
+
+    def test_no_more_than_are_asked_for(self):
+        self.assertEqual(
+            [batches for _, batches in self.read(0, at_most=2)],
+            [[0, 1], [2], [3], [4, 5], [6], [7], [8, 9]],
+        )
+
+    def test_a_stream_is_opened_once_and_where_the_run_began(self):
+        self.assertEqual(
+            self.read(5, at_most=100), [(5, [5, 6]), (3, [7]), (4, [8, 9])]
+        )
+        self.assertEqual(self.opened, {(2, 10), (0, 10), (1, 10)})
+
+    def test_only_what_is_read_is_opened(self):
+        self.read(8, at_most=100)
+        self.assertEqual(self.opened, {(1, 16)})
+
+    def test_each_stream_counts_its_own_calls(self):
+        streams = Streams(self.phase, 0, TASK, tf.distribute.get_strategy())
+        first, _ = streams.next(0, 1)
+        first.calls += 1
+        self.assertEqual(streams.next(4, 1)[0].calls, 0)
+        self.assertIs(streams.next(6, 1)[0], first)
+
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
+BATCH = {
+    "input_ids": tf.constant([[2, 5, 4, 7, 3, 8, 3, 0], [2, 6, 3, 5, 4, 3, 0, 0]]),
+    "input_mask": tf.constant([[1] * 7 + [0], [1] * 6 + [0] * 2]),
+    "segment_ids": tf.constant([[0, 0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1, 0, 0]]),
+    "masked_lm_positions": tf.constant([[2, 0], [4, 0]]),
+    "masked_lm_ids": tf.constant([[6, 0], [8, 0]]),
+    "masked_lm_weights": tf.constant([[1.0, 0.0], [1.0, 0.0]]),
+    "next_sentence_labels": tf.constant([[1], [0]]),
+}
+
+
+def features(path):
+    for record in tf.data.TFRecordDataset(path):
+        example = tf.train.Example.FromString(record.numpy())
+        yield {
+            name: list(getattr(value, value.WhichOneof("kind")).value)
+            for name, value in example.features.feature.items()
+        }
+
+
+class SaveBatchTest(tf.test.TestCase):
+    def inspect(self, path, *more):
+        vocab_path = os.path.join(self.get_temp_dir(), "vocab.txt")
+        Vocabulary(TOKENS).save(vocab_path)
+        flag_values = cli.parse(
+            inspect_records.define_flags, (path, f"--vocab_file={vocab_path}", *more)
+        )
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            inspect_records.run(flag_values)
+        return output.getvalue()
+
+    def test_every_value_as_it_was(self):
+        more = {
+            "attention_mask": np.ones((2, 3, 3), "int32"),
+            "scores": np.array([[np.nan], [np.inf]], "float32"),
+        }
+        path = save_batch(self.get_temp_dir(), 123, {**BATCH, **more}, "pretraining")
+        self.assertEqual(os.path.basename(path), "nonfinite-step-123.tfrecord")
+        first, second = features(path)
+        self.assertEqual(first["input_ids"], [2, 5, 4, 7, 3, 8, 3, 0])
+        self.assertEqual(second["masked_lm_ids"], [8, 0])
+        self.assertEqual(second["masked_lm_weights"], [1.0, 0.0])
+        self.assertEqual(first["attention_mask"], [1] * 9)
+        self.assertTrue(np.isnan(first["scores"][0]))
+        self.assertTrue(np.isinf(second["scores"][0]))
+        self.assertLen(first, len(BATCH) + 2)
+
+    def test_the_script_shows_a_batch_of_pretraining(self):
+        path = save_batch(self.get_temp_dir(), 7, BATCH, "pretraining")
+        shown = self.inspect(path)
+        self.assertIn("A [CLS] the [MASK→cat] ##s [SEP]", shown)
+        self.assertIn("B the [MASK→sat] [SEP]", shown)
+        self.assertIn("all 2 records keep the rules", shown)
+        *_, statistics = map(
+            json.loads, self.inspect(path, "--format=json").splitlines()
+        )
+        self.assertEqual(statistics["problems"], [])
+
+    def test_the_script_shows_a_batch_of_a_classifier(self):
+        names = ("input_ids", "input_mask", "segment_ids")
+        batch = {name: BATCH[name] for name in names} | {
+            "label_ids": tf.constant([[1], [0]]),
+            "is_real_example": tf.constant([[1], [1]]),
+        }
+        path = save_batch(self.get_temp_dir(), 7, batch, "mrpc")
+        self.assertIn("all 2 records keep the rules", self.inspect(path))
+
+    def test_the_script_shows_a_batch_of_packed_rows(self):
+        batch = {
+            "input_ids": tf.constant([[2, 5, 4, 3, 2, 6, 3, 4, 3, 0]]),
+            "input_mask": tf.constant([[1] * 9 + [0]]),
+            "segment_ids": tf.constant([[0, 0, 0, 0, 0, 0, 0, 1, 1, 0]]),
+            "sequence_ids": tf.constant([[1] * 4 + [2] * 5 + [0]]),
+            "masked_lm_positions": tf.constant([[2, 7, 0]]),
+            "masked_lm_ids": tf.constant([[6, 8, 0]]),
+            "masked_lm_weights": tf.constant([[1.0, 1.0, 0.0]]),
+            "cls_positions": tf.constant([[0, 4, 0]]),
+            "next_sentence_labels": tf.constant([[0, 1, 0]]),
+            "next_sentence_weights": tf.constant([[1.0, 1.0, 0.0]]),
+            # Not in the records: computed as they are read.
+            "position_ids": tf.constant([[0, 1, 2, 3, 0, 1, 2, 3, 4, 0]]),
+        }
+        path = save_batch(self.get_temp_dir(), 7, batch, "pretraining")
+        shown = self.inspect(path)
+        self.assertIn("[MASK→cat]", shown)
+        self.assertIn("keep the rules", shown)
+
+    def test_nothing_is_overwritten_and_nothing_written_twice(self):
+        folder = self.get_temp_dir()
+        other = {**BATCH, "next_sentence_labels": tf.constant([[0], [0]])}
+        names = [
+            os.path.basename(save_batch(folder, 5, batch, "pretraining"))
+            for batch in (BATCH, other, BATCH, other)
+        ]
+        first, second = "nonfinite-step-5.tfrecord", "nonfinite-step-5-2.tfrecord"
+        self.assertEqual(names, [first, second, first, second])
+        self.assertCountEqual(os.listdir(folder), [first, second])
+        (record, _) = features(os.path.join(folder, first))
+        self.assertEqual(record["next_sentence_labels"], [1])
+
+
+TASK_LOOP = pretraining_task(toy.CONFIG)
 
 
 class LoopTestCase(tf.test.TestCase):
@@ -52,7 +242,7 @@ class LoopTestCase(tf.test.TestCase):
             **options,
         }
         return train(
-            TASK,
+            TASK_LOOP,
             TrainingConfig(**options),
             folder=self.folder(name),
             phases=phases or [toy.phase(self.records, options["num_train_steps"])],
@@ -130,7 +320,7 @@ class ResumeTest(LoopTestCase):
         ):
             self.train("stopped")
         self.assertEqual(caught.exception.code, 143)
-        _, step = restore_or_initialize(TASK, self.folder("stopped"), None)
+        _, step = restore_or_initialize(TASK_LOOP, self.folder("stopped"), None)
         self.assertEqual(step, 1)
         model, _ = self.train("stopped")
         self.assert_same_weights(model, whole)
@@ -337,7 +527,7 @@ class PrecisionTest(LoopTestCase):
             [weights_by_name(model)[name].numpy().ravel() for name in names]
         )
         keras.utils.set_random_seed(TrainingConfig.random_seed)
-        start = TASK.build_model()
+        start = TASK_LOOP.build_model()
         moved = flat(whole) - flat(start)
         for precision in ("bfloat16", "float16"):
             model, _ = self.train(precision, precision=precision)
@@ -347,7 +537,7 @@ class PrecisionTest(LoopTestCase):
             self.assertGreater(cosine, 0.9, precision)
 
     def test_an_overflow_skips_a_step_and_halves_the_scale(self):
-        with mock.patch("bert_tf.training.precision.INITIAL_LOSS_SCALE", 2.0**40):
+        with mock.patch("bert_tf.training.step.INITIAL_LOSS_SCALE", 2.0**40):
             self.train("run", precision="float16", num_train_steps=40, log_steps=1)
         lines = self.metrics("run")
         skipped = [line["skipped_steps"] for line in lines]
@@ -366,8 +556,8 @@ class PrecisionTest(LoopTestCase):
             self.scale.assign(1.0)
 
         with (
-            mock.patch("bert_tf.training.precision.INITIAL_LOSS_SCALE", float("inf")),
-            mock.patch("bert_tf.training.precision.LossScale.update", never),
+            mock.patch("bert_tf.training.step.INITIAL_LOSS_SCALE", float("inf")),
+            mock.patch("bert_tf.training.step.LossScale.update", never),
             mock.patch("bert_tf.training.step.GLOBAL_CLIP_NORM", float("nan")),
             self.assertRaisesRegex(InputError, "not finite at step 1, even without"),
         ):
@@ -420,17 +610,17 @@ class InitializationTest(LoopTestCase):
 
     def test_nothing_to_evaluate(self):
         with self.assertRaisesRegex(InputError, "Train first"):
-            restore_or_initialize(TASK, self.folder("empty"), None)
+            restore_or_initialize(TASK_LOOP, self.folder("empty"), None)
 
     def test_what_no_metric_depends_on_may_be_missing(self):
         """As of a checkpoint with the masked LM's head alone."""
         missing = ["bert/pooler/dense/kernel", "cls/seq_relationship/output_bias"]
-        with mock.patch.object(initialization, "load_weights", return_value=missing):
+        with mock.patch.object(checkpoints, "load_weights", return_value=missing):
             alone = pretraining_task(toy.CONFIG, next_sentence=False)
             _, step = restore_or_initialize(alone, self.folder("empty"), "given")
             self.assertEqual(step, 0)
             with self.assertRaisesRegex(InputError, "has no bert/pooler/dense/kernel"):
-                restore_or_initialize(TASK, self.folder("empty"), "given")
+                restore_or_initialize(TASK_LOOP, self.folder("empty"), "given")
 
     def test_another_model_in_the_folder_is_refused(self):
         self.train("run")

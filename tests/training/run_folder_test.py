@@ -8,7 +8,7 @@ from absl import flags
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import names
 from bert_tf.errors import InputError
-from bert_tf.modeling.token_heads import BertTagger
+from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from tests.training import toy

@@ -3,12 +3,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.encoder import RecordModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
-from bert_tf.modeling.record_model import RecordModel
-from bert_tf.optimization.recipe import create_optimizer
-from bert_tf.task import Task
+from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.step import evaluation_step, training_steps
+from bert_tf.training.task import Task
 
 
 def linear_model():

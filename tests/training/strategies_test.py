@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.compilation import xla_compiles_for_the_cpu
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.fused import xla_compiles_for_the_cpu
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.config import TrainingConfig
 from bert_tf.training.strategy import create_strategy
 from tests.training import strategy_child, toy

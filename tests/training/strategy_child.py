@@ -20,12 +20,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import cli
-from bert_tf.modeling.names import weights_by_name
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
-from bert_tf.tasks.targets import SINGLE_LABEL, Target
+from bert_tf.tasks.finetuning import finetune
+from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, step
 from bert_tf.training.config import TrainingConfig
-from bert_tf.training.finetuning import finetune
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
 from tests.training import toy, toy_examples

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.records import pipeline
-from bert_tf.records.schema import pretraining_schema
+from bert_tf.records.spec import pretraining_schema
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase

@@ -5,10 +5,10 @@ from unittest import mock
 import numpy as np
 
 from bert_tf import flags as shared_flags
-from bert_tf.records import length_plan
-from bert_tf.records.split_records import SplitRecords
+from bert_tf.records import batching
+from bert_tf.records.batching import SplitRecords
 from bert_tf.tasks import classification
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from tests.training import toy
 
 L = 12
@@ -48,7 +48,7 @@ def prepare(path, target=TARGET):
 def several_lengths():
     """Lets so few batches have several lengths, as many do."""
     return mock.patch.multiple(
-        length_plan, _BATCHES_PER_LENGTH=1, _BATCHES_PER_LENGTH_FORWARD=1
+        batching, _BATCHES_PER_LENGTH=1, _BATCHES_PER_LENGTH_FORWARD=1
     )
 
 

@@ -21,21 +21,20 @@ from tensorflow.python.framework import kernels
 
 import bert_tf
 from bert_tf import cli
-from bert_tf.compilation import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.instances.settings import FULL_SENTENCES
+from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
 from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline
-from bert_tf.records.example_table import ROWS, EvaluationBatches
+from bert_tf.records.batching import ROWS, EvaluationBatches
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.schema import packed_schema
-from bert_tf.task import Task
-from bert_tf.tasks import classification
+from bert_tf.records.spec import packed_schema
+from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.tasks.targets import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
-from bert_tf.training import evaluation, finetuning, run_folder
-from bert_tf.training.precision import computing_in
-from bert_tf.training.step import evaluation_step, training_steps
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.training import evaluation, run_folder
+from bert_tf.training.step import computing_in, evaluation_step, training_steps
+from bert_tf.training.task import Task
 from tests.modeling.examples import random_choices, random_records, random_tags
 from tests.records import unmasked
 from tests.training import toy, toy_examples

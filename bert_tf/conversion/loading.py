@@ -1,0 +1,451 @@
+"""Models with a checkpoint's weights."""
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import keras
+from absl import logging
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.conversion import names
+from bert_tf.conversion.source import (
+    CONFIG_NAME,
+    Source,
+    folder_of,
+    open_source,
+    open_tokenizer,
+)
+from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of
+from bert_tf.conversion.weights import Weights, added_options, listed, num_outputs
+from bert_tf.errors import InputError
+from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+
+# Models and tokenizers from a checkpoint of any format (`bert_tf.conversion.source`).
+#
+# A weight goes where its name says. A weight of the encoder without a tensor, or a
+# tensor
+# without a place, is an error that lists them; a head may be new, and is then named.
+
+
+Model = TypeVar("Model", bound=keras.Model)
+
+_USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
+
+
+def load_weights(
+    model: keras.Model, checkpoint: str | Source, *, init_head: bool = True
+) -> list[str]:
+    """Gives a model the weights of a checkpoint.
+
+    Args:
+        model: a model of `bert_tf.modeling`.
+        checkpoint: a path as for `open_source`, or the opened checkpoint.
+        init_head: whether the checkpoint's heads count too, or its encoder alone.
+
+    Returns:
+        The names of the model's weights that the checkpoint does not have: heads, the
+        pooler, and what fine-tuning adds, such as LoRA's matrices. They keep their
+        initial values, and are logged in one line.
+
+    Raises:
+        InputError: no readable checkpoint, a shape differs, a weight of the encoder
+            is missing, or a tensor has no place. Nothing is assigned then.
+    """
+    source = _opened(checkpoint)
+    weights = source.weights if init_head else source.weights.with_heads(())
+    variables = weights_by_name(model)
+    if source.config is not None:
+        refuse_other_function(source, model.bert_config)
+    _refuse_what_does_not_fit(weights, variables)
+    missing = [name for name in variables if name not in weights]
+    unused = [name for name in weights if name not in variables]
+    # Tensor by tensor: the checkpoint is never whole in memory beside the model.
+    for name, variable in variables.items():
+        if name in weights:
+            variable.assign(weights[name])
+    logging.info(
+        "Initialized %d weights from %s.", len(variables) - len(missing), weights.path
+    )
+    if missing:
+        logging.info("Not taken from it, so new: %s.", listed(missing))
+    heads = names.heads_of(unused)
+    if heads:
+        logging.info("In the checkpoint, and not used: the %s head.", ", ".join(heads))
+    return missing
+
+
+def _refuse_what_does_not_fit(
+    weights: Weights, variables: dict[str, keras.Variable]
+) -> None:
+    wrong = [
+        f"{name} is {list(weights.shapes[name])} there, {list(variable.shape)} here"
+        for name, variable in variables.items()
+        if name in weights and weights.shapes[name] != tuple(variable.shape)
+    ]
+    heads = names.heads_of(line.split()[0] for line in wrong)
+    if heads and len(wrong) <= sum(len(names.HEADS[head]) for head in heads):
+        raise InputError(
+            f"{weights.path} has a {heads[0]} head of another size: {listed(wrong)}. To"
+            " begin with its encoder and a new head, give `init_head=False`."
+        )
+    if wrong:
+        raise InputError(
+            f"{weights.path} does not fit the model: {listed(wrong)}." + _USE_ITS_CONFIG
+        )
+    homes = {row.original for rows in names.HEADS.values() for row in rows}
+    # A model without next sentence prediction has no pooler.
+    homes.update(row.original for row in names.POOLER)
+    homeless = [name for name in weights if name not in variables and name not in homes]
+    added = [name for name in homeless if is_added(name)]
+    encoder = [name for name in homeless if name.startswith("bert/")]
+    missing = [
+        name
+        for name in variables
+        if name.startswith("bert/")
+        and name not in weights
+        and name not in homes
+        and not is_added(name)
+    ]
+    if missing:
+        raise InputError(
+            f"{weights.path} lacks {len(missing)} weights of the encoder: a checkpoint"
+            f" of another model? {listed(missing)}."
+        )
+    if added:
+        options = " ".join(
+            f"`{option}={value}`" for option, value in added_options(weights).items()
+        )
+        raise InputError(
+            f"{weights.path} was trained with {options}; this model lacks"
+            f" {listed(added)}. Give the same."
+        )
+    if encoder:
+        raise InputError(
+            f"{weights.path} has {len(encoder)} weights of the encoder that the model"
+            f" lacks: {listed(encoder)}." + _USE_ITS_CONFIG
+        )
+    if homeless:
+        raise InputError(
+            f"{weights.path} has {len(homeless)} tensors that have no place in BERT:"
+            f" {listed(homeless)}."
+        )
+
+
+# What a model computes with the same weights hangs on these.
+_FUNCTION: tuple[str, ...] = (
+    "num_attention_heads",
+    "hidden_act",
+    "layer_norm_eps",
+    "left_to_right",
+)
+_MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
+
+
+def refuse_other_function(
+    source: Source, config: BertConfig, said_by: str = "the model's config"
+) -> None:
+    """Raises InputError if a config computes something else with a source's weights.
+
+    The weights' shapes do not show it: heads of attention, activation, epsilon.
+    """
+    there = source.require_config()
+    fields = _FUNCTION
+    if names.MASKED_LM in names.heads_of(source.weights):
+        fields += _MASKED_LM_FUNCTION
+    for field in fields:
+        old, new = getattr(there, field), getattr(config, field)
+        if old != new:
+            raise InputError(
+                f"{source.path} was trained with {field}={old}; {said_by} has {new}."
+                + _USE_ITS_CONFIG
+            )
+
+
+def _opened(checkpoint: str | Source) -> Source:
+    return open_source(checkpoint) if isinstance(checkpoint, str) else checkpoint
+
+
+def load_config(path: str | Source) -> BertConfig:
+    """The config of a checkpoint."""
+    return _opened(path).require_config()
+
+
+def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
+    """The tokenizer of a checkpoint: its vocabulary and its casing.
+
+    Args:
+        path: as for `open_source`, or the opened checkpoint.
+        **options: handed to WordPieceTokenizer; `do_lower_case` where nothing says it:
+            neither files, nor the folder's name, nor a vocabulary with upper-case
+            letters.
+
+    Raises:
+        InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
+    """
+    if isinstance(path, Source):
+        tokenizer, path = path.tokenizer, path.path
+    else:
+        tokenizer = open_tokenizer(path)
+    if tokenizer.vocabulary is None:
+        missing = os.path.join(folder_of(path), VOCAB_NAME)
+        raise InputError(f"No such vocabulary file: {missing}")
+    tokenizer.require_same()
+    if tokenizer.do_lower_case is not None:
+        options.setdefault("do_lower_case", tokenizer.do_lower_case)
+    elif tokenizer.vocabulary.has_upper_case:
+        options.setdefault("do_lower_case", False)
+    tokenizer.vocabulary.require_special_tokens(tokenizer.path or path)
+    return WordPieceTokenizer(tokenizer.vocabulary, **options)
+
+
+def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
+    """The encoder of a checkpoint.
+
+    Args:
+        path: as for `open_source`: a run's output_dir, a TF1 release, a Hugging Face
+            folder, a KerasHub preset.
+        **options: handed to BertEncoder, such as `output_hidden_states=True`.
+    """
+    source = _opened(path)
+    options.setdefault("use_pooler", names.POOLER[0].original in source.weights)
+    options = added_options(source.weights) | options
+    encoder = BertEncoder(source.require_config(), **options)
+    load_weights(encoder, source)
+    return encoder
+
+
+def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
+    """The model of a pre-training checkpoint, with the heads that it has.
+
+    Args:
+        path: as for `open_source`, or the opened checkpoint.
+        **options: handed to BertPretrainer.
+
+    Raises:
+        InputError: as `load_weights`, or the checkpoint has no masked LM.
+    """
+    source = _opened(path)
+    _require_head(source, names.MASKED_LM)
+    has_pairs = names.NEXT_SENTENCE in names.heads_of(source.weights)
+    options.setdefault("next_sentence", has_pairs)
+    model = BertPretrainer(source.require_config(), **options)
+    load_weights(model, source)
+    return model
+
+
+def load_classifier(
+    path: str | Source,
+    num_labels: int | None = None,
+    problem_type: str | None = None,
+) -> BertClassifier:
+    """A classifier from a checkpoint.
+
+    Args:
+        path: as for `open_source`: a fine-tuned classifier, or an encoder.
+        num_labels: the number of outputs. Default: the checkpoint's own.
+        problem_type: as BertClassifier has it. Default: the checkpoint's own.
+
+    Raises:
+        InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
+            has no classifier.
+    """
+    source = _opened(path)
+    if num_labels is None:
+        num_labels = _outputs(source, names.CLASSIFIER)
+    model = BertClassifier(
+        source.require_config(),
+        num_labels,
+        problem_type=problem_type or source.classifier_problem_type(),
+        **added_options(source.weights),
+    )
+    load_weights(model, source)
+    return model
+
+
+def load_span_predictor(path: str | Source) -> BertSpanPredictor:
+    """The model of a SQuAD checkpoint.
+
+    Raises:
+        InputError: as `load_weights`, or the checkpoint has no such head.
+    """
+    return _with_head(BertSpanPredictor, names.SPAN, _opened(path))
+
+
+def load_multiple_choice(path: str | Source) -> BertMultipleChoice:
+    """The model of a multiple choice checkpoint (SWAG).
+
+    Raises:
+        InputError: as `load_weights`, or the checkpoint has no such head.
+    """
+    return _with_head(BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
+
+
+def load_tagger(path: str | Source, num_labels: int | None = None) -> BertTagger:
+    """A tagger from a checkpoint; arguments and errors as `load_classifier`."""
+    source = _opened(path)
+    if num_labels is None:
+        num_labels = _outputs(source, names.TAGGING)
+    model = BertTagger(source.require_config(), num_labels)
+    load_weights(model, source)
+    return model
+
+
+def _with_head(
+    build: Callable[[BertConfig], Model], head: str, source: Source
+) -> Model:
+    """A model whose head must be in the checkpoint."""
+    _require_head(source, head)
+    model = build(source.require_config())
+    load_weights(model, source)
+    return model
+
+
+def _outputs(source: Source, head: str) -> int:
+    if head not in names.heads_of(source.weights):
+        raise InputError(
+            f"{source.path}: no checkpoint with a {head} head; give `num_labels` to"
+            " start one from it."
+        )
+    return num_outputs(source.weights, head)
+
+
+def _require_head(source: Source, head: str) -> None:
+    missing = [
+        row.original for row in names.HEADS[head] if row.original not in source.weights
+    ]
+    if missing:
+        raise InputError(
+            f"{source.path}: no checkpoint with a {head} head ({missing[0]} is"
+            " missing)."
+        )
+
+
+# What model a command is about: what its flags say, or else the checkpoint's files.
+#
+# Config, vocabulary and casing come along with --init_checkpoint. What a flag says
+# beside
+# that must agree with it: another vocabulary or casing would feed the model ids that
+# mean
+# something else, and nothing would show it.
+
+
+class ModelFiles(NamedTuple):
+    """A model's config and tokenizer, and where they come from.
+
+    Attributes:
+        config: the architecture.
+        vocabulary: the vocabulary.
+        do_lower_case: its casing.
+        source: the opened checkpoint, where there is one.
+    """
+
+    config: BertConfig
+    vocabulary: Vocabulary
+    do_lower_case: bool
+    source: Source | None
+
+
+def model_files(
+    init_checkpoint: str | None,
+    *,
+    bert_config_file: str | None,
+    vocab_file: str | None,
+    do_lower_case: bool | None,
+    output_dir: str,
+) -> ModelFiles:
+    """Resolves the flags of those names."""
+    source = open_source(init_checkpoint) if init_checkpoint else None
+    if bert_config_file:
+        config = BertConfig.from_json_file(bert_config_file)
+        if source is not None and source.config is not None:
+            said_by = f"--bert_config_file={bert_config_file}"
+            refuse_other_function(source, config, said_by)
+    elif source is not None:
+        config = source.require_config()
+    else:
+        path = _own_file(output_dir, CONFIG_NAME, "bert_config_file")
+        config = BertConfig.from_json_file(path)
+    own_casing = None
+    if vocab_file:
+        vocabulary, path = Vocabulary.from_file(vocab_file), vocab_file
+    elif source is not None and source.tokenizer.vocabulary is not None:
+        source.tokenizer.require_same()
+        vocabulary = source.tokenizer.vocabulary
+        path = source.tokenizer.path or source.path
+    else:
+        path = _own_file(output_dir, VOCAB_NAME, "vocab_file")
+        vocabulary, own_casing = Vocabulary.from_file(path), casing_of(output_dir)
+    vocabulary.require_special_tokens(path)
+    has_own = source is not None and source.tokenizer.vocabulary is not None
+    config.check_vocabulary(
+        len(vocabulary),
+        path,
+        "Leave --vocab_file out: the checkpoint has its own."
+        if vocab_file and has_own
+        else "Give those of one model.",
+    )
+    if do_lower_case is None:
+        do_lower_case = own_casing
+    casing = checked_casing(source, vocabulary, do_lower_case, "--vocab_file")
+    return ModelFiles(config, vocabulary, casing, source)
+
+
+def _own_file(output_dir: str, name: str, flag: str) -> str:
+    path = os.path.join(output_dir, name)
+    if not files.exists(path):
+        raise InputError(
+            f"Give --{flag}, or an --init_checkpoint that has a {name} beside it."
+        )
+    return path
+
+
+def checked_casing(
+    source: Source | None,
+    vocabulary: Vocabulary,
+    do_lower_case: bool | None,
+    vocabulary_said_by: str,
+) -> bool:
+    """Whether to lower-case: what the user says, or else the checkpoint.
+
+    A checkpoint tells it by its tokenizer's files, or by the name of a release
+    (cased_..., uncased_...). Where it does not, a vocabulary with upper-case letters
+    does: such as that of a TF1 release in a folder of another name.
+    """
+    said_by, there = vocabulary_said_by, None
+    if source is not None:
+        own = source.tokenizer.vocabulary
+        if own is not None and own.sha256 != vocabulary.sha256:
+            raise InputError(
+                f"{vocabulary_said_by} has other tokens than {source.tokenizer.path},"
+                f" which the checkpoint {source.path} was trained with."
+            )
+        said_by, there = source.path, source.tokenizer.do_lower_case
+    if there is None and vocabulary.has_upper_case:
+        logging.log(
+            logging.WARNING if do_lower_case else logging.INFO,
+            "%s does not say whether text keeps its case; the vocabulary has upper-case"
+            " letters, so it does unless --do_lower_case=True.",
+            said_by,
+        )
+        return bool(do_lower_case)
+    if do_lower_case is None:
+        return True if there is None else there
+    if there is not None and there != do_lower_case:
+        raise InputError(
+            f"--do_lower_case={do_lower_case}, but the checkpoint {said_by} was"
+            f" trained with {there}."
+        )
+    return do_lower_case

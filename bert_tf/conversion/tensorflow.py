@@ -1,0 +1,147 @@
+"""TensorFlow's checkpoints: the original's TF1 releases, and a run's own.
+
+Both are the same files, told apart by their keys:
+
+- ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's
+  names (see `bert_tf.training.checkpoints`);
+- the original's, whose keys are those names themselves. What a TF1 optimizer left
+  beside them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.conversion.weights import Tensor, Weights
+from bert_tf.errors import InputError
+from bert_tf.path_flags import no_checkpoint
+
+# What TensorFlow's reader raises; an IndexError of a file that is cut off.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError)
+
+RELEASED_PREFIX = "bert_model.ckpt"
+
+_OUR_PREFIX = "weights/"
+_OUR_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_OUR_STEP = "progress/step" + _OUR_SUFFIX
+# Adam's and LAMB's moments, and the scalars of steps and loss scales.
+_OPTIMIZERS_OWN = re.compile(
+    r".*/(adam_m|adam_v|Adam|Adam_1|LAMB|LAMB_1)|(.*/)?global_step|beta[12]_power"
+    r"|.*good_steps|.*loss_scale|.*bad_steps"
+)
+
+
+def find_checkpoint(path: str) -> str:
+    """The prefix of the checkpoint that `path` means."""
+    if files.is_folder(path):
+        try:
+            latest = tf.train.latest_checkpoint(path)
+        except ValueError as error:
+            raise InputError(
+                f"{os.path.join(path, 'checkpoint')} is damaged:"
+                f" {str(error).splitlines()[0]} Give a checkpoint's prefix, such as"
+                f" {os.path.join(path, 'model.ckpt-1000')}."
+            ) from error
+        if latest:
+            return latest
+        released = os.path.join(path, RELEASED_PREFIX)
+        if files.exists(released + ".index"):
+            return released
+        state = os.path.join(path, "checkpoint")
+        if files.exists(state) and not files.is_folder(state):
+            raise InputError(
+                f"{state} names a checkpoint that is not there. Give a checkpoint's"
+                f" prefix, such as {os.path.join(path, 'model.ckpt-1000')}."
+            )
+        raise InputError(
+            f"{path}: no checkpoint in this folder (neither a run's file 'checkpoint'"
+            f" nor {RELEASED_PREFIX}.index)."
+        )
+    prefix = path
+    for ending in (".index", ".meta", ".data-00000-of-00001"):
+        prefix = prefix.removesuffix(ending)
+    if not files.exists(prefix + ".index"):
+        raise InputError(no_checkpoint(prefix))
+    return prefix
+
+
+def is_of_a_run(prefix: str) -> bool:
+    """Whether a run of this package wrote a checkpoint."""
+    return any(key.startswith(_OUR_PREFIX) for key in _open(prefix)[1])
+
+
+def read_weights(path: str) -> Weights:
+    """The weights of a checkpoint."""
+    prefix = find_checkpoint(path)
+    reader, shapes = _open(prefix)
+    ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
+    keys = ours or {key: key for key in shapes if not _OPTIMIZERS_OWN.fullmatch(key)}
+
+    def reading(name: str, key: str) -> Callable[[], np.ndarray]:
+        def read() -> np.ndarray:
+            try:
+                return reader.get_tensor(key)
+            except _READ_ERRORS as error:
+                raise InputError(
+                    f"{prefix}: {name} cannot be read: {str(error).splitlines()[0]}"
+                ) from error
+
+        return read
+
+    return Weights(
+        prefix,
+        {
+            name: Tensor(tuple(shapes[key]), reading(name, key))
+            for name, key in keys.items()
+        },
+    )
+
+
+def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
+    """TensorFlow's reader of a checkpoint, and the shapes by key."""
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        return reader, reader.get_variable_to_shape_map()
+    except _READ_ERRORS as error:
+        raise InputError(
+            f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def step_of(prefix: str) -> int | None:
+    """The training steps that a checkpoint says were done; None where it says none."""
+    reader, shapes = _open(prefix)
+    for key in (_OUR_STEP, "global_step"):
+        if shapes.get(key) == []:
+            try:
+                return int(reader.get_tensor(key))
+            except _READ_ERRORS as error:
+                raise InputError(
+                    f"{prefix}: {key} cannot be read: {str(error).splitlines()[0]}"
+                ) from error
+    return None
+
+
+def write(prefix: str, weights: Weights) -> None:
+    """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads."""
+    names = sorted(weights)
+    # The operation that the Saver runs, which takes all the tensors at once. Identity
+    # makes a copy that is TensorFlow's own, so that the array is dropped before the
+    # next one is read.
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.identity(tf.constant(weights[name])) for name in names],
+    )
+
+
+def _name_of(key: str) -> str:
+    """The original's name in a key of ours: `.S` stands for a slash, `..` for a dot."""
+    escaped = key.removeprefix(_OUR_PREFIX).removesuffix(_OUR_SUFFIX)
+    return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)

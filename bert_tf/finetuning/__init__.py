@@ -1,1 +1,0 @@
-"""What fine-tuning scripts need beyond the definition of one task."""

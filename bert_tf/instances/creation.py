@@ -1,0 +1,370 @@
+"""Documents of token ids to masked pairs: the original's create_pretraining_data."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf.instances import pairs, settings
+from bert_tf.instances.masking import Masking, mask
+from bert_tf.instances.pairs import Documents
+from bert_tf.instances.random_stream import (
+    compiled,
+    random_stream,
+    say_if_not_compiled_yet,
+    shuffle,
+)
+from bert_tf.instances.settings import InstanceSettings
+
+# The ids that making instances needs to know of a vocabulary.
+
+
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
+CONTINUATION = "##"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenIds:
+    """Which ids have a meaning of their own.
+
+    Attributes:
+        cls_id: of [CLS], in front of a sequence.
+        sep_id: of [SEP], after each segment.
+        mask_id: of [MASK], in the place of a hidden token.
+        word_ids: the ids that a random token is drawn from, in this order.
+        continuation_ids: of the pieces that go on with a word ("##ing").
+    """
+
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    word_ids: tuple[int, ...]
+    continuation_ids: frozenset[int]
+
+    @classmethod
+    def from_vocabulary(cls, ids: Mapping[str, int]) -> "TokenIds":
+        """The ids of a vocabulary.
+
+        A random token is any token, special ones included; one that stands twice in the
+        vocabulary file counts once, at its first place and with its last id, as in the
+        original's dictionary.
+        """
+        missing = [token for token in (CLS, SEP, MASK) if token not in ids]
+        if missing:
+            raise ValueError(
+                f"`ids` must have [CLS], [SEP] and [MASK]. Missing: {missing}"
+            )
+        return cls(
+            cls_id=ids[CLS],
+            sep_id=ids[SEP],
+            mask_id=ids[MASK],
+            word_ids=tuple(ids.values()),
+            continuation_ids=frozenset(
+                token_id
+                for token, token_id in ids.items()
+                if token.startswith(CONTINUATION)
+            ),
+        )
+
+
+# Pre-training instances: documents into masked sentence pairs, many times over.
+#
+# The original's procedure (google-research/bert, create_pretraining_data): all
+# documents
+# are one pool with one random stream. They are shuffled; in each of `dupe_factor`
+# passes
+# every document is cut into pairs and each pair masked, with fresh draws; at last all
+# instances are shuffled.
+
+
+# Instances made between two reports of progress, for which there must be room, and of
+# how many tokens at most.
+_AT_A_TIME = 1 << 14
+_TOKENS_AT_A_TIME = 1 << 22
+
+
+class _Buffers(NamedTuple):
+    """The instances in the order in which they were made, the n-th one's parts at n.
+
+    `tokens`, `positions` and `labels` hold those of all instances one after another.
+    """
+
+    tokens: np.ndarray  # masked: uint16 or int32
+    stops: np.ndarray  # int64 [n], where in `tokens` each ends
+    first_lengths: np.ndarray  # int32 [n], tokens of segment id 0
+    next_sentence_labels: np.ndarray  # uint8 [n]
+    prediction_stops: np.ndarray  # int64 [n], where in `positions` each ends
+    positions: np.ndarray  # uint16 or int32
+    labels: np.ndarray  # the ids that stood at `positions`
+
+    def resize(self, num_instances: int, num_tokens: int, num_predictions: int) -> None:
+        """Makes room or gives it back, in place: the parts are large."""
+        for array in (
+            self.stops,
+            self.first_lengths,
+            self.next_sentence_labels,
+            self.prediction_stops,
+        ):
+            array.resize(num_instances, refcheck=False)
+        self.tokens.resize(num_tokens, refcheck=False)
+        self.positions.resize(num_predictions, refcheck=False)
+        self.labels.resize(num_predictions, refcheck=False)
+
+
+class _Recipe(NamedTuple):
+    """The settings, as compiled code takes them."""
+
+    kind: int
+    specials: tuple[int, int]
+    max_seq_length: int
+    short_seq_prob: float
+    is_masked: bool
+
+
+class Instances:
+    """The instances of a corpus, in the order in which they are written.
+
+    `len` is their number. They are held as compact arrays: about 2.5 bytes a token.
+
+    Attributes:
+        num_documents: the documents that they were made from.
+        num_left_out: documents' last lone tokens, of which no exact pair can be made,
+            each counted once a pass.
+    """
+
+    def __init__(
+        self,
+        buffers: _Buffers,
+        order: np.ndarray,
+        instance_settings: InstanceSettings,
+        *,
+        num_documents: int,
+        num_left_out: int,
+    ) -> None:
+        self._buffers = buffers
+        self._order = order
+        self._settings = instance_settings
+        self.num_documents = num_documents
+        self.num_left_out = num_left_out
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def counts_by_length(self) -> list[tuple[int, int]]:
+        """How many there are of each length (tokens without padding) that occurs."""
+        lengths = np.diff(self._buffers.stops, prepend=0)
+        values, counts = np.unique(lengths, return_counts=True)
+        return list(zip(values.tolist(), counts.tolist(), strict=True))
+
+    def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the instances, so many at a time, padded."""
+        for start in range(0, len(self), block_size):
+            yield self._block(self._order[start : start + block_size])
+
+    def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        shape = (len(numbers), self._settings.max_seq_length)
+        columns: dict[str, np.ndarray] = {
+            name: np.zeros(shape, np.int64)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        _pad_tokens(self._buffers, numbers, *columns.values())
+        if self._settings.masking == settings.STATIC_MASKING:
+            shape = (len(numbers), self._settings.max_predictions_per_seq)
+            predictions: dict[str, np.ndarray] = {
+                "masked_lm_positions": np.zeros(shape, np.int64),
+                "masked_lm_ids": np.zeros(shape, np.int64),
+                "masked_lm_weights": np.zeros(shape, np.float32),
+            }
+            _pad_predictions(self._buffers, numbers, *predictions.values())
+            columns.update(predictions)
+        labels = self._buffers.next_sentence_labels[numbers].astype(np.int64)
+        return {**columns, "next_sentence_labels": labels[:, np.newaxis]}
+
+
+def say_if_to_be_compiled() -> None:
+    """Logs that `create_instances` will be compiled, unless it was before."""
+    say_if_not_compiled_yet(_make_instances)
+
+
+def create_instances(
+    documents: Documents,
+    ids: TokenIds,
+    instance_settings: InstanceSettings,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Instances:
+    """The instances of a corpus, in the order in which they are written."""
+    num_documents = len(documents.document_starts) - 1
+    if num_documents < instance_settings.least_documents:
+        raise ValueError(
+            f"`documents` must be at least {instance_settings.least_documents}. "
+            f"Received: {num_documents}"
+        )
+    stream = random_stream(instance_settings.random_seed)
+    order = np.arange(num_documents)
+    shuffle(stream, order)
+    masking = _masking(ids, instance_settings)
+    recipe = _recipe(ids, instance_settings)
+    buffers = _new_buffers(documents.tokens.dtype)
+    num_instances = num_left_out = 0
+    at_a_time = max(
+        1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // instance_settings.max_seq_length)
+    )
+    for _ in range(instance_settings.dupe_factor):
+        cursor = pairs.new_cursor()
+        while cursor[pairs.DOCUMENT] < num_documents:
+            before = cursor[pairs.DOCUMENT]
+            _make_room(buffers, num_instances, at_a_time, instance_settings)
+            num_instances = _make_instances(
+                documents, order, recipe, masking, cursor, stream, buffers,
+                num_instances, at_a_time,
+            )  # fmt: skip
+            progress(int(cursor[pairs.DOCUMENT] - before))
+        num_left_out += int(cursor[pairs.LEFT_OUT])
+    buffers.resize(num_instances, *_used(buffers, num_instances))
+    order = np.arange(num_instances)
+    shuffle(stream, order)
+    return Instances(
+        buffers,
+        order,
+        instance_settings,
+        num_documents=num_documents,
+        num_left_out=num_left_out,
+    )
+
+
+def _recipe(ids: TokenIds, instance_settings: InstanceSettings) -> _Recipe:
+    kinds = {
+        settings.NEXT_SENTENCE: pairs.NEXT_SENTENCE,
+        settings.SENTENCE_ORDER: pairs.SENTENCE_ORDER,
+        settings.FULL_SENTENCES: pairs.FULL_SENTENCES,
+    }
+    kind = kinds[instance_settings.pairs]
+    if (
+        kind == pairs.NEXT_SENTENCE
+        and instance_settings.nsp_labels == settings.EXACT_LABELS
+    ):
+        kind = pairs.EXACT_NEXT_SENTENCE
+    return _Recipe(
+        kind=kind,
+        specials=(ids.cls_id, ids.sep_id),
+        max_seq_length=instance_settings.max_seq_length,
+        short_seq_prob=instance_settings.short_seq_prob,
+        is_masked=instance_settings.masking == settings.STATIC_MASKING,
+    )
+
+
+def _masking(ids: TokenIds, instance_settings: InstanceSettings) -> Masking:
+    word_ids = np.array(ids.word_ids, np.int32)
+    joins = np.zeros(max(word_ids.max(), *ids.continuation_ids, 0) + 1, np.bool_)
+    if instance_settings.do_whole_word_mask:
+        joins[list(ids.continuation_ids)] = True
+    return Masking(
+        masked_lm_prob=float(instance_settings.masked_lm_prob),
+        max_predictions_per_seq=instance_settings.max_predictions_per_seq,
+        mask_id=ids.mask_id,
+        cls_id=ids.cls_id,
+        sep_id=ids.sep_id,
+        word_ids=word_ids,
+        joins=joins,
+    )
+
+
+def _new_buffers(dtype: np.dtype) -> _Buffers:
+    return _Buffers(
+        tokens=np.empty(0, dtype),
+        stops=np.empty(0, np.int64),
+        first_lengths=np.empty(0, np.int32),
+        next_sentence_labels=np.empty(0, np.uint8),
+        prediction_stops=np.empty(0, np.int64),
+        positions=np.empty(0, np.int32),
+        labels=np.empty(0, dtype),
+    )
+
+
+def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
+    """How many tokens and predictions so many instances have."""
+    if num_instances == 0:
+        return 0, 0
+    last = num_instances - 1
+    return int(buffers.stops[last]), int(buffers.prediction_stops[last])
+
+
+def _make_room(
+    buffers: _Buffers,
+    num_instances: int,
+    num_more: int,
+    instance_settings: InstanceSettings,
+) -> None:
+    num_tokens, num_predictions = _used(buffers, num_instances)
+    per_instance = instance_settings.max_seq_length
+    num_slots = min(per_instance, instance_settings.max_predictions_per_seq)
+    buffers.resize(
+        num_instances + num_more,
+        num_tokens + num_more * per_instance,
+        num_predictions + num_more * num_slots,
+    )
+
+
+@compiled
+def _make_instances(
+    documents, order, recipe, masking, cursor, stream, buffers, num_instances, count
+):
+    """Makes up to `count` instances more; returns how many there are then."""
+    stop = prediction_stop = 0
+    if num_instances:
+        stop = buffers.stops[num_instances - 1]
+        prediction_stop = buffers.prediction_stops[num_instances - 1]
+    sequence = np.empty(recipe.max_seq_length, documents.tokens.dtype)
+    for index in range(num_instances, num_instances + count):
+        if recipe.kind == pairs.FULL_SENTENCES:
+            length, num_first, label = pairs.packed_sequence(
+                documents, order, recipe.specials, recipe.short_seq_prob,
+                cursor, stream, sequence,
+            )  # fmt: skip
+        else:
+            length, num_first, label = pairs.pair_sequence(
+                documents, order, recipe.kind, recipe.specials, recipe.short_seq_prob,
+                cursor, stream, sequence,
+            )  # fmt: skip
+        if length == 0:
+            return index
+        if recipe.is_masked:
+            prediction_stop += mask(
+                sequence[:length],
+                masking,
+                stream,
+                buffers.positions[prediction_stop:],
+                buffers.labels[prediction_stop:],
+            )
+        buffers.tokens[stop : stop + length] = sequence[:length]
+        stop += length
+        buffers.stops[index] = stop
+        buffers.prediction_stops[index] = prediction_stop
+        buffers.first_lengths[index] = num_first
+        buffers.next_sentence_labels[index] = label
+    return num_instances + count
+
+
+@compiled
+def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
+    for row, number in enumerate(numbers):
+        start = buffers.stops[number - 1] if number else 0
+        length = buffers.stops[number] - start
+        num_first = buffers.first_lengths[number]
+        for column in range(length):
+            input_ids[row, column] = buffers.tokens[start + column]
+            input_mask[row, column] = 1
+            segment_ids[row, column] = column >= num_first
+
+
+@compiled
+def _pad_predictions(buffers, numbers, positions, labels, weights):
+    for row, number in enumerate(numbers):
+        start = buffers.prediction_stops[number - 1] if number else 0
+        for column in range(buffers.prediction_stops[number] - start):
+            positions[row, column] = buffers.positions[start + column]
+            labels[row, column] = buffers.labels[start + column]
+            weights[row, column] = 1.0

@@ -1,0 +1,172 @@
+"""GLUE's metrics."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+
+# Correlations of predicted with true scores, as GLUE's STS-B reports them.
+
+
+def pearson_and_spearman(
+    predictions: Sequence[float] | np.ndarray, labels: Sequence[float] | np.ndarray
+) -> tuple[float, float]:
+    """Pearson's r and Spearman's rho; 0 where one side is constant."""
+    from scipy import stats
+
+    # In float32, predictions that are nearly constant lose the third decimal.
+    predictions = np.asarray(predictions, np.float64)
+    labels = np.asarray(labels, np.float64)
+    if len(predictions) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        return 0.0, 0.0
+    pearson = stats.pearsonr(predictions, labels).statistic
+    spearman = stats.spearmanr(predictions, labels).statistic
+    return float(pearson), float(spearman)
+
+
+# The scores of classifiers, as GLUE gives them, and GLUE's average.
+#
+# Wang et al. 2018 (GLUE), section 3 and table 1: Matthews correlation for CoLA, F1 of
+# class 1 for MRPC and QQP, Pearson and Spearman correlation for STS-B, accuracy.
+#
+# Shapes: N examples, C outputs.
+
+
+Metric = Callable[[np.ndarray, np.ndarray], float]
+
+# What a metric's name ends in for MNLI's second development set.
+MISMATCHED = "_mismatched"
+
+
+def scores(
+    metrics: Sequence[str],
+    predictions: Sequence[float] | np.ndarray,
+    labels: Sequence[float] | np.ndarray,
+) -> dict[str, float]:
+    """Scores predictions by each of some metrics."""
+    unknown = [name for name in metrics if name not in METRICS]
+    if unknown:
+        raise ValueError(
+            f"`metrics` must be among {', '.join(METRICS)}. Received: {unknown}"
+        )
+    predictions, labels = np.asarray(predictions), np.asarray(labels)
+    if predictions.shape != labels.shape or not len(labels):
+        raise ValueError(
+            "`predictions` and `labels` must have the same shape, and one example at"
+            f" least. Received: {predictions.shape} and {labels.shape}"
+        )
+    return {name: float(METRICS[name](predictions, labels)) for name in metrics}
+
+
+def glue_average(
+    scores_by_task: Mapping[str, Mapping[str, float]],
+    without: Sequence[str] = ("WNLI", "AX"),
+) -> float:
+    """The mean over tasks of the mean of each task's metrics.
+
+    So the GLUE server averages (Wang et al. 2018, section 5), all nine tasks: with
+    `without=("AX",)` the leaderboard's figure comes out. MNLI is one task, whose two
+    metrics are the accuracies on its two sets. Devlin et al. 2018 average otherwise:
+    one metric a task, MNLI's sets as two, no WNLI (`bert_tf.tasks.glue`).
+    """
+    means = []
+    for task, task_scores in scores_by_task.items():
+        if task in without:
+            continue
+        unknown = [
+            name for name in task_scores if name.removesuffix(MISMATCHED) not in METRICS
+        ]
+        if unknown or not task_scores:
+            raise ValueError(
+                f"Scores of {task} must be of metrics: {', '.join(METRICS)}. Received:"
+                f" {unknown}"
+            )
+        means.append(sum(task_scores.values()) / len(task_scores))
+    if not means:
+        raise ValueError(f"No tasks to average. Received: {[*scores_by_task]}")
+    return sum(means) / len(means)
+
+
+def _accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The share of examples whose every output is right."""
+    right = predictions == labels
+    return right.reshape(len(labels), -1).all(axis=-1).mean()
+
+
+def _matthews_correlation(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return matthews_corrcoef(labels, predictions)
+
+
+def _of_sklearn(name: str, average: str) -> Metric:
+    """F1, precision or recall: of class 1 ("binary") or over classes or labels."""
+
+    def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
+        import sklearn.metrics
+
+        function = getattr(sklearn.metrics, name)
+        return function(labels, predictions, average=average, zero_division=0)
+
+    return metric
+
+
+def _pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
+    return _mean_correlation(predictions, labels, 0)
+
+
+def _spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
+    return _mean_correlation(predictions, labels, 1)
+
+
+def _mean_correlation(predictions: np.ndarray, labels: np.ndarray, which: int) -> float:
+    """The mean over outputs."""
+    num_examples = len(labels)
+    columns = zip(
+        predictions.reshape(num_examples, -1).T,
+        labels.reshape(num_examples, -1).T,
+        strict=True,
+    )
+    return float(np.mean([pearson_and_spearman(*each)[which] for each in columns]))
+
+
+def _mean_squared_error(predictions: np.ndarray, labels: np.ndarray) -> float:
+    return np.square(predictions - labels).mean(dtype=np.float64)
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": _accuracy,
+    "f1": _of_sklearn("f1_score", "binary"),
+    "precision": _of_sklearn("precision_score", "binary"),
+    "recall": _of_sklearn("recall_score", "binary"),
+    "f1_micro": _of_sklearn("f1_score", "micro"),
+    "f1_macro": _of_sklearn("f1_score", "macro"),
+    "matthews_correlation": _matthews_correlation,
+    "exact_match": _accuracy,
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "mean_squared_error": _mean_squared_error,
+}
+
+# Which metrics there are for what a classifier predicts.
+METRICS_OF: dict[str, tuple[str, ...]] = {
+    SINGLE_LABEL: (
+        "accuracy",
+        "f1_macro",
+        "f1",
+        "precision",
+        "recall",
+        "matthews_correlation",
+    ),
+    MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
+    REGRESSION: ("pearson", "spearman", "mean_squared_error"),
+}
+# Those that a data set of one's own is scored by, unless it says otherwise.
+OWN_METRICS: dict[str, tuple[str, ...]] = {
+    SINGLE_LABEL: ("accuracy",),
+    MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
+    REGRESSION: ("pearson", "spearman"),
+}
+# Of class 1 against class 0: not for more classes.
+OF_TWO_CLASSES = ("f1", "precision", "recall")

@@ -1,1 +1,0 @@
-"""Scores that the tasks are judged by."""

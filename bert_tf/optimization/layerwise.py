@@ -1,0 +1,173 @@
+"""What is set layer by layer: frozen weights, learning rates, layers reinitialized."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bert_tf.errors import InputError
+
+# Freezing: parts of an encoder that training leaves as they are.
+#
+#     embeddings    the three tables and their LayerNorm
+#     3, layer_3    a layer, counted from 0
+#     0-5           layers, both ends included
+#     encoder       all layers
+#     pooler        the pooler
+#
+# with commas between them. What is frozen has no gradient, no weight decay and no
+# moments; dropout goes on within it. The masked LM's output matrix is the table of
+# word
+# embeddings: where the embeddings are frozen it is, too, and the head learns its
+# transform and bias alone.
+
+
+def freeze(encoder: Any, frozen_layers: str) -> None:
+    """Sets `trainable = False` on layers; call it before the optimizer is built.
+
+    Args:
+        encoder: a BertEncoder.
+        frozen_layers: the parts, as above; "" for none.
+
+    Raises:
+        InputError: there is no such part.
+    """
+    if not frozen_layers.strip():
+        return
+    parts = _parts(encoder)
+    for name in frozen_layers.split(","):
+        for layer in _layers(name.strip(), parts):
+            layer.trainable = False
+
+
+def _parts(encoder: Any) -> dict[str, Any]:
+    """The encoder's layers with weights, by name, in their order."""
+    return {layer.name: layer for layer in encoder.layers if layer.variables}
+
+
+def _layers(name: str, parts: dict[str, Any]) -> list[Any]:
+    numbered = {
+        int(match[1]): layer
+        for match, layer in (
+            (re.fullmatch(r"layer_(\d+)", part), layer) for part, layer in parts.items()
+        )
+        if match
+    }
+    if name in parts:
+        return [parts[name]]
+    if name == "encoder":
+        return list(numbered.values())
+    if match := re.fullmatch(r"(\d+)(?:\s*-\s*(\d+))?", name):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first <= last and last in numbered:
+            return [numbered[number] for number in range(first, last + 1)]
+    others = [part for part in parts if not part.startswith("layer_")]
+    raise InputError(
+        f"`frozen_layers`: the model has no {name!r}. It has"
+        f" {', '.join(others)}, encoder, and layers 0-{max(numbered)}."
+    )
+
+
+# Layer-wise decay of the learning rate: the lower the layer, the smaller its steps.
+#
+# Lower layers hold what is general about language. With L layers and a variable at
+# depth
+# d, the learning rate is multiplied by
+#
+#     decay^(L + 1 - d)
+#
+# d is 0 for the embeddings, i + 1 for layer_i, and L + 1 for all else: the pooler and
+# the
+# heads, which learn at the full rate. So each layer's rate is `decay` times that of
+# the
+# one above it: ULMFiT's "discriminative fine-tuning" (Howard and Ruder 2018, section
+# 3.2,
+# decay 1 / 2.6). ELECTRA's code (Clark et al. 2020; model/optimization.py) has the
+# same
+# depths of embeddings and layers, and L + 2 for the task's head: there the last layer
+# is
+# two factors below the head, here one. L counts up to the highest layer that is
+# trained:
+# frozen ones below it count, frozen ones above it do not.
+
+
+_LAYER = re.compile(r"(?:^|/)layer_(\d+)/")
+_EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
+
+
+def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
+    """What the learning rate of each variable is multiplied by.
+
+    Args:
+        paths: the paths of all variables, such as "bert/encoder/layer_3/...".
+        decay: above 0; 1 for the same rate everywhere.
+
+    Raises:
+        ValueError: `decay` is out of its range.
+    """
+    if not 0.0 < decay <= 1.0:
+        raise ValueError(
+            "The layer-wise decay of the learning rate must be above 0 and at most 1."
+            f" Received: {decay}"
+        )
+    layers = [_LAYER.search(path) for path in paths]
+    num_layers = max((int(layer[1]) + 1 for layer in layers if layer), default=0)
+    factors = []
+    for path, layer in zip(paths, layers, strict=True):
+        if layer:
+            depth = int(layer[1]) + 1
+        elif _EMBEDDINGS.search(path):
+            depth = 0
+        else:
+            depth = num_layers + 1
+        factors.append(decay ** (num_layers + 1 - depth))
+    return factors
+
+
+# Re-initialization: the top layers and the pooler begin anew, untrained.
+#
+# Zhang, Wu, Katiyar, Weinberger and Artzi 2021, "Revisiting few-sample BERT fine-
+# tuning",
+# section 4: the top layers are the most specialised on pre-training; with the pooler
+# and
+# up to 6 layers drawn anew, fine-tuning on few examples is steadier and often better.
+
+
+@contextlib.contextmanager
+def keeping_initial(encoder: Any, num_layers: int) -> Iterator[None]:
+    """Within it, weights are loaded; in the end, the top has its initial values again.
+
+    Those are what the model was made with: drawn by its own initializers, LayerNorms 1
+    and biases 0, from the seed of the run.
+
+    Args:
+        encoder: a BertEncoder, just made.
+        num_layers: how many layers, from the top; the pooler is always one more. With
+            0 nothing is kept.
+
+    Raises:
+        InputError: the encoder has fewer layers.
+    """
+    initial = [
+        (variable, variable.numpy())
+        for layer in _top(encoder, num_layers)
+        for variable in layer.weights
+    ]
+    yield
+    for variable, value in initial:
+        variable.assign(value)
+
+
+def _top(encoder: Any, num_layers: int) -> list[Any]:
+    """The layers and the pooler; none where `num_layers` is 0."""
+    if not num_layers:
+        return []
+    layers = [
+        layer for layer in encoder.layers if re.fullmatch(r"layer_\d+", layer.name)
+    ]
+    if num_layers > len(layers):
+        raise InputError(
+            f"`reinitialize_layers={num_layers}`: the model has {len(layers)} layers."
+        )
+    poolers = [layer for layer in encoder.layers if layer.name == "pooler"]
+    return layers[-num_layers:] + poolers

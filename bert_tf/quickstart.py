@@ -1,0 +1,581 @@
+"""The whole recipe in a few minutes, on text that every Python has.
+
+Learns a vocabulary from the prose in Python's own documentation, writes masked
+next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
+fine-tunes it on a labelled task beside the same network from scratch:
+
+    python -m bert_tf.quickstart --output_dir=quickstart_output
+
+Started again, it goes on where it was stopped, or says that all is done.
+"""
+
+import ast
+import dataclasses
+import inspect
+import json
+import math
+import os
+import random
+import re
+import statistics
+import sys
+import sysconfig
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from absl import flags, logging
+
+from bert_tf import cli, files, flag_rules, run_classifier, run_pretraining, strict_json
+from bert_tf import flags as shared_flags
+from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
+from bert_tf.fill_mask import fill_mask, show
+from bert_tf.tfrecords import create_pretraining_data
+
+# English prose that every Python has: the language reference and the docstrings.
+#
+# CPython ships `pydoc_data.topics` (the language reference as text) and a standard
+# library full of docstrings: more than 1 MB of prose with document boundaries, a
+# topic or
+# a module being a document. Code, grammar and tables are left out.
+
+
+# Folders of the library that are no prose (tests), or that not every Python has.
+_LEFT_OUT = {"__pycache__", "idlelib", "lib2to3", "site-packages", "test", "turtledemo"}
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(*]*[A-Z])")
+_PROMPT_OR_GRAMMAR = re.compile(r">>>|\.\.\. |::=|^\s*[|+\\/]|={4}|-{4}|\*{4}|~{4}")
+_MARKUP = re.compile(r"[*`]+|:(?:\w+:)+")
+_SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*[,.;:!?]?")
+
+_MINIMUM_WORDS = 4
+
+
+class Document(NamedTuple):
+    """A document: its name, and its sentences in order."""
+
+    name: str
+    sentences: list[str]
+
+
+def read_documents(progress: Callable[[], None] = lambda: None) -> Iterator[Document]:
+    """The documents, in an order that depends on the Python version alone."""
+    from pydoc_data import topics
+
+    for name in sorted(topics.topics):
+        yield Document(f"topic {name}", sentences_of(topics.topics[name]))
+        progress()
+    library = sysconfig.get_path("stdlib")
+    for path in _python_files(library):
+        text = "\n\n".join(_docstrings(path))
+        yield Document(os.path.relpath(path, library), sentences_of(text))
+        progress()
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text's prose.
+
+    A paragraph counts as prose if it has no prompt, grammar or ruled line in it; a
+    sentence if it ends like one and most of it are words.
+    """
+    sentences = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        if _PROMPT_OR_GRAMMAR.search(paragraph):
+            continue
+        plain = _SPACE.sub(" ", _MARKUP.sub("", paragraph)).strip(" -")
+        sentences += [s for s in _SENTENCE_END.split(plain) if _is_prose(s)]
+    return sentences
+
+
+def _is_prose(sentence: str) -> bool:
+    parts = sentence.split(" ")
+    words = sum(1 for part in parts if _WORD.fullmatch(part))
+    return (
+        words >= _MINIMUM_WORDS
+        and words >= 0.6 * len(parts)
+        and sentence[0].isupper()
+        and sentence[-1] in ".!?:"
+    )
+
+
+def _python_files(folder: str) -> Iterator[str]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - _LEFT_OUT)
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield os.path.join(root, name)
+
+
+def _docstrings(path: str) -> Iterator[str]:
+    """The docstrings of a module, its classes and functions, in order."""
+    with open(path, "rb") as file, warnings.catch_warnings():
+        # Old modules have invalid escapes in their strings.
+        warnings.simplefilter("ignore")
+        tree = ast.parse(file.read())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented):
+            docstring = ast.get_docstring(node, clean=False)
+            if docstring:
+                yield inspect.cleandoc(docstring)
+
+
+# A labelled task made from plain text: is a sentence as written, or shuffled?
+#
+# Case and punctuation would give the answer away, so a sentence is reduced to its
+# words,
+# and it is there twice, as written and shuffled, so that no word does. A model that
+# knows
+# which words follow each other knows the answer; one that sees words without their
+# order
+# can only guess.
+
+
+SHUFFLED, AS_WRITTEN = "0", "1"
+
+_WORD_ORDER_WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
+
+# Shorter sentences can look right in any order; longer ones are easy.
+MINIMUM_WORDS, MAXIMUM_WORDS = 5, 20
+
+
+def usable_words(sentences: Iterable[str]) -> list[list[str]]:
+    """The words of each sentence of a fitting length; equal ones count once."""
+    found = {}
+    for sentence in sentences:
+        words = _WORD_ORDER_WORD.findall(sentence.lower())
+        if MINIMUM_WORDS <= len(words) <= MAXIMUM_WORDS and len(set(words)) > 2:
+            found[tuple(words)] = words
+    return list(found.values())
+
+
+def examples(
+    sentences: Iterable[list[str]], rng: random.Random
+) -> list[tuple[str, str]]:
+    """(label, text) of each sentence as written and shuffled, in random order."""
+    labelled = []
+    for words in sentences:
+        shuffled = words
+        while shuffled == words:
+            shuffled = rng.sample(words, len(words))
+        labelled += [(AS_WRITTEN, " ".join(words)), (SHUFFLED, " ".join(shuffled))]
+    rng.shuffle(labelled)
+    return labelled
+
+
+def table(rows: Iterable[tuple[str, str]]) -> str:
+    """The rows as TSV with a header: label, text_a."""
+    return "label\ttext_a\n" + "".join(f"{label}\t{text}\n" for label, text in rows)
+
+
+# The steps of the quickstart, each done once and remembered.
+#
+# OUTPUT_DIR/quickstart.json holds the settings and, for each step that is done, its
+# seconds and results, so that a second start goes on from there.
+
+
+# A BERT of two layers learns something in minutes on two cores. Short sequences give it
+# twice the steps, and fewer positions to tell apart: at 64 tokens it had not learnt to
+# look at a blank's neighbours when the time was up.
+MAX_SEQ_LENGTH = 32
+MAX_PREDICTIONS_PER_SEQ = 5
+# The releases' 0.02 suits their width. At 128 it leaves attention flat for thousands of
+# steps; about 1 / sqrt(128) lets it learn from the start.
+INITIALIZER_RANGE = 0.08
+# Share of the documents that pre-training does not see.
+HELD_OUT = 0.25
+# Of the original's labels up to two thirds are "random".
+NSP_LABELS = "exact"
+MAX_EVAL_STEPS = 35
+EVAL_BATCH_SIZE = 64
+BLANKS = (
+    "Return [MASK] if the object is not found.",
+    "This [MASK] returns a list of strings.",
+    "The [MASK] argument is optional.",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the quickstart was asked for; the flags of the same names."""
+
+    output_dir: str
+    random_seed: int
+    vocab_size: int
+    num_train_steps: int
+    num_finetune_examples: int
+    num_finetune_seeds: int
+
+    def path(self, *names: str) -> str:
+        """A path in the output folder."""
+        return os.path.join(self.output_dir, *names)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """A step that is done."""
+
+    seconds: float
+    results: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """What quickstart.json holds."""
+
+    settings: dict
+    steps: dict[str, _Step]
+
+
+class Progress:
+    """The steps done so far, kept in quickstart.json."""
+
+    def __init__(self, settings: Settings, num_steps: int) -> None:
+        self._path = settings.path("quickstart.json")
+        self._num_steps = num_steps
+        self._number = 0
+        self.ran_any = False
+        values = dataclasses.asdict(settings)
+        del values["output_dir"]
+        values["nsp_labels"] = NSP_LABELS  # an older quickstart has others
+        self._state: dict[str, Any] = {"settings": values, "steps": {}}
+        if files.exists(self._path):
+            state = strict_json.read(_State, self._path)
+            self._state = dataclasses.asdict(state)
+            for name, value in values.items():
+                there = self._state["settings"].get(name)
+                if there != value:
+                    raise InputError(
+                        f"--output_dir={settings.output_dir} holds a quickstart with"
+                        f" --{name}={there}, not {value}. Give another folder."
+                    )
+
+    def step(self, name: str, make: Callable[[], Any]) -> Any:
+        """Makes a step unless it is done; returns its results."""
+        self._number += 1
+        heading = f"[{self._number}/{self._num_steps}] {name}"
+        done = self._state["steps"].get(name)
+        if done is not None:
+            print(f"{heading}: done before, in {done['seconds']:.1f} s")
+            return done["results"]
+        print(f"{heading} ...", flush=True)
+        self.ran_any = True
+        began = time.monotonic()
+        results = make()
+        seconds = time.monotonic() - began
+        self._state["steps"][name] = {"seconds": seconds, "results": results}
+        files.write_atomically(self._path, json.dumps(self._state, indent=2) + "\n")
+        print(f"    {seconds:.1f} s", flush=True)
+        return results
+
+    @property
+    def seconds(self) -> float:
+        """What all steps took together."""
+        return sum(step["seconds"] for step in self._state["steps"].values())
+
+
+def run_all(settings: Settings) -> None:
+    """Makes the steps that are not yet done and prints what came out."""
+    files.make_folder(settings.output_dir)
+    if sys.stderr.isatty():
+        logging.set_verbosity(logging.WARNING)  # the bars say it
+    progress = Progress(settings, num_steps=7)
+    text = progress.step("Collect the text", lambda: collect_text(settings))
+    print(
+        f"    {text['documents']} documents, {text['sentences']} sentences,"
+        f" {text['characters'] / 1e6:.1f} MB; {text['held_out']} documents held out"
+    )
+    progress.step("Learn a vocabulary", lambda: learn_vocabulary(settings))
+    progress.step("Write masked pairs", lambda: write_records(settings))
+    before = progress.step("Fill in blanks, untrained", lambda: guess(settings, False))
+    print("\n".join(before))
+    scores = progress.step("Pre-train", lambda: pretrain(settings))
+    print(held_out(scores))
+    after = progress.step("Fill in blanks, pre-trained", lambda: guess(settings, True))
+    print("\n".join(after))
+    accuracies = progress.step(
+        "Fine-tune: is a sentence as written, or shuffled?", lambda: finetune(settings)
+    )
+    print(table_steps(accuracies, settings))
+    if not progress.ran_any:
+        print("All is done. Give another --output_dir to see it run.")
+
+
+def collect_text(settings: Settings) -> dict[str, int]:
+    """Writes the corpus, the held-out text and the labelled tables."""
+    from bert_tf.training.reporting import progress_bar
+
+    with progress_bar(0, unit="document", label="read") as bar:
+        documents = [
+            document
+            for document in read_documents(lambda: bar.update(1))
+            if len(document.sentences) > 1
+        ]
+    rng = random.Random(settings.random_seed)
+    rng.shuffle(documents)
+    num_held_out = int(len(documents) * HELD_OUT)
+    held_out, seen = documents[:num_held_out], documents[num_held_out:]
+    for name, part in (("corpus.txt", seen), ("held_out.txt", held_out)):
+        files.write_atomically(
+            settings.path(name),
+            "\n".join(
+                "".join(f"{sentence}\n" for sentence in document.sentences)
+                for document in part
+            ),
+        )
+    known = {sentence for document in seen for sentence in document.sentences}
+    unseen = usable_words(
+        sentence
+        for document in held_out
+        for sentence in document.sentences
+        if sentence not in known
+    )
+    rng.shuffle(unseen)
+    # Two examples a sentence; at least a quarter of the sentences is for evaluation.
+    num_train = min(settings.num_finetune_examples // 2, len(unseen) * 3 // 4)
+    files.make_folder(settings.path("word_order"))
+    for name, words in (
+        ("train.tsv", unseen[:num_train]),
+        ("dev.tsv", unseen[num_train:]),
+    ):
+        files.write_atomically(
+            settings.path("word_order", name),
+            table(examples(words, rng)),
+        )
+    sentences = [s for document in documents for s in document.sentences]
+    return {
+        "documents": len(documents),
+        "held_out": num_held_out,
+        "sentences": len(sentences),
+        "characters": sum(map(len, sentences)),
+        "train_examples": 2 * num_train,
+        "dev_examples": 2 * (len(unseen) - num_train),
+    }
+
+
+def learn_vocabulary(settings: Settings) -> None:
+    """Learns the vocabulary from the text that pre-training sees."""
+    from bert_tf.text.learning import learn_vocabulary as learn
+
+    text = files.read_text(settings.path("corpus.txt"))
+    vocabulary = learn(
+        text.split("\n"), vocab_size=settings.vocab_size, do_lower_case=True
+    )
+    vocabulary.save(settings.path("vocab.txt"))
+    files.write_atomically(
+        settings.path("bert_config.json"), config(settings).to_json_string()
+    )
+
+
+def config(settings: Settings) -> BertConfig:
+    """The tiny size with the quickstart's vocabulary."""
+    return BertConfig.from_size(
+        "tiny",
+        vocab_size=settings.vocab_size,
+        max_position_embeddings=MAX_SEQ_LENGTH,
+        initializer_range=INITIALIZER_RANGE,
+    )
+
+
+def write_records(settings: Settings) -> None:
+    """Writes the masked next-sentence pairs, of the seen and of the held-out text."""
+    for name, dupe_factor in (("corpus", 10), ("held_out", 1)):
+        run_script(
+            create_pretraining_data,
+            input_file=settings.path(f"{name}.txt"),
+            output_file=settings.path(f"{name}.tfrecord"),
+            vocab_file=settings.path("vocab.txt"),
+            max_seq_length=MAX_SEQ_LENGTH,
+            max_predictions_per_seq=MAX_PREDICTIONS_PER_SEQ,
+            dupe_factor=dupe_factor,
+            nsp_labels=NSP_LABELS,
+            random_seed=settings.random_seed,
+        )
+
+
+def pretrain(settings: Settings) -> dict[str, float]:
+    """Pre-trains, and evaluates on the held-out text."""
+    run_script(
+        run_pretraining,
+        input_file=settings.path("corpus.tfrecord"),
+        eval_input_file=settings.path("held_out.tfrecord"),
+        bert_config_file=settings.path("bert_config.json"),
+        output_dir=settings.path("pretraining"),
+        do_train=True,
+        do_eval=True,
+        train_batch_size=64,
+        eval_batch_size=EVAL_BATCH_SIZE,
+        max_eval_steps=MAX_EVAL_STEPS,
+        learning_rate=1e-3,
+        num_train_steps=settings.num_train_steps,
+        num_warmup_steps=settings.num_train_steps // 10,
+        random_seed=settings.random_seed,
+    )
+    return read_results(settings.path("pretraining"))
+
+
+def held_out(scores: dict[str, float]) -> str:
+    """The accuracies on held-out text, each next to that of a constant answer.
+
+    A next sentence accuracy counts as learnt if it is above the majority's by three
+    standard errors.
+    """
+    lines = ["    held-out text     accuracy   always the most frequent answer"]
+    for label, name in (("masked LM", "masked_lm"), ("next sentence", "next_sentence")):
+        accuracy, constant = scores[f"{name}_accuracy"], scores[f"{name}_majority"]
+        lines.append(f"    {label:<16}{accuracy:>10.1%}{constant:>13.1%}")
+    majority = scores["next_sentence_majority"]
+    error = math.sqrt(majority * (1.0 - majority) / (MAX_EVAL_STEPS * EVAL_BATCH_SIZE))
+    if scores["next_sentence_accuracy"] < majority + 3.0 * error:
+        lines.append(
+            "    So the next sentence is not learnt yet; --num_train_steps gives more"
+            " steps."
+        )
+    return "\n".join(lines)
+
+
+def guess(settings: Settings, pretrained: bool) -> list[str]:
+    """What the network fills into the blanks."""
+    import keras
+
+    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
+    from bert_tf.modeling.heads import BertPretrainer
+    from bert_tf.text.vocabulary import Vocabulary
+    from bert_tf.text.wordpiece import WordPieceTokenizer
+
+    if pretrained:
+        model = load_pretrainer(settings.path("pretraining"))
+        tokenizer = load_tokenizer(
+            settings.path("pretraining"), recognize_special_tokens=True
+        )
+    else:
+        keras.utils.set_random_seed(settings.random_seed)
+        model = BertPretrainer(config(settings))
+        tokenizer = WordPieceTokenizer(
+            Vocabulary.from_file(settings.path("vocab.txt")),
+            recognize_special_tokens=True,
+        )
+    return [show(text, fill_mask(model, tokenizer, text, top_k=3)) for text in BLANKS]
+
+
+def finetune(settings: Settings) -> dict[str, list[float]]:
+    """Accuracies by start: equal steps and hyperparameters, one run a seed."""
+    accuracies: dict[str, list[float]] = {"pre-trained": [], "from scratch": []}
+    for number in range(settings.num_finetune_seeds):
+        for start, checkpoint in (
+            ("pre-trained", {"init_checkpoint": settings.path("pretraining")}),
+            ("from scratch", {}),
+        ):
+            folder = settings.path("finetuning", f"{start}-{number}".replace(" ", "-"))
+            run_script(
+                run_classifier,
+                task_name="tsv",
+                data_dir=settings.path("word_order"),
+                vocab_file=settings.path("vocab.txt"),
+                bert_config_file=settings.path("bert_config.json"),
+                output_dir=folder,
+                do_train=True,
+                do_eval=True,
+                max_seq_length=MAX_SEQ_LENGTH,
+                train_batch_size=32,
+                eval_batch_size=100,
+                learning_rate=2e-4,
+                num_train_epochs=4.0,
+                random_seed=settings.random_seed + number,
+                **checkpoint,
+            )
+            accuracy = read_results(folder)["eval_accuracy"]
+            print(f"    seed {number}, {start}: {accuracy:.1%}", flush=True)
+            accuracies[start].append(accuracy)
+    return accuracies
+
+
+def table_steps(accuracies: dict[str, list[float]], settings: Settings) -> str:
+    """Mean, spread and single values of the accuracies."""
+    lines = [f"    {'start':<14}{'mean':>8}{'deviation':>11}   accuracy of each seed"]
+    for start, values in accuracies.items():
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        single = "  ".join(f"{value:.1%}" for value in values)
+        lines.append(
+            f"    {start:<14}{statistics.mean(values):>8.1%}{spread:>11.1%}   {single}"
+        )
+    lines.append(f"Everything is in {settings.output_dir}:")
+    for name, what in (
+        ("corpus.txt", "the text, one sentence a line"),
+        ("vocab.txt", "the vocabulary"),
+        ("corpus.tfrecord", "the masked pairs"),
+        ("pretraining", "the pre-trained BERT (TensorBoard logs too)"),
+        ("word_order", "the labelled task"),
+        ("finetuning", "the fine-tuned models"),
+    ):
+        lines.append(f"    {settings.path(name):<40} {what}")
+    lines.append("Try your own:")
+    lines.append(
+        f"    python -m bert_tf.fill_mask --checkpoint={settings.path('pretraining')}"
+        ' "The [MASK] is closed."'
+    )
+    return "\n".join(lines)
+
+
+def run_script(script: Any, **values: Any) -> None:
+    """Runs a script in this process, with flags as on its command line."""
+    arguments = [f"--{name}={value}" for name, value in values.items()]
+    script.run(cli.parse(script.define_flags, arguments))
+
+
+def read_results(folder: str) -> dict[str, float]:
+    """The numbers in a run's eval_results.txt."""
+    lines = files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
+    return {key: float(value) for key, _, value in (line.split() for line in lines)}
+
+
+# The whole recipe in a few minutes, on text that every Python has.
+#
+# Learns a vocabulary from the prose in Python's own documentation, writes masked
+# next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
+# fine-tunes it on a labelled task beside the same network from scratch:
+#
+#     python -m bert_tf.quickstart --output_dir=quickstart_output
+#
+# Started again, it goes on where it was stopped, or says that all is done.
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the script's flags."""
+    shared_flags.define(flag_values, output_dir="quickstart_output", random_seed=12345)
+    for name, default, help_text in (
+        ("vocab_size", 4000, "Tokens of the vocabulary."),
+        ("num_train_steps", 2500, "Steps of pre-training."),
+        ("num_finetune_examples", 2400, "Labelled examples to fine-tune on."),
+        ("num_finetune_seeds", 3, "Fine-tuning runs from each start."),
+    ):
+        flags.DEFINE_integer(name, default, help_text, flag_values=flag_values)
+        flag_rules.require_at_least(flag_values, 1, name)
+
+
+def run(flag_values: flags.FlagValues) -> None:
+    """Makes the steps that are not yet done."""
+    cli.import_tensorflow()
+
+    run_all(
+        Settings(
+            output_dir=flag_values.output_dir,
+            random_seed=flag_values.random_seed,
+            vocab_size=flag_values.vocab_size,
+            num_train_steps=flag_values.num_train_steps,
+            num_finetune_examples=flag_values.num_finetune_examples,
+            num_finetune_seeds=flag_values.num_finetune_seeds,
+        )
+    )
+
+
+def main() -> None:
+    """The command line."""
+    cli.main(define_flags, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The recipe in a few minutes: real text, a vocabulary, pre-training, fine-tuning."""

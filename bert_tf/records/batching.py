@@ -1,0 +1,563 @@
+"""Examples of a task as records, and batches of sequences of similar length."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import files, strict_json
+from bert_tf.errors import InputError
+from bert_tf.records.pipeline import (
+    ALL_ROWS,
+    PREFETCHED_BATCHES,
+    Batch,
+    InputShard,
+    count_records,
+)
+from bert_tf.records.spec import RecordSchema
+from bert_tf.records.writing import ShardWriter
+
+# Batches of sequences of like length: which examples make a batch, and how long it
+# is.
+#
+# A batch is padded to one of a few static lengths rather than to the longest there
+# may
+# be, so that little is computed on padding and little is compiled. The lengths are
+# chosen
+# from the data: those that leave the least padding (`static_lengths`).
+#
+# The plan is a function of (lengths, batch size, seed, number of the batch) alone, so
+# that a run that is killed goes on with the very batch it would have made next:
+#
+# - an epoch draws an order of the examples by (seed, epoch) and goes through the
+# static
+#   lengths from the shortest one: those of its examples that fit are cut into whole
+#   batches in that order; what is left over goes on with the next length;
+# - so each example stands in each epoch once, and one batch of an epoch at most is
+# not
+#   full. What it lacks is padding (`PADDING`), which counts for nothing;
+# - the epoch's batches are then put in an order by the same seed.
+#
+# Without a seed the examples stand in the order of their lengths: for evaluation.
+#
+# Shapes: N examples, M batches, B batch.
+
+
+# The number of an example that is none.
+PADDING = -1
+
+# A length takes about as long to compile as so many batches to compute: forward and
+# backward, or forward alone.
+_BATCHES_PER_LENGTH = 4
+_BATCHES_PER_LENGTH_FORWARD = 2
+
+
+class PlannedBatches(NamedTuple):
+    """Consecutive batches.
+
+    Attributes:
+        rows: [M, B] int64, the numbers of the examples; `PADDING` where there is none.
+        buckets: [M] int64, which of the static lengths each batch is padded to.
+    """
+
+    rows: np.ndarray
+    buckets: np.ndarray
+
+
+def static_lengths(
+    lengths: Sequence[int] | np.ndarray, max_lengths: int
+) -> tuple[int, ...]:
+    """The few lengths that leave the least padding, the longest example's among them.
+
+    With W(n) examples of at most n tokens, the least cost of covering all of at most n
+    with k lengths follows from that with k - 1 (dynamic programming):
+
+        cost(n, k) = min over m < n of cost(m, k - 1) + n (W(n) - W(m))
+    """
+    lengths = np.asarray(lengths)
+    if not lengths.size or lengths.min() < 1 or max_lengths < 1:
+        raise ValueError(
+            "`lengths` must be positive numbers, and `max_lengths` at least 1."
+            f" Received: {lengths.size} lengths, {max_lengths}"
+        )
+    ends, counts = np.unique(lengths, return_counts=True)
+    covered = np.concatenate([[0], np.cumsum(counts)])
+    # cost_of[m, n]: those after the m-th distinct length and up to the n-th, padded to
+    # the n-th.
+    cost_of = ends * (covered[None, 1:] - covered[:, None]).astype(np.float64)
+    cost_of[np.tril_indices_from(cost_of, k=-1)] = np.inf
+    cost = cost_of[0]
+    choices = []
+    for _ in range(min(max_lengths, len(ends)) - 1):
+        totals = np.concatenate([[0.0], cost])[:-1, None] + cost_of[:-1]
+        choices.append(totals.argmin(axis=0))
+        cost = totals.min(axis=0)
+    chosen = [len(ends) - 1]
+    for choice in reversed(choices):
+        before = choice[chosen[-1]] - 1
+        if before < 0:
+            break
+        chosen.append(before)
+    return tuple(int(ends[index]) for index in reversed(chosen))
+
+
+def training_lengths(
+    lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
+) -> tuple[int, ...]:
+    """The static lengths of batches to train on; arguments as `prediction_lengths`."""
+    return _worthwhile_lengths(lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH)
+
+
+def prediction_lengths(
+    lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
+) -> tuple[int, ...]:
+    """The static lengths of batches that are predicted."""
+    return _worthwhile_lengths(
+        lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH_FORWARD
+    )
+
+
+def _worthwhile_lengths(
+    lengths: Sequence[int] | np.ndarray,
+    num_batches: int,
+    max_lengths: int,
+    batches_per_length: int,
+) -> tuple[int, ...]:
+    """The static lengths of batches: fewer where few batches would make up for them."""
+    count = num_batches // batches_per_length
+    return static_lengths(lengths, max(1, min(max_lengths, count)))
+
+
+class LengthPlan:
+    """The batches of a data set, for any number of epochs."""
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        buckets: Sequence[int],
+        seed: int | None,
+    ) -> None:
+        if not len(lengths) or max(lengths) > buckets[-1]:
+            raise ValueError(
+                "`buckets` must cover all examples, and there must be some."
+                f" Received: {buckets} for {len(lengths)} examples"
+            )
+        self.batch_size = batch_size
+        self.buckets = tuple(buckets)
+        self._bucket_of = np.searchsorted(self.buckets, lengths)
+        self._by_length = np.argsort(lengths, kind="stable")
+        self._seed = seed
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """The batches that all examples make."""
+        return -(-len(self._bucket_of) // self.batch_size)
+
+    def epoch(self, number: int) -> PlannedBatches:
+        """An epoch's batches, in their order."""
+        order, generator = self._by_length, None
+        if self._seed is not None:
+            generator = np.random.Generator(np.random.PCG64([self._seed, number]))
+            order = generator.permutation(len(order))
+        bucket_of = self._bucket_of[order]
+        left = order[:0]
+        batches, buckets = [], []
+        for bucket in range(len(self.buckets)):
+            ready = np.concatenate([left, order[bucket_of == bucket]])
+            whole = len(ready) // self.batch_size * self.batch_size
+            batches.append(ready[:whole].reshape(-1, self.batch_size))
+            buckets.append(np.full(len(batches[-1]), bucket))
+            left = ready[whole:]
+        if len(left):
+            last = np.full(self.batch_size, PADDING)
+            last[: len(left)] = left
+            batches.append(last[None])
+            buckets.append(self._bucket_of[left].max(keepdims=True))
+        rows, of_rows = np.concatenate(batches), np.concatenate(buckets)
+        if generator is not None:
+            shuffled = generator.permutation(len(rows))
+            rows, of_rows = rows[shuffled], of_rows[shuffled]
+        return PlannedBatches(rows, of_rows)
+
+    def batches(self, start: int, stop: int) -> PlannedBatches:
+        """The batches from number `start` to before `stop`, counted over all epochs."""
+        size = self.batches_per_epoch
+        epochs = [
+            self.epoch(number) for number in range(start // size, -(-stop // size))
+        ]
+        if not epochs:
+            empty = np.zeros([0, self.batch_size], np.int64)
+            return PlannedBatches(empty, empty[:, 0])
+        first = start - start // size * size
+        return PlannedBatches(
+            *(
+                np.concatenate(parts)[first : first + stop - start]
+                for parts in zip(*epochs, strict=True)
+            )
+        )
+
+
+# Records in memory, each as long as it is: for batches of any examples, any length.
+#
+# A sequence feature of a record (input_ids, input_mask, segment_ids) is padded with
+# zeros
+# to max_seq_length. The table keeps what stands before the padding, all records one
+# after
+# another, and hands batches out padded to the length that is asked for. The records
+# of a
+# fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of about 40
+# tokens, take 200 MB.
+#
+# A record may have several sequences, each choice of an example its own: what is [N]
+# or
+# [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
+#
+# Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's
+# length,
+# C sequences of a record.
+
+
+# The feature of a batch for evaluation that says which records it holds.
+ROWS = "rows"
+# The feature that is 1 for an example and 0 for a row of padding, [B, 1].
+IS_REAL = "is_real_example"
+
+_PARSED_AT_ONCE = 1024
+
+
+class ExampleTable:
+    """Records, such as those of a TFRecord file.
+
+    Attributes:
+        lengths: [N] int64, the tokens of each record, of its longest sequence.
+        mean_length: the tokens of a sequence, on average.
+    """
+
+    def __init__(
+        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSchema
+    ) -> None:
+        """Takes the padding off records."""
+        self._sequences = [
+            f.name for f in schema.features if f.flag == "max_seq_length"
+        ]
+        columns: dict[str, list[np.ndarray]] = {f.name: [] for f in schema.features}
+        lengths = []
+        for block in blocks:
+            mask = block["input_mask"]
+            lengths.append(mask.sum(axis=-1, dtype=np.int64))
+            is_token = np.arange(mask.shape[-1]) < lengths[-1][..., None]
+            assert (mask == is_token).all(), "padding within a sequence"
+            for name, value in block.items():
+                if name in self._sequences:
+                    assert not value[~is_token].any(), f"{name}: padding that is not 0"
+                    value = value[is_token]
+                # As `RecordSchema.parse` has them.
+                is_int = np.issubdtype(value.dtype, np.integer)
+                columns[name].append(
+                    value.astype(np.int32 if is_int else np.float32, copy=False)
+                )
+        # Of each sequence: [N], or [N, C].
+        self._lengths = np.concatenate(lengths)
+        stops = np.cumsum(self._lengths).reshape(self._lengths.shape)
+        self._starts = stops - self._lengths
+        self.lengths = self._lengths.reshape(len(self._lengths), -1).max(axis=1)
+        self.mean_length = float(self._lengths.mean())
+        self._columns = {name: np.concatenate(v) for name, v in columns.items()}
+
+    @classmethod
+    def read(cls, path: str, schema: RecordSchema) -> "ExampleTable":
+        """The records of a TFRecord file that is not compressed."""
+        dataset = tf.data.TFRecordDataset(path).batch(_PARSED_AT_ONCE)
+        blocks = dataset.map(schema.parse, num_parallel_calls=2).as_numpy_iterator()
+        return cls(blocks, schema)
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.lengths)
+
+    def column(self, name: str) -> np.ndarray:
+        """A feature of all records, [N, ...], that is not one of sequences."""
+        return self._columns[name]
+
+    def batches(
+        self,
+        rows: np.ndarray,
+        length: int,
+        *,
+        shard: InputShard = ALL_ROWS,
+    ) -> tf.data.Dataset:
+        """Batches of static shape, for training."""
+        batch_size = rows.shape[1]
+        rows = rows[:, shard.rows(batch_size)]
+        rows = rows.reshape(len(rows) * shard.num_replicas, -1)
+
+        starts, lengths, columns = self._tensors
+
+        def gather(rows_of_batch: tf.Tensor) -> Batch:
+            rows_of_batch = tf.ensure_shape(rows_of_batch, [rows.shape[1]])
+            is_real = rows_of_batch != PADDING
+            numbers = tf.maximum(rows_of_batch, 0)
+            offset = tf.range(length, dtype=tf.int64)
+            there = tf.gather(lengths, numbers)
+            real_sequences = tf.reshape(is_real, [-1, *[1] * (there.ndim - 1)])
+            is_token = offset < tf.where(real_sequences, there, 0)[..., None]
+            place = tf.gather(starts, numbers)[..., None] + offset
+            place = tf.where(is_token, place, 0)
+            batch = {}
+            for name, column in columns.items():
+                if name in self._sequences:
+                    values, is_there = tf.gather(column, place), is_token
+                else:
+                    values = tf.gather(column, numbers)
+                    is_there = is_real[:, None]
+                batch[name] = tf.where(is_there, values, tf.zeros_like(values))
+            # Padding counts for nothing, whether or not records can say so.
+            batch.setdefault(IS_REAL, tf.cast(is_real, tf.int32)[:, None])
+            return batch
+
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return (
+            tf.data.Dataset.from_tensor_slices(rows.astype(np.int64))
+            .map(gather, num_parallel_calls=2, deterministic=True)
+            .prefetch(PREFETCHED_BATCHES)
+            .with_options(options)
+        )
+
+    def by_length(self, batch_size: int, max_lengths: int) -> "EvaluationBatches":
+        """All records once, in batches of like length."""
+        num_batches = -(-len(self) // batch_size)
+        buckets = prediction_lengths(self.lengths, num_batches, max_lengths)
+        plan = LengthPlan(self.lengths, batch_size, buckets, seed=None).epoch(0)
+        return EvaluationBatches(self, plan.rows, np.array(buckets)[plan.buckets])
+
+    @functools.cached_property
+    def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, Batch]:
+        """The starts, lengths and columns, for a graph."""
+        columns = {name: tf.constant(value) for name, value in self._columns.items()}
+        return tf.constant(self._starts), tf.constant(self._lengths), columns
+
+    def padded(self, rows: np.ndarray, length: int) -> Batch:
+        """One batch, with the feature `rows` [B] int32, which says what it holds."""
+        is_real = rows != PADDING
+        numbers = np.maximum(rows, 0)
+        offset = np.arange(length)
+        there = self._lengths[numbers]
+        real_sequences = is_real.reshape(-1, *[1] * (there.ndim - 1))
+        is_token = offset < np.where(real_sequences, there, 0)[..., None]
+        place = np.where(is_token, self._starts[numbers][..., None] + offset, 0)
+        batch = {}
+        for name, column in self._columns.items():
+            if name in self._sequences:
+                values, is_there = column[place], is_token
+            else:
+                values, is_there = column[numbers], is_real[:, None]
+            batch[name] = tf.constant(
+                np.where(is_there, values, 0).astype(column.dtype)
+            )
+        # Not int64: some devices copy no such integers.
+        batch[ROWS] = tf.constant(rows.astype(np.int32))
+        return batch
+
+
+class EvaluationBatches:
+    """Batches in the order of a plan, for evaluation: made as they are asked for.
+
+    Attributes:
+        element_spec: of all batches: the length is not known.
+    """
+
+    def __init__(
+        self, table: ExampleTable, rows: np.ndarray, lengths: np.ndarray
+    ) -> None:
+        """Plans them."""
+        self._table = table
+        self._rows = rows
+        self._lengths = lengths
+        self.element_spec = {
+            name: tf.TensorSpec(
+                [value.shape[0], *[None] * (len(value.shape) - 1)], value.dtype
+            )
+            for name, value in table.padded(rows[0], int(lengths[0])).items()
+        }
+
+    def __len__(self) -> int:
+        """M, their number."""
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches: see `ExampleTable.padded`."""
+        for rows, length in zip(self._rows, self._lengths, strict=True):
+            yield self._table.padded(rows, int(length))
+
+
+# The records of a split's examples, made once: a task's TFRecords and their manifest.
+#
+# A split's examples are tokenized into TFRecords under the original's names
+# (train.tf_record, eval.tf_record, predict.tf_record) and read from there. Beside
+# them
+# lies a manifest,
+#
+#     train.tf_record.manifest.json
+#         {"format_version": 1, "made_from": SHA-256, "num_records": 3668, "notes":
+#         {...}}
+#
+# that says what they were made from, so that the next start, or the next of many
+# runs,
+# finds them ready.
+
+
+Block = Mapping[str, np.ndarray]
+
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitRecords:
+    """The records of one split.
+
+    Attributes:
+        path: the TFRecord file.
+        num_records: the number of records in it.
+        schema: what a record holds.
+        made_from: a digest of all that the records were made from.
+        notes: what there was to tell about the making, such as texts that were cut.
+    """
+
+    path: str
+    num_records: int
+    schema: RecordSchema
+    made_from: str
+    notes: Mapping[str, Any]
+
+    @classmethod
+    def prepare(
+        cls,
+        path: str,
+        schema: RecordSchema,
+        made_from: Any,
+        blocks: Iterable[Block],
+        notes: Callable[[], Mapping[str, Any]] = dict,
+        *,
+        is_alone: bool = True,
+    ) -> "SplitRecords":
+        """The records that lie there, if they were made from the same; else new ones.
+
+        A file appears under its name when it is complete.
+        """
+        shape = [(f.name, f.dtype, f.length) for f in schema.features]
+        described = json.dumps([FORMAT_VERSION, shape, made_from], sort_keys=True)
+        digest = hashlib.sha256(described.encode("utf-8")).hexdigest()
+        manifest_path = f"{path}.manifest.json"
+        there = _manifest(manifest_path)
+        if there and there.made_from == digest and _has(path, there.num_records):
+            logging.info("%s is there already.", os.path.basename(path))
+            return cls(
+                path=path,
+                num_records=there.num_records,
+                schema=schema,
+                made_from=digest,
+                notes=there.notes,
+            )
+        if there:
+            # It must not speak for other records, should this be killed before its own
+            # manifest. Another worker may have come first.
+            with contextlib.suppress(FileNotFoundError, *files.remote_errors()):
+                files.remove(manifest_path)
+        num_records = 0
+        with ShardWriter([path], is_alone=is_alone) as writer:
+            for block in blocks:
+                writer.write(schema.serialize_block(block))
+                num_records += len(next(iter(block.values())))
+        records = cls(
+            path=path,
+            num_records=num_records,
+            schema=schema,
+            made_from=digest,
+            notes=dict(notes()),
+        )
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "made_from": digest,
+            "num_records": num_records,
+            "notes": records.notes,
+        }
+        files.write_atomically(manifest_path, json.dumps(manifest, indent=1) + "\n")
+        logging.info("Wrote %d records to %s.", num_records, os.path.basename(path))
+        return records
+
+    @functools.cached_property
+    def table(self) -> ExampleTable:
+        """The records in memory."""
+        return ExampleTable.read(self.path, self.schema)
+
+    @property
+    def max_seq_length(self) -> int:
+        """The length that the records are padded to."""
+        (feature,) = (f for f in self.schema.features if f.name == "input_ids")
+        return feature.shape[-1]
+
+    def num_batches(self, batch_size: int) -> int:
+        """The number of batches of `batches`."""
+        return -(-self.num_records // batch_size)
+
+    def batches(
+        self, batch_size: int, max_lengths: int | None = None
+    ) -> EvaluationBatches:
+        """All records once; `rows` in a batch says which, and pads the last batch."""
+        if max_lengths is None:
+            rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
+            rows.ravel()[: self.num_records] = np.arange(self.num_records)
+            lengths = np.full(len(rows), self.max_seq_length)
+            return EvaluationBatches(self.table, rows, lengths)
+        return self.table.by_length(batch_size, max_lengths)
+
+
+def rows_digest(rows: Iterable[Any]) -> str:
+    """Tells sets of rows apart, as part of what records are made from."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row).encode("utf-8"))
+    return digest.hexdigest()
+
+
+def _has(path: str, num_records: int) -> bool:
+    """Whether a file is there and has so many records."""
+    if not files.exists(path):
+        return False
+    try:
+        found = count_records(path)
+    except InputError as error:
+        logging.warning("%s They are made again.", error)
+        return False
+    return found == num_records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """The manifest, as its file has it."""
+
+    format_version: int
+    made_from: str
+    num_records: int
+    notes: dict
+
+
+def _manifest(path: str) -> _Manifest | None:
+    """What a manifest says; None where there is none, or a damaged one."""
+    if not files.exists(path):
+        return None
+    try:
+        return strict_json.read(_Manifest, path)
+    except InputError as error:
+        logging.warning("%s The records are made again.", error)
+        return None

@@ -1,1 +1,0 @@
-"""SQuAD: questions into windows of tokens, scores of tokens into answers."""

@@ -1,0 +1,653 @@
+"""What a model knows: scores of sentences, probes of its layers, attention maps."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from string import Template
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.errors import InputError
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.pictures import drawing, png
+from bert_tf.text.wordpiece import WordPieceTokenizer
+
+# How likely a pre-trained model finds sentences, and pairs of sentences.
+#
+# A masked language model has no probability of a sentence. Salazar et al. 2020
+# ("Masked
+# Language Model Scoring", section 2) take the pseudo-log-likelihood instead: each
+# token w
+# of a sentence W is masked in turn, and predicted from all the others,
+#
+#     PLL(W) = sum over w in W of log P(w | W without w)
+#
+# and from it the pseudo-perplexity exp(-PLL / N) of sentences of N tokens together.
+# [CLS]
+# and [SEP] are neither masked nor counted.
+#
+# The next sentence head says of a pair how probable it is that B follows A (Devlin et
+# al.
+# 2018, section 3.1).
+#
+# Shapes: B sequences of a batch, S tokens of the longest of them.
+
+
+# Lengths of batches are multiples of this, so that few are compiled.
+_LENGTH_STEP = 16
+
+
+class SentenceScore(NamedTuple):
+    """What a model makes of a sentence.
+
+    Attributes:
+        tokens: its WordPieces.
+        log_probabilities: of each of them, the natural logarithm of its probability
+            where it alone is masked.
+    """
+
+    tokens: list[str]
+    log_probabilities: list[float]
+
+    @property
+    def pseudo_log_likelihood(self) -> float:
+        """PLL, in nats."""
+        return math.fsum(self.log_probabilities)
+
+    @property
+    def pseudo_perplexity(self) -> float:
+        """exp(-PLL / N)."""
+        return corpus_pseudo_perplexity([self])
+
+
+def corpus_pseudo_perplexity(scores: Sequence[SentenceScore]) -> float:
+    """The pseudo-perplexity of sentences together, each token counting alike."""
+    total = math.fsum(score.pseudo_log_likelihood for score in scores)
+    try:
+        return math.exp(-total / sum(len(score.tokens) for score in scores))
+    except OverflowError:
+        return math.inf
+
+
+class SentenceScorer:
+    """Scores sentences with a pre-trained model."""
+
+    def __init__(
+        self,
+        model: BertPretrainer,
+        tokenizer: WordPieceTokenizer,
+        *,
+        batch_size: int = 32,
+    ) -> None:
+        if model.bert_config.left_to_right:
+            raise InputError(
+                "The model reads from left to right (`left_to_right` in"
+                " bert_config.json): it knows no [MASK], and has no pseudo-likelihood."
+            )
+        self._longest = model.bert_config.max_position_embeddings
+        self._tokenizer = tokenizer
+        self._batch_size = batch_size
+        self._has_pairs = "next_sentence_logits" in model.output
+
+        @tf.function(reduce_retracing=True)
+        def log_probabilities(
+            inputs: dict[str, tf.Tensor], targets: tf.Tensor
+        ) -> tf.Tensor:
+            outputs = model(inputs, training=False)
+            # Logits of what the vocabulary lacks, the rows of padding, are of no token.
+            logits = outputs["masked_lm_logits"][:, 0, : len(tokenizer.vocabulary)]
+            logits = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+            return tf.gather(logits, targets, batch_dims=1)
+
+        @tf.function(reduce_retracing=True)
+        def follows(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+            outputs = model(inputs, training=False)
+            logits = tf.cast(outputs["next_sentence_logits"], tf.float32)
+            return tf.nn.softmax(logits)[:, 0]
+
+        self._log_probabilities = log_probabilities
+        self._follows = follows
+
+    def sentences(self, texts: Iterable[str]) -> Iterator[SentenceScore]:
+        """Scores sentences, one after the other."""
+        # Masked copies of many short sentences share a batch.
+        for texts_at_once in _batched(texts, self._batch_size):
+            encoded = [self._encoded(text) for text in texts_at_once]
+            copies = [
+                (ids, place) for ids in encoded for place in range(1, len(ids) - 1)
+            ]
+            scores = self._copies(copies)
+            for ids in encoded:
+                tokens = self._tokenizer.convert_ids_to_tokens(ids[1:-1])
+                yield SentenceScore(tokens, list(itertools.islice(scores, len(tokens))))
+
+    def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[float]:
+        """The probability of each pair that the second text follows the first one."""
+        self._refuse_pairs_without_head()
+        for some in _batched(pairs, self._batch_size):
+            rows = [self._encoded(*pair) for pair in some]
+            segments = [
+                [0] * (row.index(self._sep) + 1)
+                + [1] * (len(row) - row.index(self._sep) - 1)
+                for row in rows
+            ]
+            inputs = self._inputs(rows, segments)
+            inputs["masked_lm_positions"] = tf.zeros([len(rows), 1], tf.int32)
+            yield from self._follows(inputs).numpy().tolist()
+
+    def check(self, *texts: str) -> None:
+        """Checks that a sentence, or a pair of two, can be scored."""
+        if len(texts) > 1:
+            self._refuse_pairs_without_head()
+        self._encoded(*texts)
+
+    def _refuse_pairs_without_head(self) -> None:
+        if not self._has_pairs:
+            raise InputError(
+                "The checkpoint has no next sentence head: it was pre-trained without"
+                " one. Give single sentences."
+            )
+
+    @property
+    def _sep(self) -> int:
+        return self._tokenizer.vocabulary.sep_id
+
+    def _encoded(self, *texts: str) -> list[int]:
+        """[CLS] text [SEP] ..., of each text its tokens."""
+        ids = [self._tokenizer.vocabulary.cls_id]
+        for text in texts:
+            tokens = self._tokenizer.encode(text)
+            if not tokens:
+                raise InputError(
+                    f"There is no token to score in {text!r}: leave it out."
+                )
+            # [SEP] written in a text is no special token; so the first one ends A.
+            ids += [*tokens, self._sep]
+        if len(ids) > self._longest:
+            raise InputError(
+                f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
+                f" {self._longest}: {texts[0][:60]!r}. Cut it, or leave it out."
+            )
+        return ids
+
+    def _copies(self, copies: Sequence[tuple[list[int], int]]) -> Iterator[float]:
+        """The log probability of the token at each place, masked there."""
+        for some in _batched(copies, self._batch_size):
+            inputs = self._inputs([ids for ids, _ in some])
+            masked = inputs["input_ids"].numpy()
+            places = np.array([place for _, place in some], np.int32)
+            rows = np.arange(len(some))
+            targets = masked[rows, places]
+            masked[rows, places] = self._tokenizer.vocabulary.mask_id
+            inputs["input_ids"] = tf.constant(masked)
+            inputs["masked_lm_positions"] = tf.constant(places[:, None])
+            scores = self._log_probabilities(inputs, tf.constant(targets))
+            yield from scores.numpy().tolist()
+
+    def _inputs(
+        self, rows: Sequence[list[int]], segments: Sequence[list[int]] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """The encoder's inputs, padded to the longest row or a little more."""
+        longest = max(map(len, rows))
+        length = min(self._longest, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
+        shape = (len(rows), length)
+        inputs = {
+            name: np.zeros(shape, np.int32)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        for number, row in enumerate(rows):
+            inputs["input_ids"][number, : len(row)] = row
+            inputs["input_mask"][number, : len(row)] = 1
+            if segments is not None:
+                inputs["segment_ids"][number, : len(row)] = segments[number]
+        return {name: tf.constant(value) for name, value in inputs.items()}
+
+
+def _batched(items: Iterable, size: int) -> Iterator[list]:
+    remaining = iter(items)
+    while some := list(itertools.islice(remaining, size)):
+        yield some
+
+
+# What each layer tells of words' labels: linear probes, and a control task.
+#
+# A probe sees a word's vector h of one layer, which stays as it is, and nothing else:
+#
+#     p(y | h) = softmax(W z + b)        z = (h - mean) / deviation, of the words to
+#     train
+#
+# with the W and b that minimize sum -log p + l2 / 2 |W|^2 (logistic regression). What
+# it
+# gets right tells what is in the vectors, but also what a probe can learn by heart.
+# So
+# there is a control task beside it (Hewitt and Liang 2019, "Designing and
+# Interpreting
+# Probes with Control Tasks"): each word type has a label drawn at random, the same
+# one
+# wherever the word stands, which can be known in no other way. The difference of the
+# two
+# accuracies is the probe's selectivity. Here labels are drawn from those of the words
+# to
+# train, so that each is as frequent as in the task.
+#
+# Shapes: W words, L layers, H hidden.
+
+
+_MAX_ITERATIONS = 500
+# Of a number that is the same for all words.
+_SMALLEST_DEVIATION = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ProbedWords:
+    """Words, their labels, and what the layers say of them.
+
+    Attributes:
+        words: W of them; equal ones are of one type.
+        labels: the label of each.
+        vectors: [W, L, H].
+    """
+
+    words: Sequence[str]
+    labels: Sequence[str]
+    vectors: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProbeScore:
+    """A probe's shares of right labels among the words to test.
+
+    Attributes:
+        accuracy: in the task.
+        control_accuracy: in the control task.
+    """
+
+    accuracy: float
+    control_accuracy: float
+
+    @property
+    def selectivity(self) -> float:
+        """How much of the accuracy learning by heart does not reach."""
+        return self.accuracy - self.control_accuracy
+
+
+def control_labels(
+    words: Sequence[str], labels: Sequence[str], *, seed: int = 0
+) -> list[str]:
+    """A label for each word that hangs on nothing but its type."""
+    there = sorted(labels)
+    drawn = {}
+    for word in sorted(set(words)):
+        digest = hashlib.sha256(f"{seed} {word}".encode("utf-8", "surrogatepass"))
+        drawn[word] = there[int.from_bytes(digest.digest()[:8], "big") % len(there)]
+    return [drawn[word] for word in words]
+
+
+def probe(
+    train: ProbedWords, test: ProbedWords, layer: int, *, l2: float = 1.0, seed: int = 0
+) -> ProbeScore:
+    """Trains and scores a probe of one layer, and one on the control task."""
+    if len(set(train.labels)) < 2:
+        raise ValueError("A probe needs words of two labels at least.")
+    vectors, test_vectors = (
+        np.asarray(part.vectors[:, layer], np.float32) for part in (train, test)
+    )
+    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0)
+    deviation[deviation < _SMALLEST_DEVIATION] = 1.0
+    vectors = (vectors - mean) / deviation
+    test_vectors = (test_vectors - mean) / deviation
+    drawn, test_drawn = (
+        control_labels(part.words, train.labels, seed=seed) for part in (train, test)
+    )
+    return ProbeScore(
+        accuracy=_accuracy(vectors, train.labels, test_vectors, test.labels, l2),
+        control_accuracy=_accuracy(vectors, drawn, test_vectors, test_drawn, l2),
+    )
+
+
+def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeScore:
+    """What comes of a word's type alone: the label that it most often has in training.
+
+    A type that is not there has the commonest label of all.
+    """
+    drawn, test_drawn = (
+        control_labels(part.words, train.labels, seed=seed) for part in (train, test)
+    )
+    return ProbeScore(
+        accuracy=_type_accuracy(train.words, train.labels, test.words, test.labels),
+        control_accuracy=_type_accuracy(train.words, drawn, test.words, test_drawn),
+    )
+
+
+def probing_picture(
+    layers: Sequence[str],
+    scores: Sequence[ProbeScore],
+    of_types: ProbeScore,
+    title: str,
+) -> bytes:
+    """Accuracy, control accuracy and selectivity by layer, as a PNG."""
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure(
+            figsize=(max(5.0, 2.5 + 0.5 * len(layers)), 4.0), layout="constrained"
+        )
+        axes = figure.add_subplot()
+        places = range(len(layers))
+        for label, values, colour in (
+            ("accuracy", [score.accuracy for score in scores], "tab:blue"),
+            ("control task", [score.control_accuracy for score in scores], "0.6"),
+            ("selectivity", [score.selectivity for score in scores], "tab:green"),
+        ):
+            axes.plot(
+                places, [100 * v for v in values], marker="o", label=label, color=colour
+            )
+        axes.axhline(
+            100 * of_types.accuracy,
+            linestyle="--",
+            color="tab:orange",
+            label="a word type's commonest label",
+        )
+        axes.set_xticks(places, layers)
+        axes.set_xlabel("layer")
+        axes.set_ylabel("per cent of the words")
+        axes.set_title(title, parse_math=False, fontsize=10)
+        axes.grid(axis="y", color="0.9")
+        axes.legend(fontsize=8)
+        return png(figure)
+
+
+def _accuracy(
+    vectors: np.ndarray,
+    labels: Sequence[str],
+    test_vectors: np.ndarray,
+    test_labels: Sequence[str],
+    l2: float,
+) -> float:
+    """The accuracy of the best probe, with that penalty."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if len(set(labels)) == 1:
+        # Very few types may all have drawn the same one.
+        return _equal([labels[0]] * len(test_labels), test_labels)
+    regression = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITERATIONS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        regression.fit(vectors, np.array(labels))
+    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
+        logging.warning(
+            "A probe was still learning after %d iterations.", _MAX_ITERATIONS
+        )
+    return _equal(regression.predict(test_vectors).tolist(), test_labels)
+
+
+def _type_accuracy(
+    words: Sequence[str],
+    labels: Sequence[str],
+    test_words: Sequence[str],
+    test_labels: Sequence[str],
+) -> float:
+    counts: dict[str, Counter[str]] = {}
+    for word, label in zip(words, labels, strict=True):
+        counts.setdefault(word, Counter())[label] += 1
+    commonest = Counter(labels).most_common(1)[0][0]
+    of_type = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    predicted = [of_type.get(word, commonest) for word in test_words]
+    return _equal(predicted, test_labels)
+
+
+def _equal(predicted: Sequence[str], labels: Sequence[str]) -> float:
+    pairs = zip(predicted, labels, strict=True)
+    return sum(one == other for one, other in pairs) / len(labels)
+
+
+# What the tokens of a sentence look at: attention as pictures, and as a page.
+#
+# Row i, column j of a map is the share of its attention that token i pays to token j
+# (softmax(Q K^T / sqrt(d)); Vaswani et al. 2017, Devlin et al. 2018, section 3).
+#
+# Shapes: L layers, A heads, S tokens.
+
+
+# Tokens of a map whose names can still be read, in a picture of many maps.
+_MOST_NAMED = 40
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AttentionMaps:
+    """The attention of a sentence, or of a pair.
+
+    Attributes:
+        tokens: S of them, [CLS] and [SEP] among them.
+        probabilities: [L, A, S, S] float32.
+        layers: the number of each of the L layers, from 0.
+        heads: the number of each of the A heads, from 0.
+    """
+
+    tokens: list[str]
+    probabilities: np.ndarray
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+
+    def of(self, layers: Sequence[int], heads: Sequence[int]) -> "AttentionMaps":
+        """Some layers and heads of these; negative numbers count from the last one."""
+        rows = _chosen(layers, self.layers, "layer")
+        columns = _chosen(heads, self.heads, "head")
+        return AttentionMaps(
+            tokens=self.tokens,
+            probabilities=self.probabilities[rows][:, columns],
+            layers=tuple(self.layers[row] for row in rows),
+            heads=tuple(self.heads[column] for column in columns),
+        )
+
+
+def attention_maps(
+    encoder: BertEncoder,
+    tokenizer: WordPieceTokenizer,
+    text_a: str,
+    text_b: str | None = None,
+) -> AttentionMaps:
+    """The attention of all layers and heads, without dropout."""
+    vocabulary = tokenizer.vocabulary
+    ids = [vocabulary.cls_id, *tokenizer.encode(text_a), vocabulary.sep_id]
+    first = len(ids)
+    if text_b is not None:
+        ids += [*tokenizer.encode(text_b), vocabulary.sep_id]
+    longest = encoder.bert_config.max_position_embeddings
+    if len(ids) > longest:
+        raise InputError(
+            f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
+            f" {longest}. Cut it."
+        )
+    segments = np.arange(len(ids)) >= first
+    outputs = encoder(
+        {
+            "input_ids": np.array([ids], np.int32),
+            "input_mask": np.ones([1, len(ids)], np.int32),
+            "segment_ids": segments.astype(np.int32)[None],
+        },
+        training=False,
+    )
+    probabilities = np.stack(
+        [np.asarray(layer, np.float32)[0] for layer in outputs["attention_probs"]]
+    )
+    return AttentionMaps(
+        tokens=tokenizer.convert_ids_to_tokens(ids),
+        probabilities=probabilities,
+        layers=tuple(range(len(probabilities))),
+        heads=tuple(range(probabilities.shape[1])),
+    )
+
+
+def attention_picture(maps: AttentionMaps, title: str) -> bytes:
+    """All maps in one PNG: a row a layer, a column a head; dark is much attention."""
+    tokens = [_shown(token) for token in maps.tokens]
+    count, has_names = len(tokens), len(tokens) <= _MOST_NAMED
+    rows, columns = maps.probabilities.shape[:2]
+    # Inches: of a map, and of the names beside the outermost ones.
+    size = min(4.0, 0.6 + 0.16 * count) if rows * columns > 1 else 1.5 + 0.25 * count
+    size = min(size, 12.0)
+    margin = 0.4 + 0.09 * max(map(len, tokens)) if has_names else 0.4
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure(
+            figsize=(1.0 + margin + size * columns, 0.8 + margin + size * rows),
+            layout="constrained",
+        )
+        figure.suptitle(title, parse_math=False)
+        axes = []
+        for row, column in np.ndindex(rows, columns):
+            axis = figure.add_subplot(rows, columns, row * columns + column + 1)
+            axes.append(axis)
+            image = axis.imshow(
+                maps.probabilities[row, column], cmap="Blues", vmin=0.0, vmax=1.0
+            )
+            axis.set_title(
+                f"layer {maps.layers[row]}, head {maps.heads[column]}", fontsize=8
+            )
+            axis.set_xticks([])
+            axis.set_yticks([])
+            if has_names and column == 0:
+                axis.set_yticks(range(count), tokens, fontsize=7)
+            if has_names and row == rows - 1:
+                axis.set_xticks(range(count), tokens, fontsize=7, rotation=90)
+        scale = figure.colorbar(image, ax=axes, format="{x:.0%}", aspect=40)
+        scale.set_label("share of the row's attention")
+        return png(figure)
+
+
+def _chosen(wanted: Sequence[int], there: Sequence[int], what: str) -> list[int]:
+    """The places of the wanted numbers."""
+    for number in wanted:
+        if not -len(there) <= number < len(there):
+            raise InputError(
+                f"There is no {what} {number}: the model has {len(there)}, 0 to"
+                f" {len(there) - 1}."
+            )
+    return [number % len(there) for number in wanted] or list(range(len(there)))
+
+
+def _shown(token: str) -> str:
+    # What stands between dollars would be set as a formula.
+    return token.replace("$", r"\$")
+
+
+# Attention as a page to explore: one HTML file that needs nothing else.
+#
+# The tokens stand twice, side by side. Lines lead from a token on the left to those
+# on
+# the right that it looks at, the thicker the more; pointing at a token shows its
+# lines
+# alone. Layer, and head or the mean of all heads, are chosen above.
+
+
+# Shares are written to so many digits: more cannot be seen.
+_DIGITS = 3
+
+_PAGE = Template(
+    """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>$title</title>
+<style>
+body { font: 15px/1.4 sans-serif; margin: 2em; color: #222; }
+select { font: inherit; margin-right: 1.5em; }
+svg text { font: 14px monospace; cursor: default; }
+svg text.chosen { font-weight: bold; }
+</style>
+</head>
+<body>
+<h1 style="font-size: 1.2em">$title</h1>
+<p>Layer <select id="layer"></select> Head <select id="head"></select>
+Point at a token on the left.</p>
+<svg id="map"></svg>
+<script>
+const data = $data;
+const row = 22, left = 200, right = 420, top_ = 20;
+const svg = document.getElementById("map");
+const layer = document.getElementById("layer"), head = document.getElementById("head");
+function option(select, value, text) {
+  const o = document.createElement("option");
+  o.value = value; o.textContent = text; select.append(o);
+}
+data.layers.forEach((number, i) => option(layer, i, number));
+option(head, -1, "mean of all");
+data.heads.forEach((number, i) => option(head, i, number));
+layer.value = data.layers.length - 1;
+function add(name, attributes, text) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const key in attributes) e.setAttribute(key, attributes[key]);
+  if (text !== undefined) e.textContent = text;
+  svg.append(e);
+  return e;
+}
+function share(from, to) {
+  const heads = data.probabilities[layer.value];
+  if (head.value >= 0) return heads[head.value][from][to];
+  return heads.reduce((sum, one) => sum + one[from][to], 0) / heads.length;
+}
+function draw(chosen) {
+  svg.replaceChildren();
+  const n = data.tokens.length;
+  svg.setAttribute("width", right + 320);
+  svg.setAttribute("height", top_ + row * n + 10);
+  for (let i = 0; i < n; i++) {
+    if (chosen !== null && i !== chosen) continue;
+    for (let j = 0; j < n; j++) {
+      const p = share(i, j);
+      if (p < 0.01) continue;
+      add("line", {x1: left + 6, y1: top_ + row * i - 5, x2: right - 6,
+        y2: top_ + row * j - 5, stroke: "#1f77b4", "stroke-width": 6 * p,
+        "stroke-opacity": chosen === null ? 0.5 : 0.9});
+    }
+  }
+  data.tokens.forEach((token, i) => {
+    const y = top_ + row * i;
+    const e = add("text", {x: left, y: y, "text-anchor": "end"}, token);
+    if (i === chosen) e.setAttribute("class", "chosen");
+    e.addEventListener("mouseenter", () => { if (chosen !== i) draw(i); });
+    const p = chosen === null ? "" : "  " + (100 * share(chosen, i)).toFixed(1) + " %";
+    add("text", {x: right, y: y}, token + p);
+  });
+}
+svg.addEventListener("mouseleave", () => draw(null));
+layer.addEventListener("change", () => draw(null));
+head.addEventListener("change", () => draw(null));
+draw(null);
+</script>
+</body>
+</html>
+"""
+)
+
+
+def attention_page(maps: AttentionMaps, title: str) -> str:
+    """The page's HTML."""
+    data = {
+        "tokens": maps.tokens,
+        "layers": maps.layers,
+        "heads": maps.heads,
+        "probabilities": [
+            [
+                [[round(float(p), _DIGITS) for p in row] for row in head]
+                for head in layer
+            ]
+            for layer in maps.probabilities
+        ],
+    }
+    # "</script>" in a token must not end the script.
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    escaped = title.replace("&", "&amp;").replace("<", "&lt;")
+    return _PAGE.substitute(title=escaped, data=text)

@@ -1,0 +1,767 @@
+"""All of GLUE: its tasks one by one, the table of scores, the submission."""
+
+import copy
+import dataclasses
+import io
+import json
+import math
+import os
+import statistics
+import types
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from absl import flags, logging
+
+from bert_tf import files, strict_json
+from bert_tf.errors import InputError
+from bert_tf.metrics import MISMATCHED, glue_average
+from bert_tf.pictures import drawing, png
+from bert_tf.tasks.classification import ClassifierSession
+from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find
+from bert_tf.tasks.selection import (
+    Selection,
+    clock,
+    figure,
+    grouped,
+    has_failed,
+    search,
+    table,
+)
+from bert_tf.tasks.tables import DataSet
+from bert_tf.training import checkpoints
+from bert_tf.training.run_folder import held_for_training
+from bert_tf.training.strategy import is_chief
+
+# The zip that the GLUE server takes (gluebenchmark.com): the test sets' predictions.
+#
+# One TSV a test set, at the top of the zip, under the names of `TASK_FILES`. Each has
+# the
+# header `index<tab>prediction`, then a line an example of the test set, in its order,
+# counted from 0. Predictions are the words of the task's data: 0 or 1, or entailment
+# and
+# so on; for STS-B a number from 0 to 5. The server refuses a zip that lacks a file.
+# AX,
+# the diagnostics, are predicted by the model of MNLI.
+
+
+_HEADER = "index\tprediction"
+_LEAST_SCORE, _LARGEST_SCORE = 0.0, 5.0
+# The first date that a zip can have: the same predictions give the same bytes.
+_NO_DATE = (1980, 1, 1, 0, 0, 0)
+
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")
+
+
+class TaskFile(NamedTuple):
+    """The predictions of a test set as the server takes them.
+
+    Attributes:
+        task_name: the task, as GLUE spells it.
+        split: its test split: "test", or "test_mismatched".
+        file_name: the file's name in the zip.
+        num_examples: the test set's examples.
+        words: the predictions there are; () for a number.
+    """
+
+    task_name: str
+    split: str
+    file_name: str
+    num_examples: int
+    words: tuple[str, ...]
+
+
+# The numbers are those of the lines of GLUE's own test files.
+TASK_FILES = (
+    TaskFile("CoLA", "test", "CoLA.tsv", 1063, _BINARY),
+    TaskFile("SST-2", "test", "SST-2.tsv", 1821, _BINARY),
+    TaskFile("MRPC", "test", "MRPC.tsv", 1725, _BINARY),
+    TaskFile("STS-B", "test", "STS-B.tsv", 1379, ()),
+    TaskFile("QQP", "test", "QQP.tsv", 390965, _BINARY),
+    TaskFile("MNLI", "test", "MNLI-m.tsv", 9796, _NLI),
+    TaskFile("MNLI", "test_mismatched", "MNLI-mm.tsv", 9847, _NLI),
+    TaskFile("QNLI", "test", "QNLI.tsv", 5463, _ENTAILMENT),
+    TaskFile("RTE", "test", "RTE.tsv", 3000, _ENTAILMENT),
+    TaskFile("WNLI", "test", "WNLI.tsv", 146, _BINARY),
+    TaskFile("AX", "test", "AX.tsv", 1104, _NLI),
+)
+
+
+def task_file(task_name: str, split: str) -> TaskFile | None:
+    """The file of a task's test split; None for what GLUE has no test set of."""
+    for file in TASK_FILES:
+        if (file.task_name.lower(), file.split) == (task_name.lower(), split):
+            return file
+    return None
+
+
+def write_task_file(
+    folder: str, task_name: str, split: str, words: Sequence[str]
+) -> str | None:
+    """Writes the predictions of a test split as the server takes them."""
+    file = task_file(task_name, split)
+    if file is None:
+        return None
+    predictions = [_prediction(file, word) for word in words]
+    files.make_folder(folder)
+    path = os.path.join(folder, file.file_name)
+    files.write_atomically(path, _table(predictions))
+    if len(predictions) != file.num_examples:
+        logging.warning(
+            "%s has %d predictions; GLUE's test set has %d. The server will refuse it.",
+            path,
+            len(predictions),
+            file.num_examples,
+        )
+    return path
+
+
+def write_submission(
+    folder: str, path: str, *, fill_missing: bool = False
+) -> list[TaskFile]:
+    """Packs the test sets' predictions into the zip for the server.
+
+    Each test set that is missing is said in a line of the log. The same files give the
+    same bytes.
+    """
+    tables, missing = {}, []
+    for file in TASK_FILES:
+        source = os.path.join(folder, file.file_name)
+        if files.exists(source):
+            tables[file.file_name] = _checked(source, file)
+        else:
+            missing.append(file)
+    if not tables:
+        raise InputError(
+            f"{folder}: no predictions of GLUE's test sets. Predict some first"
+            " (--do_predict=true)."
+        )
+    for file in missing:
+        name = f"{file.task_name}, {file.file_name}"
+        if fill_missing:
+            tables[file.file_name] = _table(_filling(file))
+            logging.warning("%s is missing: a placeholder stands for it.", name)
+        else:
+            logging.warning(
+                "%s is missing, and the server refuses a zip without it. Predict it, or"
+                " --fill_missing_tasks.",
+                name,
+            )
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for file in TASK_FILES:
+            if file.file_name not in tables:
+                continue
+            member = zipfile.ZipInfo(file.file_name, _NO_DATE)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = 0o644 << 16
+            # As on Unix, wherever it is written.
+            member.create_system = 3
+            archive.writestr(member, tables[file.file_name])
+    files.write_atomically(path, content.getvalue())
+    logging.info("Wrote %s, %d of %d files.", path, len(tables), len(TASK_FILES))
+    return missing
+
+
+def _prediction(file: TaskFile, word: str) -> str:
+    if not file.words:
+        # The larger first: of 0.0 and -0.0 this keeps the one without a sign.
+        score = min(max(_LEAST_SCORE, float(word)), _LARGEST_SCORE)
+        if math.isnan(float(word)):
+            raise ValueError(f"{file.task_name} predicts numbers. Received: {word!r}")
+        return f"{score:.3f}"
+    if word not in file.words:
+        raise ValueError(
+            f"{file.task_name} predicts {', '.join(file.words)}. Received: {word!r}"
+        )
+    return word
+
+
+def _filling(file: TaskFile) -> list[str]:
+    """What stands for a test set that was not predicted."""
+    values = file.words[:1] or (f"{_LEAST_SCORE:.3f}", f"{_LARGEST_SCORE:.3f}")
+    return [values[i % len(values)] for i in range(file.num_examples)]
+
+
+def _table(predictions: Sequence[str]) -> str:
+    rows = [f"{index}\t{word}" for index, word in enumerate(predictions)]
+    return "\n".join([_HEADER, *rows]) + "\n"
+
+
+def _checked(path: str, file: TaskFile) -> str:
+    """A file's content, if the server takes it."""
+    content = files.read_text(path, "predictions")
+    number = 0
+    for number, line in enumerate(files.lines(content)):
+        row = line.removesuffix("\n")
+        if number == 0:
+            expected = "the header index<tab>prediction"
+            good = row == _HEADER
+        else:
+            index, _, word = row.partition("\t")
+            values = "|".join(file.words) or "a number from 0 to 5"
+            expected = f"{number - 1}<tab>{values}"
+            good = index == str(number - 1) and _is_prediction(file, word)
+        if not good:
+            raise InputError(
+                f"{path}:{number + 1}: must be {expected}. Found: {row!r}. Predict it"
+                " again."
+            )
+    if number != file.num_examples:
+        raise InputError(
+            f"{path}: {number} predictions; the test set of {file.task_name} has"
+            f" {file.num_examples}. Predict the whole of it."
+        )
+    return content
+
+
+def _is_prediction(file: TaskFile, word: str) -> bool:
+    if file.words:
+        return word in file.words
+    try:
+        return _LEAST_SCORE <= float(word) <= _LARGEST_SCORE
+    except ValueError:
+        return False
+
+
+# What a task of GLUE came to, kept in OUTPUT_DIR/TASK/result.json.
+#
+#     {"task": "MRPC", "scores": {"f1": 0.88, "accuracy": 0.84}, "metric": "f1",
+#      "run": "lr5e-05_bs32_ep3_seed12345",
+#      "restarts": [0.88, 0.86], "num_runs": 8, "num_failed": 1, "seconds": 812.4,
+#      "predicted": ["test"], "inputs": {"dev": SHA-256, "test": SHA-256}}
+#
+# Scores are from 0 to 1 (correlations from -1).
+
+
+RESULT_NAME = "result.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """A task's result.
+
+    Attributes:
+        task: as GLUE spells it.
+        scores: metric -> the best run's score on the development set; for MNLI's second
+            set with `_mismatched` behind the name.
+        metric: the one that the run was chosen by.
+        run: the best run's name, which tells its settings.
+        restarts: the scores of all runs with these settings, whatever their seed.
+        num_runs: runs that were begun, whatever became of them.
+        num_failed: those that diverged or learnt nothing.
+        seconds: how long all of them took.
+        predicted: the test splits whose predictions are written.
+        inputs: split -> digest of what was scored or predicted.
+    """
+
+    task: str
+    scores: Mapping[str, float]
+    metric: str
+    run: str
+    restarts: tuple[float, ...]
+    num_runs: int
+    num_failed: int
+    seconds: float
+    predicted: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the restarts."""
+        return statistics.fmean(self.restarts) if self.restarts else math.nan
+
+    @property
+    def standard_deviation(self) -> float:
+        """That of the sample, over n - 1; NaN for a single run."""
+        return statistics.stdev(self.restarts) if len(self.restarts) > 1 else math.nan
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether even the best run learnt nothing."""
+        return self.num_failed == self.num_runs
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as the file has it."""
+        return dataclasses.asdict(self)
+
+
+def result_of(
+    task: str,
+    selection: Selection,
+    scores: Mapping[str, float],
+    predicted: tuple[str, ...] = (),
+    inputs: Mapping[str, str] = types.MappingProxyType({}),
+) -> TaskResult:
+    """The result of a task whose best run has these scores."""
+    (group,) = [
+        group
+        for group in grouped(selection.records, selection.metric, selection.baseline)
+        if group.settings[:3] == selection.best.settings[:3]
+    ]
+    return TaskResult(
+        task=task,
+        scores=dict(scores),
+        metric=selection.metric,
+        run=selection.best.settings.name,
+        restarts=group.scores,
+        num_runs=len(selection.records),
+        num_failed=sum(
+            has_failed(one, selection.metric, selection.baseline)
+            for one in selection.records
+        ),
+        seconds=sum(one.seconds for one in selection.records),
+        predicted=predicted,
+        inputs=dict(inputs),
+    )
+
+
+def write_result(result: TaskResult, folder: str) -> None:
+    """Keeps a task's result in its folder."""
+    files.write_atomically(
+        os.path.join(folder, RESULT_NAME), json.dumps(result.to_json(), indent=1) + "\n"
+    )
+
+
+def read_result(folder: str) -> TaskResult | None:
+    """The result in a task's folder; None where there is none, or a damaged one."""
+    path = os.path.join(folder, RESULT_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        result = strict_json.read(TaskResult, path)
+        numbers = [*result.scores.values(), *result.restarts, result.seconds]
+        if result.metric in result.scores and all(map(math.isfinite, numbers)):
+            return result
+        reason = f"{path}: scores must be finite, and {result.metric} one of them."
+    except InputError as error:
+        reason = str(error)
+    logging.warning("%s It is made again.", reason)
+    return None
+
+
+# The table of GLUE as a picture: bars of our scores beside the paper's.
+
+
+# Model -> task -> metric -> score on the test set, in per cent.
+Paper = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+# The bar of a task none of whose runs was better than the majority class.
+_FAILED: dict[str, Any] = {"facecolor": "none", "edgecolor": "tab:red", "hatch": "//"}
+
+
+def short_name(metric: str) -> str:
+    """A metric as a table's column has room for it."""
+    name = metric.removesuffix(MISMATCHED)
+    name = {"matthews_correlation": "MCC", "f1": "F1"}.get(name, name)
+    return f"{name} (mm)" if metric.endswith(MISMATCHED) else name
+
+
+def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
+    """A bar for each task's score, ours beside the paper's, as a PNG."""
+    bars = [
+        (result, metric)
+        for result in results
+        for metric in result.scores
+        if metric.removesuffix(MISMATCHED) == result.metric
+    ]
+    series = {
+        "ours, development set": [
+            100 * result.scores[metric] for result, metric in bars
+        ],
+        **{
+            f"{model} of Devlin et al. 2018, test set": [
+                models.get(result.task, {}).get(metric, math.nan)
+                for result, metric in bars
+            ]
+            for model, models in paper.items()
+        },
+    }
+    colours = ["tab:blue", "0.65", "0.4"]
+    with drawing():
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
+
+        drawn = Figure(
+            figsize=(max(8.0, 3 + 0.9 * len(bars)), 4.5), layout="constrained"
+        )
+        axes = drawn.add_subplot()
+        width = 0.8 / len(series)
+        for number, (label, scores) in enumerate(series.items()):
+            places = [
+                place + (number - (len(series) - 1) / 2) * width
+                for place in range(len(bars))
+            ]
+            heights = [0.0 if math.isnan(score) else score for score in scores]
+            drawn_bars = axes.bar(
+                places, heights, width, label=label, color=colours[number % 3]
+            )
+            labels = ["" if math.isnan(score) else f"{score:.1f}" for score in scores]
+            if not number:
+                for place, (result, _) in enumerate(bars):
+                    if result.has_failed:
+                        labels[place] += " failed"
+                        drawn_bars[place].set(**_FAILED)
+            axes.bar_label(
+                drawn_bars,
+                labels,
+                fontsize=7,
+                rotation=90,
+                padding=2,
+            )
+        names = [f"{result.task}\n{short_name(metric)}" for result, metric in bars]
+        axes.set_xticks(range(len(bars)), names, fontsize=8)
+        axes.set_ylim(min(0.0, *axes.get_ylim()), 112)
+        axes.set_yticks(range(0, 101, 20))
+        axes.set_ylabel("score, per cent")
+        axes.set_title("GLUE: our development scores and the paper's test scores")
+        handles = [
+            Patch(color=colour, label=label)
+            for label, colour in zip(series, colours, strict=False)
+        ]
+        if any(result.has_failed for result, _ in bars):
+            handles.append(Patch(**_FAILED, label="ours, no run learnt"))
+        drawn.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=len(handles),
+            fontsize=7,
+            frameon=False,
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+        return png(drawn)
+
+
+# The table of GLUE: OUTPUT_DIR/glue.md, glue.json and glue.png.
+#
+# Ours are scores on the development sets, of the runs that were chosen on them; the
+# paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
+# says
+# so: on the test sets expect less than on the development sets.
+
+
+# They are in no average: Devlin et al. 2018 leave WNLI out, and AX has no labels.
+NOT_AVERAGED = ("WNLI", "AX")
+
+
+def write_report(
+    results: Sequence[TaskResult], folder: str, paper: Paper = PAPER
+) -> None:
+    """Writes the table in its three forms."""
+    files.write_atomically(os.path.join(folder, "glue.md"), report(results, paper))
+    average, tasks = average_of(results)
+    values = {
+        "tasks": {result.task: result.to_json() for result in results},
+        "average": None if math.isnan(average) else average,
+        "average_over": tasks,
+    }
+    files.write_atomically(
+        os.path.join(folder, "glue.json"), json.dumps(values, indent=1) + "\n"
+    )
+    files.write_atomically(os.path.join(folder, "glue.png"), picture(results, paper))
+
+
+def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
+    """GLUE's average over the tasks that count, and which these are.
+
+    NaN where none counts.
+    """
+    scores = {one.task: one.scores for one in results if one.task not in NOT_AVERAGED}
+    return (glue_average(scores) if scores else math.nan), [*scores]
+
+
+def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
+    """The table as Markdown; scores in per cent."""
+    header = [
+        *("task", "metric", "best, dev", "mean ± sd of restarts", "runs", "failed"),
+        *("best settings", "duration"),
+        *(f"{model}, test" for model in paper),
+    ]
+    rows = [_row(result, paper) for result in results]
+    rows += _averages(results, paper, len(header))
+    _, tasks = average_of(results)
+    return (
+        "# GLUE\n\n"
+        "Ours: the development sets, in per cent, of the runs that were chosen on them."
+        f" Devlin et al. 2018 ({', '.join(paper)}): the test sets, as GLUE's server"
+        " scored them. The two are not the same measure: on its test set a run scores"
+        " less than on the development set that it was chosen by.\n\n"
+        f"{table(header, rows)}\n"
+        "Restarts: runs with the best run's settings and other seeds; their deviation"
+        " is that of a sample (n - 1). Failed runs are no better than always answering"
+        " the same, or diverged."
+        f"{_of_average(tasks)}\n"
+    )
+
+
+def _averages(
+    results: Sequence[TaskResult], paper: Paper, num_columns: int
+) -> list[list[str]]:
+    """GLUE's average, and the paper's, which alone can stand beside the paper's own."""
+    average, tasks = average_of(results)
+    if not tasks:
+        return []
+    scores = {result.task: result.scores for result in results}
+    columns = [one for one in COLUMNS if one[1] in scores.get(one[0], {})]
+
+    def mean(of: Mapping[str, Mapping[str, float]]) -> float:
+        return statistics.fmean(of[task][metric] for task, metric in columns)
+
+    empty = [""] * (num_columns - 3 - len(paper))
+    rows = [
+        [
+            f"GLUE's average of {len(tasks)} tasks",
+            "",
+            figure(average, 100, 1),
+            *empty,
+            *([""] * len(paper)),
+        ]
+    ]
+    if columns:
+        label = f"the paper's average of {len(columns)} of its {len(COLUMNS)} columns"
+        papers = [figure(mean(models), 1, 1) for models in paper.values()]
+        rows.append([label, "", figure(mean(scores), 100, 1), *empty, *papers])
+    return rows
+
+
+def _of_average(tasks: Sequence[str]) -> str:
+    if not tasks:
+        return ""
+    missing = [one for one in GLUE_TASKS if one not in (*tasks, *NOT_AVERAGED)]
+    return (
+        f" GLUE's average is the mean over {', '.join(tasks)} of the mean of each"
+        " task's metrics, without WNLI"
+        + (f"; missing: {', '.join(missing)}." if missing else ".")
+        + " The paper's average is that of its table's columns, one metric each, and"
+        " MNLI has two."
+    )
+
+
+def _row(result: TaskResult, paper: Paper) -> list[str]:
+    spread = ""
+    if len(result.restarts) > 1:
+        spread = f" ± {figure(result.standard_deviation, 100, 1)}"
+    rate, batch, epochs, _ = result.run.split("_")
+    return [
+        result.task,
+        " / ".join(map(short_name, result.scores)),
+        " / ".join(figure(score, 100, 1) for score in result.scores.values())
+        + (" (failed)" if result.has_failed else ""),
+        f"{figure(result.mean, 100, 1)}{spread} ({len(result.restarts)})",
+        str(result.num_runs),
+        str(result.num_failed),
+        f"rate {rate.removeprefix('lr')}, batch {batch.removeprefix('bs')},"
+        f" epochs {epochs.removeprefix('ep')}",
+        clock(result.seconds),
+        *(
+            " / ".join(
+                figure(scores.get(name, math.nan), 1, 1) for name in result.scores
+            )
+            for scores in (models.get(result.task, {}) for models in paper.values())
+        ),
+    ]
+
+
+# The tasks of GLUE one after the other: which, where from, and what each comes to.
+
+
+ALL = "all"
+SUBMISSION_NAME = "submission"
+# Too small to learn entailment from themselves: what begins with MNLI's model under
+# --two_stage (Phang et al. 2018, arXiv 1811.01088).
+SECOND_STAGE = ("MRPC", "STS-B", "RTE")
+
+
+def chosen_tasks(flag_values: flags.FlagValues) -> list[DataSet]:
+    """The tasks that --tasks names, in the order in which they are to be run.
+
+    Says which ones of `all` are left out because their files are not there.
+    """
+    if not files.is_folder(flag_values.glue_dir):
+        raise InputError(f"--glue_dir: no such folder: {flag_values.glue_dir}")
+    names = list(flag_values.tasks)
+    wants_all = [name.lower() for name in names] == [ALL]
+    asked = list(GLUE_TASKS.values()) if wants_all else [find(name) for name in names]
+    chosen: dict[str, DataSet] = {}
+    left_out = []
+    for data_set in asked:
+        if data_set.name not in GLUE_TASKS:
+            raise InputError(
+                f"--tasks: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
+                " Use bert_tf.run_classifier."
+            )
+        missing = _missing_file(data_set, flag_values)
+        if missing is None:
+            chosen[data_set.name] = data_set
+        elif wants_all and not files.exists(_data_dir(data_set, flag_values)):
+            left_out.append(data_set)
+        else:
+            raise InputError(
+                f"{data_set.name}: no file {missing}. GLUE's files are at"
+                " gluebenchmark.com/tasks; --tasks names the tasks to run, and without"
+                " --do_predict no test files are needed."
+            )
+    has_mnli = "MNLI" in chosen or files.exists(_best_of(flag_values, "MNLI"))
+    if not has_mnli and "AX" in chosen:
+        if not wants_all:
+            raise InputError("--tasks: AX is predicted by MNLI's model: add MNLI.")
+        logging.warning("AX is left out: MNLI's model predicts it, and there is none.")
+        del chosen["AX"]
+    if not chosen:
+        raise InputError(
+            f"--glue_dir={flag_values.glue_dir} has none of GLUE's folders:"
+            f" {', '.join(one.folder for one in asked)}."
+        )
+    for data_set in left_out:
+        logging.warning(
+            "%s is left out: no folder %s. GLUE's files are at"
+            " gluebenchmark.com/tasks.",
+            data_set.name,
+            _data_dir(data_set, flag_values),
+        )
+    if flag_values.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
+        raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
+    # MNLI's model is what others begin with, or what predicts them.
+    return sorted(chosen.values(), key=lambda data_set: data_set.name != "MNLI")
+
+
+def check_examples(data_set: DataSet, flag_values: flags.FlagValues) -> None:
+    """Reads all that a task needs, so that errors appear before any training."""
+    folder = _data_dir(data_set, flag_values)
+    for split in _splits(data_set, flag_values):
+        count = len(data_set.read(folder, split))
+        wanted = task_file(data_set.name, split)
+        if wanted is not None and count != wanted.num_examples:
+            raise InputError(
+                f"{data_set.path(folder, split)}: {count} examples; the test set of"
+                f" {data_set.name} has {wanted.num_examples}, and GLUE's server takes"
+                " no other number. Give the whole of it, or --do_predict=false."
+            )
+
+
+def run_task(
+    data_set: DataSet, flag_values: flags.FlagValues, strategy: tf.distribute.Strategy
+) -> None:
+    """A task: its selection, the best run's scores and predictions.
+
+    Its result is in its folder then. What is done already is not done again. AX is
+    predicted alone.
+    """
+    logging.info("***** %s *****", data_set.name)
+    values = _flags_of(data_set, flag_values)
+    folder = values.output_dir
+    session = ClassifierSession(
+        values,
+        strategy,
+        data_set=data_set,
+        splits=_splits(data_set, flag_values),
+        records_dir=folder,
+        output_dir=folder,
+    )
+    if data_set.name == "AX":
+        if flag_values.do_predict:
+            model, _ = session.restore(_best_of(flag_values, "MNLI"))
+            _predict(session, model, flag_values.output_dir)
+        return
+    # run_classifier may be given the same folder.
+    with held_for_training(folder, strategy):
+        selection = search(session, values, folder)
+    predicted = data_set.test_splits if flag_values.do_predict else ()
+    inputs = {
+        split: session.records(split).made_from
+        for split in (*data_set.dev_splits, *predicted)
+    }
+    there = read_result(folder)
+    if (
+        there is not None
+        and there.run == selection.best.settings.name
+        and inputs.items() <= there.inputs.items()
+    ):
+        logging.info("%s: the best run is scored already.", data_set.name)
+        result = result_of(
+            data_set.name, selection, there.scores, there.predicted, there.inputs
+        )
+    else:
+        model, _ = session.restore(_best_of(flag_values, data_set.name))
+        session.save_adapter(model, folder)
+        scores = _score(session, model)
+        if predicted:
+            _predict(session, model, flag_values.output_dir)
+        result = result_of(data_set.name, selection, scores, predicted, inputs)
+    if is_chief(strategy):
+        write_result(result, folder)
+
+
+def results_in(output_dir: str) -> list[TaskResult]:
+    """The results of all tasks, those of earlier starts too, in GLUE's order."""
+    found = (read_result(os.path.join(output_dir, name)) for name in GLUE_TASKS)
+    return [result for result in found if result is not None]
+
+
+def _score(session: ClassifierSession, model: keras.Model) -> dict[str, float]:
+    """The metrics on all development sets, with reports on their predictions."""
+    scores: dict[str, float] = {}
+    for split in session.data_set.dev_splits:
+        logits = session.logits(model, split)
+        ending = MISMATCHED if split.endswith(MISMATCHED) else ""
+        found = session.scores(model, split, logits)
+        scores |= {name + ending: found[name] for name in session.data_set.metrics}
+        session.write_reports(split, logits)
+    return scores
+
+
+def _predict(session: ClassifierSession, model: keras.Model, output_dir: str) -> None:
+    """The predictions of all test sets, as GLUE's server takes them too."""
+    for split in session.data_set.test_splits:
+        logits = session.logits(model, split)
+        session.write_reports(split, logits)
+        if is_chief(session.strategy):
+            write_task_file(
+                os.path.join(output_dir, SUBMISSION_NAME),
+                session.data_set.name,
+                split,
+                session.target.words(logits),
+            )
+
+
+def _flags_of(data_set: DataSet, flag_values: flags.FlagValues) -> flags.FlagValues:
+    """The flags as this task has them."""
+    values = copy.deepcopy(flag_values)
+    flags.DEFINE_string("data_dir", None, "The task's folder.", flag_values=values)
+    flags.DEFINE_bool("do_train", True, "As always here.", flag_values=values)
+    values["data_dir"].value = _data_dir(data_set, flag_values)
+    values["output_dir"].value = os.path.join(flag_values.output_dir, data_set.name)
+    if flag_values.two_stage and data_set.name in SECOND_STAGE:
+        values["init_checkpoint"].value = _best_of(flag_values, "MNLI")
+        values["init_head"].value = False
+    return values
+
+
+def _splits(data_set: DataSet, flag_values: flags.FlagValues) -> Sequence[str]:
+    """The splits that are read."""
+    training = ("train", *data_set.dev_splits) if data_set.dev_splits else ()
+    return (*training, *(data_set.test_splits if flag_values.do_predict else ()))
+
+
+def _missing_file(data_set: DataSet, flag_values: flags.FlagValues) -> str | None:
+    """A file that the task needs and that is not there."""
+    folder = _data_dir(data_set, flag_values)
+    for split in _splits(data_set, flag_values):
+        path = os.path.join(folder, data_set.files[split])
+        if not files.exists(path):
+            return path
+    return None
+
+
+def _data_dir(data_set: DataSet, flag_values: flags.FlagValues) -> str:
+    return os.path.join(flag_values.glue_dir, data_set.folder)
+
+
+def _best_of(flag_values: flags.FlagValues, task: str) -> str:
+    """Where a task's best run is kept."""
+    return checkpoints.folder_of(os.path.join(flag_values.output_dir, task))

@@ -1,0 +1,1 @@
+"""SQuAD: reading, windows, decoding, scores, and its run."""

@@ -1,0 +1,413 @@
+"""Start and end logits of all windows to one answer for each question."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from absl import logging
+
+from bert_tf.tasks.squad.windows import QuestionFeatures, Window
+from bert_tf.text.normalization import Span, split_words
+from bert_tf.text.wordpiece import WordPieceTokenizer, joined
+
+# Which tokens an answer may be, by their scores, before it has a text.
+#
+# In each window the count tokens with the highest start scores and those with the
+# highest
+# end scores are paired. A pair is a candidate if both tokens are the paragraph's, the
+# first has its most context in this window, and they are 1 to max_answer_length
+# tokens.
+# Padding, [CLS] and the question take part in the highest scores and fall out after.
+#
+# Candidates are ranked by the sum of their two scores, in float64. Ties go to the
+# earlier
+# window, then to the higher start, then to the higher end, and at last to the earlier
+# token: the order in which the original comes upon them.
+#
+# Shapes: L a record's length, T a window's tokens, K candidates.
+
+
+class Candidate(NamedTuple):
+    """What may be an answer.
+
+    Attributes:
+        tokens: its first and last token in the paragraph; None for "no answer".
+        start_logit: its first token's score.
+        end_logit: its last token's score.
+    """
+
+    tokens: tuple[int, int] | None
+    start_logit: float
+    end_logit: float
+
+    @property
+    def score(self) -> float:
+        """The sum of its scores."""
+        return self.start_logit + self.end_logit
+
+
+def null_candidate(
+    start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]
+) -> Candidate:
+    """The candidate "no answer", of the window that finds it the least likely."""
+    of_windows = [
+        Candidate(None, float(start[0]), float(end[0]))
+        for start, end in zip(start_logits, end_logits, strict=True)
+    ]
+    return min(
+        of_windows,
+        key=lambda candidate: candidate.score,
+        default=Candidate(None, 0.0, 0.0),
+    )
+
+
+def ranked(
+    features: QuestionFeatures,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    null: Candidate | None,
+    *,
+    count: int,
+    max_answer_length: int,
+) -> Iterator[Candidate]:
+    """Yields the candidates, the highest sum of scores first."""
+    windows = [
+        _pairs(
+            window, shown_best, features.offset, start, end, count, max_answer_length
+        )
+        for window, shown_best, start, end in zip(
+            features.windows,
+            features.max_context(),
+            start_logits,
+            end_logits,
+            strict=True,
+        )
+    ]
+    if windows:
+        first, last, starts, ends = map(np.concatenate, zip(*windows, strict=True))
+    else:
+        first = last = starts = ends = np.zeros(0)
+    scores = starts + ends
+    if null is not None:
+        scores = np.append(scores, null.score)
+    for number in np.argsort(-scores, kind="stable").tolist():
+        if null is not None and number == len(first):
+            yield null
+        else:
+            tokens = int(first[number]), int(last[number])
+            yield Candidate(tokens, float(starts[number]), float(ends[number]))
+
+
+def _pairs(
+    window: Window,
+    shown_best: np.ndarray,
+    offset: int,
+    start: np.ndarray,
+    end: np.ndarray,
+    count: int,
+    max_answer_length: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A window's candidates."""
+    first = _highest(start, count) - offset
+    first = first[(first >= 0) & (first < window.length)]
+    first = first[shown_best[first]]
+    last = _highest(end, count) - offset
+    last = last[(last >= 0) & (last < window.length)]
+    lengths = last[np.newaxis, :] - first[:, np.newaxis] + 1
+    rows, columns = np.nonzero((lengths >= 1) & (lengths <= max_answer_length))
+    first, last = first[rows], last[columns]
+    return (
+        window.start + first,
+        window.start + last,
+        start[offset + first],
+        end[offset + last],
+    )
+
+
+def _highest(scores: np.ndarray, count: int) -> np.ndarray:
+    """The places of the highest scores, the highest first, ties in their order."""
+    if len(scores) <= count:
+        return np.argsort(-scores, kind="stable")
+    # Sorting them all takes several times as long.
+    least = np.partition(scores, -count)[-count]
+    places = np.flatnonzero(scores >= least)
+    return places[np.argsort(-scores[places], kind="stable")[:count]]
+
+
+# Tokens back into the text that they come from: the original's get_final_text.
+#
+# An answer is a run of WordPiece tokens, lowered and without accents; what is to be
+# said
+# is the text as it stands. The original aligns the two: it normalises the words that
+# the
+# answer touches, finds the answer there, and takes normalised and other text to be
+# the
+# same characters one by one, spaces left out. Where that cannot be so, the answer is
+# the
+# words as they stand, with whatever hangs on them.
+#
+# It fails on [UNK], on characters that tokenization removes, adds or joins (controls,
+# U+00A0, Hangul), and on a piece from within a word that stands in the words twice:
+# then
+# it takes the first. `--answer_text=offsets` needs none of this.
+
+
+class Alignment(NamedTuple):
+    """Which part of the words the answer is.
+
+    Attributes:
+        start: its first character in the words, joined with spaces.
+        end: the one after its last.
+        failure: why it is all of them; "" where the alignment was found.
+    """
+
+    start: int
+    end: int
+    failure: str = ""
+
+
+def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
+    """Finds the tokens' text in the words that they come from."""
+    normalized = " ".join(split_words(words, do_lower_case))
+    start = normalized.find(token_text)
+    if start < 0 or not token_text:
+        return Alignment(0, len(words), "its tokens are not in the words")
+    if len(words) - words.count(" ") != len(normalized) - normalized.count(" "):
+        return Alignment(0, len(words), "the words have other characters than tokens")
+    last = start + len(token_text) - 1
+    return Alignment(
+        _with_spaces(words, start - normalized.count(" ", 0, start)),
+        _with_spaces(words, last - normalized.count(" ", 0, last)) + 1,
+    )
+
+
+def get_final_text(token_text: str, words: str, do_lower_case: bool) -> str:
+    """The part of the words that `align` finds."""
+    alignment = align(token_text, words, do_lower_case)
+    return words[alignment.start : alignment.end]
+
+
+def _with_spaces(text: str, number: int) -> int:
+    """Where the character of this number, from 0 and spaces not counted, stands."""
+    place = number
+    # The least place that has as many spaces up to it as it lies behind its number.
+    while (moved := number + text.count(" ", 0, place + 1)) != place:
+        place = moved
+    return place
+
+
+# Scores of tokens into answers, as the original's write_predictions.
+#
+# 1. `candidates` ranks the spans that may be answers. In SQuAD 2.0 "no answer" is one
+#    more of them.
+# 2. Each gets its text. Of those with the same text the first is kept; the first
+#    n_best_size are the n best. "No answer" is appended where it is not among them.
+# 3. Their probabilities are the softmax of their sums of scores.
+# 4. SQuAD 2.0: "no answer" is predicted if its score is higher than the best span's
+# by
+#    more than a threshold.
+#
+# All sums are in float64 and in the original's order, so that the files are the
+# original's to the last digit.
+
+
+# How an answer's tokens become text: aligned with their words, as the original does it,
+# or cut from the paragraph by their places there.
+ALIGNMENT = "alignment"
+OFFSETS = "offsets"
+
+# Where there is no span at all: what the original begins its search of the lowest score
+# of "no answer" with. It is over any threshold.
+NO_SPAN_SCORE_DIFF = 1_000_000.0
+
+# SQuAD 1.1's answer where there is no span at all: the original's.
+NO_SPAN_TEXT = "empty"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DecodingSettings:
+    """How answers are chosen.
+
+    Attributes:
+        n_best_size: starts and ends of a window that are paired; answers that are kept.
+        max_answer_length: an answer's tokens at most.
+        version_2_with_negative: whether "no answer" is one of the answers (SQuAD 2.0).
+        do_lower_case: whether tokens are lowered and without accents.
+        answer_text: ALIGNMENT or OFFSETS.
+        verbose_logging: log each alignment that failed.
+    """
+
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    version_2_with_negative: bool = False
+    do_lower_case: bool = True
+    answer_text: str = ALIGNMENT
+    verbose_logging: bool = False
+
+    def __post_init__(self):
+        for name in ("n_best_size", "max_answer_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"`{name}` must be at least 1. Received: {getattr(self, name)}"
+                )
+        if self.answer_text not in (ALIGNMENT, OFFSETS):
+            raise ValueError(
+                f"`answer_text` must be {ALIGNMENT!r} or {OFFSETS!r}."
+                f" Received: {self.answer_text!r}"
+            )
+
+
+class NBestEntry(NamedTuple):
+    """One of the n best answers.
+
+    Attributes:
+        text: the answer; "" for "no answer".
+        probability: among the n best.
+        start_logit: its first token's score.
+        end_logit: its last token's score.
+        span: its characters in the paragraph, half open; None for "no answer".
+    """
+
+    text: str
+    probability: float
+    start_logit: float
+    end_logit: float
+    span: Span | None
+
+
+class Decoded(NamedTuple):
+    """A question's answers.
+
+    Attributes:
+        n_best: the best ones, the best first; "no answer" (2.0) is always among them.
+        best_text: the best one but "no answer". Where there is no span at all "" (2.0)
+            or NO_SPAN_TEXT (1.1).
+        score_diff: the score of "no answer" less that of `best_text`, or
+            NO_SPAN_SCORE_DIFF; None for SQuAD 1.1.
+    """
+
+    n_best: list[NBestEntry]
+    best_text: str
+    score_diff: float | None
+
+
+class Decoder:
+    """Chooses answers."""
+
+    def __init__(self, tokenizer: WordPieceTokenizer, settings: DecodingSettings):
+        """Keeps what it takes."""
+        self._vocabulary = tokenizer.vocabulary.tokens
+        self._settings = settings
+
+    def __call__(
+        self,
+        features: QuestionFeatures,
+        start_logits: Sequence[np.ndarray],
+        end_logits: Sequence[np.ndarray],
+    ) -> Decoded:
+        """Chooses a question's answers."""
+        settings = self._settings
+        starts = [np.asarray(logits, np.float64) for logits in start_logits]
+        ends = [np.asarray(logits, np.float64) for logits in end_logits]
+        null = (
+            null_candidate(starts, ends) if settings.version_2_with_negative else None
+        )
+        chosen: dict[str, tuple[Candidate, Span | None]] = {}
+        for candidate in ranked(
+            features,
+            starts,
+            ends,
+            null,
+            count=settings.n_best_size,
+            max_answer_length=settings.max_answer_length,
+        ):
+            text, span = self._text(features, candidate)
+            chosen.setdefault(text, (candidate, span))
+            if len(chosen) == settings.n_best_size:
+                break
+        if null is not None:
+            chosen.setdefault("", (null, None))
+        elif not chosen:
+            chosen[NO_SPAN_TEXT] = Candidate(None, 0.0, 0.0), None
+        # A span is among even one n best, if there is any: its scores are higher than
+        # those of its window's [CLS].
+        best_text = next((text for text in chosen if text), "")
+        score_diff = None
+        if null is not None:
+            score_diff = NO_SPAN_SCORE_DIFF
+            if best_text:
+                best, _ = chosen[best_text]
+                score_diff = null.score - best.start_logit - best.end_logit
+        return Decoded(_with_probabilities(chosen), best_text, score_diff)
+
+    def _text(
+        self, features: QuestionFeatures, candidate: Candidate
+    ) -> tuple[str, Span | None]:
+        """What a candidate says, and where that stands in the paragraph."""
+        if candidate.tokens is None:
+            return "", None
+        paragraph = features.paragraph
+        first, last = candidate.tokens
+        if self._settings.answer_text == OFFSETS:
+            start, end = paragraph.offsets[first][0], paragraph.offsets[last][1]
+            return paragraph.context[start:end], (start, end)
+        words = paragraph.words[
+            paragraph.word_of_token[first] : paragraph.word_of_token[last] + 1
+        ]
+        text = " ".join([paragraph.context[start:end] for start, end in words])
+        ids = paragraph.ids[first : last + 1]
+        token_text = joined([self._vocabulary[token_id] for token_id in ids])
+        alignment = align(token_text, text, self._settings.do_lower_case)
+        if alignment.failure and self._settings.verbose_logging:
+            logging.info(
+                "Question %s: answer %r becomes all of %r: %s.",
+                features.question.question_id,
+                token_text,
+                text,
+                alignment.failure,
+            )
+        start = _place(words, alignment.start)
+        end = _place(words, alignment.end - 1) + 1
+        return text[alignment.start : alignment.end], (start, end)
+
+
+def answer(decoded: Decoded, settings: DecodingSettings, threshold: float) -> str:
+    """What is predicted."""
+    score_diff = decoded.score_diff if settings.version_2_with_negative else None
+    return text_or_null(decoded.best_text, score_diff, threshold)
+
+
+def text_or_null(best_text: str, score_diff: float | None, threshold: float) -> str:
+    """The best span's text, or "" where "no answer" is better by over the threshold."""
+    if score_diff is not None and score_diff > threshold:
+        return ""
+    return best_text
+
+
+def _with_probabilities(
+    chosen: dict[str, tuple[Candidate, Span | None]],
+) -> list[NBestEntry]:
+    scores = [candidate.score for candidate, _ in chosen.values()]
+    highest = max(scores)
+    # Not by numpy, nor by Python's sum since 3.12: the last digit would be another.
+    exponentials = [math.exp(score - highest) for score in scores]
+    total = 0.0
+    for exponential in exponentials:
+        total += exponential
+    return [
+        NBestEntry(text, exponential / total, start_logit, end_logit, span)
+        for (text, ((_, start_logit, end_logit), span)), exponential in zip(
+            chosen.items(), exponentials, strict=True
+        )
+    ]
+
+
+def _place(words: Sequence[Span], place: int) -> int:
+    """Where a character of the words, joined with spaces, stands in the paragraph."""
+    for start, end in words:
+        if place < end - start:
+            break
+        place -= end - start + 1
+    return start + place

@@ -1,0 +1,503 @@
+"""Questions and paragraphs as overlapping windows of token ids."""
+
+import dataclasses
+import functools
+import itertools
+import re
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from bert_tf.errors import InputError
+from bert_tf.parallel import ordered_map
+from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
+from bert_tf.text.normalization import Span
+from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
+
+# A paragraph's tokens, and the words and characters that they come from.
+
+
+# The original's doc_tokens. U+00A0 and the other spaces do not separate them; so a word
+# can be several of the tokenizer's, and one of spaces alone has no token.
+WORD = re.compile("[^ \t\r\n\u202f]+")
+
+# Questions of one paragraph come one after the other, seldom mixed with another's.
+_PARAGRAPHS_KEPT = 4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TokenizedParagraph:
+    """A paragraph's tokens.
+
+    Attributes:
+        context: the text.
+        ids: its tokens.
+        word_of_token: each token's word, ascending. Words are what stands between
+            blanks, tabs, ends of lines and U+202F: the original's doc_tokens.
+        words: each word's place in the text, in characters, half open.
+        tokenizer: what made the tokens.
+    """
+
+    context: str
+    ids: list[int]
+    word_of_token: list[int]
+    words: list[Span]
+    tokenizer: WordPieceTokenizer = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def id_array(self) -> np.ndarray:
+        """`ids` as int32, to be copied a window at a time."""
+        return np.array(self.ids, np.int32)
+
+    @functools.cached_property
+    def offsets(self) -> list[Span]:
+        """Each token's place in the text, in characters, half open."""
+        encoding = self.tokenizer.encode_with_offsets(self.context)
+        assert encoding.ids == self.ids
+        return encoding.offsets
+
+
+class ParagraphTokenizer:
+    """Tokenizes each paragraph once, for as long as questions are about it.
+
+    It may be pickled; a copy begins without paragraphs.
+    """
+
+    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._ids_of_word: Cache[tuple[int, ...]] = Cache(self._encode_word)
+        self._kept: OrderedDict[str, TokenizedParagraph] = OrderedDict()
+
+    def __call__(self, paragraph: Paragraph) -> TokenizedParagraph:
+        """The paragraph's tokens."""
+        context = paragraph.context
+        tokenized = self._kept.get(context)
+        if tokenized is None:
+            tokenized = self._tokenize(context)
+            if len(self._kept) >= _PARAGRAPHS_KEPT:
+                self._kept.popitem(last=False)
+            self._kept[context] = tokenized
+        return tokenized
+
+    def _tokenize(self, context: str) -> TokenizedParagraph:
+        # Words end at white space, and no rule of the tokenizer looks past that: their
+        # tokens one after another are the text's.
+        ids_of_words = list(map(self._ids_of_word.__getitem__, WORD.findall(context)))
+        counts = list(map(len, ids_of_words))
+        return TokenizedParagraph(
+            context=context,
+            ids=list(chain.from_iterable(ids_of_words)),
+            word_of_token=np.repeat(np.arange(len(counts)), counts).tolist(),
+            words=[match.span() for match in WORD.finditer(context)],
+            tokenizer=self.tokenizer,
+        )
+
+    def _encode_word(self, word: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(word))
+
+    def __reduce__(self) -> tuple:
+        return ParagraphTokenizer, (self.tokenizer,)
+
+
+# Questions into windows of tokens: the original's convert_examples_to_features.
+#
+# A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
+# [k s, k s + r), with the room r that the question leaves and the stride s, or r if
+# that
+# is less; the windows end with the first one that reaches the paragraph's end.
+
+
+# [CLS], and [SEP] after the question and after the window.
+_SPECIAL_TOKENS = 3
+
+# What a longer window is worth beside a token of context, in `max_context`.
+_WORTH_OF_LENGTH = 0.01
+
+
+class Window(NamedTuple):
+    """A part of a paragraph's tokens.
+
+    Attributes:
+        start: its first token there.
+        length: its tokens.
+    """
+
+    start: int
+    length: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class QuestionFeatures:
+    """A question's windows, each a record: [CLS] question [SEP] window [SEP].
+
+    Attributes:
+        question: as it was read.
+        query_ids: the question's tokens, cut to max_query_length.
+        paragraph: its tokens.
+        windows: in their order; none where the paragraph has no token.
+        answer: the answer's first and last token in the paragraph; None without one,
+            and where nothing is trained. The last one stands before the first one where
+            the answer has no token.
+        is_query_cut: whether the question had more tokens.
+    """
+
+    question: Question
+    query_ids: list[int]
+    paragraph: TokenizedParagraph
+    windows: list[Window]
+    answer: tuple[int, int] | None = None
+    is_query_cut: bool = False
+
+    @property
+    def offset(self) -> int:
+        """Where in a record the window's first token stands."""
+        return len(self.query_ids) + 2
+
+    def max_context(self) -> list[np.ndarray]:
+        """Of each window, which of its tokens it shows best: bool [length].
+
+        A token is shown best by the window that has most tokens on that side of it on
+        which there are fewer; among equals by the first one. A longer window counts for
+        a hundredth of a token more for each of its tokens, as in the original.
+        """
+        if len(self.windows) == 1:
+            return [np.ones(self.windows[0].length, bool)]
+        best_score = np.zeros(len(self.paragraph.ids))
+        best_window = np.zeros(len(self.paragraph.ids), np.int64)
+        for number, (start, length) in enumerate(self.windows):
+            left = np.arange(length)
+            # The same float arithmetic as the original's: ties are decided by it.
+            score = np.minimum(left, left[::-1]) + _WORTH_OF_LENGTH * length
+            part = slice(start, start + length)
+            is_better = score > best_score[part]
+            best_score[part][is_better] = score[is_better]
+            best_window[part][is_better] = number
+        return [
+            best_window[start : start + length] == number
+            for number, (start, length) in enumerate(self.windows)
+        ]
+
+
+class Featurizer:
+    """Makes questions into features. It may be pickled."""
+
+    def __init__(
+        self,
+        tokenizer: WordPieceTokenizer,
+        *,
+        max_seq_length: int,
+        doc_stride: int,
+        max_query_length: int,
+        for_training: bool,
+    ) -> None:
+        if max_query_length < 0:
+            raise InputError(
+                f"--max_query_length must be at least 0. Received: {max_query_length}"
+            )
+        if max_seq_length <= max_query_length + _SPECIAL_TOKENS:
+            raise InputError(
+                f"--max_seq_length must be greater than --max_query_length + 3, so that"
+                f" there is room for the paragraph. Received: {max_seq_length} and"
+                f" {max_query_length}"
+            )
+        if doc_stride < 1:
+            raise InputError(f"--doc_stride must be at least 1. Received: {doc_stride}")
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self.doc_stride = doc_stride
+        self.max_query_length = max_query_length
+        self.for_training = for_training
+        self._paragraphs = ParagraphTokenizer(tokenizer)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that features depend on beside the questions, as JSON has it."""
+        return {
+            "vocabulary": self.tokenizer.vocabulary.sha256,
+            "do_lower_case": self.tokenizer.do_lower_case,
+            "max_seq_length": self.max_seq_length,
+            "doc_stride": self.doc_stride,
+            "max_query_length": self.max_query_length,
+            "for_training": self.for_training,
+        }
+
+    def __call__(self, questions: Iterable[Question]) -> Iterator[QuestionFeatures]:
+        """Yields the features of each question, in order."""
+        for question in questions:
+            all_ids = self.tokenizer.encode(question.text)
+            query_ids = all_ids[: self.max_query_length]
+            paragraph = self._paragraphs(question.paragraph)
+            room = self.max_seq_length - len(query_ids) - _SPECIAL_TOKENS
+            yield QuestionFeatures(
+                question=question,
+                query_ids=query_ids,
+                paragraph=paragraph,
+                windows=_windows(len(paragraph.ids), room, self.doc_stride),
+                answer=self._answer(question, paragraph),
+                is_query_cut=len(query_ids) < len(all_ids),
+            )
+
+    def _answer(
+        self, question: Question, paragraph: TokenizedParagraph
+    ) -> tuple[int, int] | None:
+        if not self.for_training or question.is_impossible or not paragraph.ids:
+            return None
+        if not question.answers:
+            raise ValueError(
+                "A question to be trained on must have an answer or be impossible."
+                f" Received: {question.question_id!r}"
+            )
+        answer = question.answers[0]
+        first, last = _tokens_of_words(answer, paragraph)
+        return _narrowed(first, last, paragraph.ids, self.tokenizer.encode(answer.text))
+
+
+def _windows(num_tokens: int, room: int, stride: int) -> list[Window]:
+    if not num_tokens:
+        return []
+    stride = min(stride, room)
+    last = max(0, num_tokens - room)
+    return [
+        Window(start, min(room, num_tokens - start))
+        for start in range(0, last + stride, stride)
+    ]
+
+
+def _tokens_of_words(answer: Answer, paragraph: TokenizedParagraph) -> tuple[int, int]:
+    """The first and last token of the words that an answer touches."""
+    words, word_of_token = paragraph.words, paragraph.word_of_token
+
+    def word_at(character: int) -> int:
+        # White space counts to the word before it; before all words, that is -1.
+        return bisect_right(words, character, key=lambda word: word[0]) - 1
+
+    # The original's list takes -1 for the last word.
+    first_word = word_at(answer.start) % len(words)
+    last_word = word_at(answer.start + len(answer.text) - 1)
+    return (
+        bisect_left(word_of_token, first_word),
+        bisect_right(word_of_token, last_word) - 1,
+    )
+
+
+def _narrowed(
+    first: int, last: int, ids: list[int], answer_ids: list[int]
+) -> tuple[int, int]:
+    """The first place among [first, last] of exactly the answer's tokens, if any.
+
+    "1895" in "(1895-1943)." is the token 1895; "Japan" in "Japanese" stays that word.
+    """
+    length = len(answer_ids)
+    if length:
+        for start in range(first, last - length + 2):
+            if ids[start : start + length] == answer_ids:
+                return start, start + length - 1
+    return first, last
+
+
+# Windows as the arrays of their records, many at once, on one core or on several.
+#
+# The features are the original's: `bert_tf.records.spec.squad_schema` has them. R
+# records, L tokens of a record.
+
+
+Item = TypeVar("Item")
+
+# The first record's unique_id, as in the original.
+FIRST_UNIQUE_ID = 1_000_000_000
+
+# A block has not many more records, but where one question alone has.
+_RECORDS_AT_ONCE = 2048
+
+# Groups that are made before other processes start: those of some 50,000 questions take
+# as long as a few processes do until they have started and learnt the usual words.
+_GROUPS_ALONE = 160
+
+
+class Rows(NamedTuple):
+    """Records in little room: what the workers send.
+
+    Attributes:
+        input_ids: int32 [R, L].
+        windows: int32 [R, 3], of each window: its first token in the paragraph, its
+            length, and where in the record it begins.
+        answers: int32 [R, 3], the answer's first and last token in the paragraph (both
+            -1 without one), and whether the question is impossible.
+        num_cut: how many of the questions were cut.
+    """
+
+    input_ids: np.ndarray
+    windows: np.ndarray
+    answers: np.ndarray
+    num_cut: int
+
+
+class CutQuestions:
+    """Counts questions whose tokens beyond max_query_length were cut off.
+
+    Attributes:
+        number: how many there were so far.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+def blocks(
+    features: Iterable[QuestionFeatures],
+    max_seq_length: int,
+    *,
+    first_unique_id: int = FIRST_UNIQUE_ID,
+    for_training: bool = False,
+) -> Iterator[dict[str, np.ndarray]]:
+    """The records of all windows, many at once, as `squad_schema` has them."""
+    some = _groups(features, lambda one: len(one.windows))
+    rows = (_rows(group, max_seq_length) for group in some)
+    yield from _blocks(rows, for_training, first_unique_id)
+
+
+def parallel_blocks(
+    questions: Iterable[Question],
+    featurizer: Featurizer,
+    *,
+    num_workers: int,
+    first_unique_id: int = FIRST_UNIQUE_ID,
+    cut: CutQuestions | None = None,
+) -> Iterator[dict[str, np.ndarray]]:
+    """The same records from questions, by several processes.
+
+    They are the same whatever the number of processes, which import no TensorFlow. The
+    first ones are made in this process, so that a small set waits for no other.
+    """
+
+    def most_windows(question: Question) -> int:
+        # Nearly all tokens have a character of their own.
+        return 1 + len(question.paragraph.context) // featurizer.doc_stride
+
+    groups = _groups(questions, most_windows)
+    make = _Maker(featurizer)
+    rows: Iterable[Rows] = map(make, groups)
+    if num_workers != 1:
+        rows = itertools.chain(
+            map(make, itertools.islice(groups, _GROUPS_ALONE)),
+            ordered_map(
+                _make,
+                groups,
+                num_workers=num_workers,
+                initializer=_keep_maker,
+                initial_arguments=(make,),
+            ),
+        )
+    if cut is not None:
+        rows = _counted(rows, cut)
+    yield from _blocks(rows, featurizer.for_training, first_unique_id)
+
+
+def _counted(all_rows: Iterable[Rows], cut: CutQuestions) -> Iterator[Rows]:
+    for rows in all_rows:
+        cut.number += rows.num_cut
+        yield rows
+
+
+class _Maker:
+    """Makes a group of questions into rows; may be pickled."""
+
+    def __init__(self, featurizer: Featurizer) -> None:
+        self._featurizer = featurizer
+
+    def __call__(self, questions: Sequence[Question]) -> Rows:
+        features = list(self._featurizer(questions))
+        return _rows(features, self._featurizer.max_seq_length)
+
+
+# A worker's own: sent with each group, it would not know the words of those before.
+_makers: list[_Maker] = []
+
+
+def _keep_maker(make: _Maker) -> None:
+    _makers[:] = [make]
+
+
+def _make(questions: Sequence[Question]) -> Rows:
+    return _makers[0](questions)
+
+
+def _groups(
+    items: Iterable[Item], num_records: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    """Items that have about _RECORDS_AT_ONCE records together."""
+    group: list[Item] = []
+    total = 0
+    for item in items:
+        group.append(item)
+        total += num_records(item)
+        if total >= _RECORDS_AT_ONCE:
+            yield group
+            group = []
+            total = 0
+    if group:
+        yield group
+
+
+def _blocks(
+    all_rows: Iterable[Rows], for_training: bool, first_unique_id: int
+) -> Iterator[dict[str, np.ndarray]]:
+    for rows in all_rows:
+        if len(rows.input_ids):
+            yield _columns(rows, for_training, first_unique_id)
+            first_unique_id += len(rows.input_ids)
+
+
+def _rows(features: Sequence[QuestionFeatures], max_seq_length: int) -> Rows:
+    num_rows = sum(len(one.windows) for one in features)
+    input_ids = np.zeros((num_rows, max_seq_length), np.int32)
+    windows = np.empty((num_rows, 3), np.int32)
+    answers = np.empty((num_rows, 3), np.int32)
+    row = 0
+    for one in features:
+        offset = one.offset
+        ids = one.paragraph.id_array
+        first_row = row
+        for start, length in one.windows:
+            input_ids[row, offset : offset + length] = ids[start : start + length]
+            windows[row] = start, length, offset
+            row += 1
+        input_ids[first_row:row, 1 : offset - 1] = one.query_ids
+        first, last = one.answer if one.answer is not None else (-1, -1)
+        answers[first_row:row] = first, last, one.question.is_impossible
+    if num_rows:
+        vocabulary = features[0].paragraph.tokenizer.vocabulary
+        every = np.arange(num_rows)
+        input_ids[:, 0] = vocabulary.cls_id
+        input_ids[every, windows[:, 2] - 1] = vocabulary.sep_id
+        input_ids[every, windows[:, 2] + windows[:, 1]] = vocabulary.sep_id
+    num_cut = sum(one.is_query_cut for one in features)
+    return Rows(input_ids, windows, answers, num_cut)
+
+
+def _columns(
+    rows: Rows, for_training: bool, first_unique_id: int
+) -> dict[str, np.ndarray]:
+    starts, lengths, offsets = rows.windows.T.astype(np.int64)[:, :, None]
+    num_rows, max_seq_length = rows.input_ids.shape
+    position = np.arange(max_seq_length)
+    is_token = position <= offsets + lengths
+    columns = {
+        "unique_ids": first_unique_id + np.arange(num_rows)[:, None],
+        "input_ids": rows.input_ids.astype(np.int64),
+        "input_mask": is_token.astype(np.int64),
+        "segment_ids": (is_token & (position >= offsets)).astype(np.int64),
+    }
+    if for_training:
+        first, last, is_impossible = rows.answers.T.astype(np.int64)[:, :, None]
+        # Where a window does not show the whole answer, there is none to predict.
+        is_shown = (first >= starts) & (last < starts + lengths)
+        to_record = offsets - starts
+        columns["start_positions"] = np.where(is_shown, first + to_record, 0)
+        columns["end_positions"] = np.where(is_shown, last + to_record, 0)
+        columns["is_impossible"] = is_impossible
+    return columns

@@ -1,0 +1,1 @@
+"""Labels of words: reading, labels, and its runs."""

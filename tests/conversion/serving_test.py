@@ -1,0 +1,367 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.conversion import export, names
+from bert_tf.conversion.serving import head_to_serve, write_saved_model
+from bert_tf.errors import InputError
+from bert_tf.fill_mask import fill_mask
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
+from bert_tf.tasks.classification import Featurizer
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.conversion import export_test
+from tests.modeling.examples import randomize, small_config
+
+WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "##s", "##ning", "?", ",", "."]
+VOCABULARY = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
+TOKENIZER = WordPieceTokenizer(VOCABULARY, recognize_special_tokens=True)
+CONFIG = small_config(vocab_size=len(VOCABULARY), max_position_embeddings=16)
+LENGTH = 12
+
+
+class ServingTestCase(export_test.ExportTestCase):
+    def served(self, model, labels=None, problem_type=None, **options):
+        """A model's SavedModel, loaded: its signatures; and the model's folder."""
+        randomize(model)
+        source = self.serving_source(model, labels, problem_type)
+        self.folder = os.path.join(self.get_temp_dir(), "saved_model")
+        write_saved_model(
+            self.folder, source, head_to_serve(source), max_seq_length=LENGTH, **options
+        )
+        # Signatures hang on the object.
+        self.loaded = tf.saved_model.load(self.folder)
+        return self.loaded.signatures
+
+    def serving_source(self, model, labels=None, problem_type=None):
+        return self.source(
+            model,
+            labels=labels,
+            config=CONFIG,
+            tokens=VOCABULARY.tokens,
+            problem_type=problem_type,
+        )
+
+    def batch(self, pairs):
+        """The model's inputs, made record by record as for training."""
+        examples = [
+            Example(source="test", text_a=a, text_b=b, label=None) for a, b in pairs
+        ]
+        make = Featurizer(
+            TOKENIZER, max_seq_length=LENGTH, target=Target(kind=REGRESSION)
+        )
+        (block,) = make.blocks(examples)
+        return {
+            name: block[name].astype(np.int32)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+
+
+PAIRS = (
+    ("The cat sat.", "Dogs ran?"),
+    ("cats", ""),
+    ("the cat sat on the mat , the dog ran .", "the cat sat on the mat the dogs ran"),
+    ("", "running unseen"),
+)
+
+
+class ClassifierTest(ServingTestCase):
+    def test_pairs_and_texts(self):
+        model = BertClassifier(CONFIG, 3)
+        signatures = self.served(model, ["no", "yes", "maybe"])
+        expected = model(self.batch(PAIRS), training=False)["logits"]
+        text_a, text_b = (tf.constant(column) for column in zip(*PAIRS, strict=True))
+        outputs = signatures["serving_default"](text_a=text_a, text_b=text_b)
+        self.assertAllClose(outputs["logits"], expected, rtol=1e-5, atol=1e-5)
+        self.assertAllClose(tf.reduce_sum(outputs["probabilities"], 1), np.ones(4))
+        words = np.array([b"no", b"yes", b"maybe"])
+        self.assertAllEqual(outputs["label"], words[np.argmax(expected, 1)])
+        alone = signatures["one_text"](text_a=text_a[:2])["logits"]
+        expected = model(self.batch([(a, "") for a, _ in PAIRS[:2]]), training=False)
+        self.assertAllClose(alone, expected["logits"], rtol=1e-5, atol=1e-5)
+        by_ids = signatures["tensors"](
+            **{name: tf.constant(x) for name, x in self.batch(PAIRS[:1]).items()}
+        )
+        self.assertAllClose(
+            by_ids["logits"], outputs["logits"][:1], rtol=1e-5, atol=1e-5
+        )
+        self.check_it_needs_tensorflow_and_tensorflow_text_alone()
+
+    def check_it_needs_tensorflow_and_tensorflow_text_alone(self):
+        program = (
+            "import sys, tensorflow as tf, tensorflow_text\n"
+            "m = tf.saved_model.load(sys.argv[1]).signatures['one_text']\n"
+            "print(m(text_a=tf.constant(['the cat']))['label'].numpy()[0].decode())\n"
+            "bad = [n for n in ('keras_hub', 'bert_tf') if n in sys.modules]\n"
+            "assert not bad, bad\n"
+        )
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(
+            [sys.executable, "-c", program, self.folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.get_temp_dir(),
+            env=environment,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertIn(done.stdout.strip(), ("no", "yes", "maybe"))
+
+    def test_regression_has_a_score(self):
+        model = BertClassifier(CONFIG, 1)
+        signatures = self.served(model, [])
+        outputs = signatures["one_text"](text_a=tf.constant(["the cat"]))
+        self.assertEqual(list(outputs), ["score"])
+        expected = model(self.batch([("the cat", "")]), training=False)["logits"][:, 0]
+        self.assertAllClose(outputs["score"], expected, rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.slow  # as one number and several labels but for its output's name
+    def test_several_numbers(self):
+        model = BertClassifier(CONFIG, 2, problem_type=REGRESSION)
+        signatures = self.served(model, ["x", "y"], problem_type=REGRESSION)
+        outputs = signatures["one_text"](text_a=tf.constant(["the cat"]))
+        self.assertEqual(list(outputs), ["scores"])
+        expected = model(self.batch([("the cat", "")]), training=False)["logits"]
+        self.assertAllClose(outputs["scores"], expected, rtol=1e-5, atol=1e-5)
+
+    def test_several_labels(self):
+        model = BertClassifier(CONFIG, 3, problem_type=MULTI_LABEL)
+        names = ["cats", "dogs", "mats"]
+        signatures = self.served(model, names, problem_type=MULTI_LABEL)
+        # So that among the rows all numbers of labels occur.
+        texts = [" ".join(WORDS[i : i + 3]) for i in range(9)]
+        outputs = signatures["one_text"](text_a=tf.constant(texts))
+        batch = self.batch([(text, "") for text in texts])
+        logits = np.array(model(batch, training=False)["logits"])
+        self.assertAllClose(outputs["logits"], logits, rtol=1e-3, atol=1e-3)
+        logits = outputs["logits"].numpy()
+        self.assertAllClose(outputs["probabilities"], 1 / (1 + np.exp(-logits)))
+        expected = [
+            [name for name, logit in zip(names, row, strict=True) if logit > 0]
+            for row in logits
+        ]
+        self.assertGreater(len({len(row) for row in expected}), 1)
+        found = [
+            [name.decode() for name in row if name]
+            for row in outputs["labels"].numpy().tolist()
+        ]
+        self.assertEqual(found, expected)
+
+
+class FeaturesTest(ServingTestCase):
+    def test_tokens_and_their_vectors(self):
+        model = BertEncoder(CONFIG)
+        signatures = self.served(model)
+        text_a, text_b = (tf.constant(column) for column in zip(*PAIRS, strict=True))
+        outputs = signatures["serving_default"](text_a=text_a, text_b=text_b)
+        batch = self.batch(PAIRS)
+        expected = model(batch, training=False)
+        length = outputs["input_mask"].shape[1]
+        self.assertAllEqual(outputs["input_mask"], batch["input_mask"][:, :length])
+        real = batch["input_mask"][:, :length, None]
+        states = expected["sequence_output"][:, :length] * real
+        self.assertAllClose(
+            outputs["sequence_output"] * real, states, rtol=1e-5, atol=1e-5
+        )
+        self.assertAllClose(
+            outputs["mean_output"],
+            np.sum(states, 1) / real.sum(1),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+        self.assertAllClose(
+            outputs["pooled_output"], expected["pooled_output"], rtol=1e-5, atol=1e-5
+        )
+        tokens = [t.decode() for t in outputs["tokens"].numpy()[1]]
+        self.assertEqual(tokens[:5], ["[CLS]", "cat", "##s", "[SEP]", ""])
+
+
+class FillMaskTest(ServingTestCase):
+    def test_the_scripts_guesses(self):
+        model = BertPretrainer(CONFIG)
+        signatures = self.served(model)
+        texts = ["the [MASK] sat on the [MASK]", "no blank", "[MASK]s"]
+        outputs = signatures["top_k"](text_a=tf.constant(texts), top_k=tf.constant(3))
+        self.assertAllEqual(outputs["num_masks"], [2, 0, 1])
+        self.assertEqual(outputs["tokens"].shape, (3, 2, 3))
+        for row, text in ((0, texts[0]), (2, texts[2])):
+            guesses = fill_mask(model, TOKENIZER, text, top_k=3)
+            for mask, guess in enumerate(guesses):
+                tokens = [t.decode() for t in outputs["tokens"].numpy()[row, mask]]
+                self.assertEqual(tokens, [g.token for g in guess])
+                self.assertAllClose(
+                    outputs["probabilities"][row, mask],
+                    [g.probability for g in guess],
+                    rtol=1e-4,
+                )
+        self.assertAllEqual(outputs["tokens"][1], [[b""] * 3] * 2)
+
+
+class MultipleChoiceTest(ServingTestCase):
+    def test_choices(self):
+        model = BertMultipleChoice(CONFIG)
+        signatures = self.served(model)
+        contexts = ["the cat", "the dog ran"]
+        endings = [["sat .", "ran on", "dogs"], ["?", "on the mat", "cats"]]
+        outputs = signatures["serving_default"](
+            text_a=tf.constant(contexts), text_b=tf.constant(endings)
+        )
+        pairs = [
+            (context, ending)
+            for context, row in zip(contexts, endings, strict=True)
+            for ending in row
+        ]
+        batch = {name: x.reshape(2, 3, LENGTH) for name, x in self.batch(pairs).items()}
+        expected = model(batch, training=False)["logits"]
+        self.assertAllClose(outputs["logits"], expected, rtol=1e-5, atol=1e-5)
+        self.assertAllEqual(outputs["choice"], np.argmax(expected, 1))
+
+
+class TaggerTest(ServingTestCase):
+    def test_a_words_first_piece_has_its_label(self):
+        model = BertTagger(CONFIG, 3)
+        signatures = self.served(model, ["O", "B", "I"])
+        # The last three words stand beyond the ten tokens that there is room for.
+        text = "cats  running on the mat . the dog ran far away"
+        outputs = signatures["serving_default"](text_a=tf.constant([text, "dog"]))
+        ids = [
+            *TOKENIZER.convert_tokens_to_ids(["[CLS]"]),
+            *TOKENIZER.encode(text)[: LENGTH - 2],
+            *TOKENIZER.convert_tokens_to_ids(["[SEP]"]),
+        ]
+        self.assertEqual(
+            TOKENIZER.tokenize("cats running on the mat"),
+            ["cat", "##s", "[UNK]", "on", "the", "mat"],
+        )
+        batch = {
+            "input_ids": np.array([ids]),
+            "input_mask": np.ones((1, LENGTH), np.int32),
+            "segment_ids": np.zeros((1, LENGTH), np.int32),
+        }
+        logits = model(batch, training=False)["logits"][0]
+        places = [1, 3, 4, 5, 6, 7, 8, 9, 10]
+        labels = np.array([b"O", b"B", b"I"])[np.argmax(logits, 1)[places]]
+        self.assertAllEqual(outputs["words"][0], text.encode().split())
+        self.assertAllEqual(outputs["label"][0], [*labels, b"", b""])
+        self.assertAllClose(
+            outputs["probabilities"][0, :9],
+            tf.nn.softmax(logits.numpy()[places]),
+            rtol=1e-4,
+        )
+        by_words = signatures["words"](words=tf.constant([text.split()]))
+        self.assertAllEqual(by_words["label"][0], outputs["label"][0])
+
+
+class SpanTest(ServingTestCase):
+    def best_span(self, model, question, context, stride, most):
+        """The best answer, window by window and pair by pair, as run_squad reads it."""
+        query = TOKENIZER.encode(question)
+        encoding = TOKENIZER.encode_with_offsets(context)
+        room = LENGTH - 3 - len(query)
+        starts, start = [], 0
+        while True:
+            starts.append(start)
+            if start + room >= len(encoding.ids):
+                break
+            start += min(room, stride)
+        windows = [(s, min(room, len(encoding.ids) - s)) for s in starts]
+        cls_id, sep_id = TOKENIZER.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+        best, null = None, None
+        for number, (start, size) in enumerate(windows):
+            part = encoding.ids[start : start + size]
+            ids = [cls_id, *query, sep_id, *part, sep_id]
+            batch = {
+                "input_ids": np.array([ids]),
+                "input_mask": np.ones((1, len(ids)), np.int32),
+                "segment_ids": np.array([[0] * (len(query) + 2) + [1] * (size + 1)]),
+            }
+            outputs = model(batch, training=False)
+            s, e = (outputs[name].numpy()[0] for name in ("start_logits", "end_logits"))
+            null = min(s[0] + e[0], null) if null is not None else s[0] + e[0]
+            for i in range(size):
+                token = start + i
+                worth = [
+                    min(token - other, other + n - 1 - token) + 0.01 * n
+                    if other <= token < other + n
+                    else -1
+                    for other, n in windows
+                ]
+                if worth.index(max(worth)) != number:
+                    continue
+                for j in range(i, min(i + most, size)):
+                    score = s[i + len(query) + 2] + e[j + len(query) + 2]
+                    if best is None or score > best[0]:
+                        begin = encoding.offsets[token][0]
+                        end = encoding.offsets[start + j][1]
+                        best = (score, context[begin:end], begin, end)
+        return best, null
+
+    def test_windows_and_answers(self):
+        model = BertSpanPredictor(CONFIG)
+        signatures = self.served(
+            model, doc_stride=3, max_query_length=4, max_answer_length=3
+        )
+        questions = ["the cat ?", "dog", "?", "the cat sat on the mat"]
+        contexts = [
+            "The cat sat on the mat. Dogs ran, cats ran.  The dog sat on the mat .",
+            "cats",
+            "the dogs, ünseen ran on the mat",
+            "the dog",
+        ]
+        outputs = signatures["serving_default"](
+            question=tf.constant(questions), context=tf.constant(contexts)
+        )
+        for row, (question, context) in enumerate(
+            zip(questions, contexts, strict=True)
+        ):
+            if row == 3:
+                question = "the cat sat on"
+            (score, answer, begin, end), null = self.best_span(
+                model, question, context, 3, 3
+            )
+            self.assertAllClose(outputs["score"][row], score, rtol=1e-4, atol=1e-4)
+            self.assertAllClose(outputs["null_score"][row], null, rtol=1e-4, atol=1e-4)
+            self.assertEqual(outputs["answer"].numpy()[row].decode(), answer)
+            self.assertEqual(outputs["start"].numpy()[row], begin)
+            self.assertEqual(outputs["end"].numpy()[row], end)
+        # A context of nothing.
+        outputs = signatures["serving_default"](
+            question=tf.constant(["the cat", " "]), context=tf.constant(["", " \t"])
+        )
+        self.assertAllEqual(outputs["answer"], [b"", b""])
+        self.assertAllEqual(outputs["end"], [0, 0])
+
+
+class WithoutVocabularyTest(ServingTestCase):
+    def test_ids_alone(self):
+        model = BertClassifier(CONFIG, 2)
+        source = self.serving_source(model)
+        os.remove(os.path.join(source.folder, "vocab.txt"))
+        source = export.completed(export_test.open_source(source.folder))
+        folder = os.path.join(self.get_temp_dir(), "ids")
+        signatures = write_saved_model(folder, source, "classifier", max_seq_length=8)
+        self.assertCountEqual(signatures, ["tensors", "serving_default"])
+
+    def test_several_heads(self):
+        source = self.serving_source(BertPretrainer(CONFIG))
+        self.assertEqual(head_to_serve(source), names.MASKED_LM)
+        none = export.completed(source, heads=[])
+        self.assertEqual(head_to_serve(none), "features")
+        with self.assertRaisesRegex(InputError, "no tagging head"):
+            export.completed(source, heads=[names.TAGGING])
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,301 @@
+"""The whole procedure against a plain one on strings, over many settings."""
+
+import itertools
+import random
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.instances.creation import TokenIds, create_instances
+from bert_tf.instances.pairs import Documents, token_dtype
+from bert_tf.instances.settings import InstanceSettings
+from bert_tf.text.vocabulary import Vocabulary
+from tests.instances.plain_pretraining import plain_instances
+
+# A duplicate ("the") keeps its last id, and random words come from the ordered keys.
+TOKENS = (
+    ["[PAD]", "the", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "##ly"]
+    + [f"w{number}" for number in range(30)]
+    + [f"##p{number}" for number in range(15)]
+)
+IDS = TokenIds.from_vocabulary(Vocabulary(TOKENS).ids)
+
+
+def corpus(seed, num_documents, num_sentences, num_tokens):
+    """Documents of token strings; up to so many sentences and tokens."""
+    rng = random.Random(seed)
+    words = [token for token in TOKENS if token[0] != "[" or token == "[UNK]"]
+    return [
+        [
+            [rng.choice(words) for _ in range(rng.randint(1, num_tokens))]
+            for _ in range(rng.randint(1, num_sentences))
+        ]
+        for _ in range(num_documents)
+    ]
+
+
+def as_documents(documents, dtype=np.uint16):
+    ids = {token: number for number, token in enumerate(TOKENS)}
+    return Documents.from_lists(
+        [[[ids[token] for token in line] for line in doc] for doc in documents], dtype
+    )
+
+
+def rows(instances):
+    """Each instance's features, without padding."""
+    for block in instances.blocks(7):
+        for row in range(len(block["input_ids"])):
+            length = int(block["input_mask"][row].sum())
+            yield {
+                "tokens": [TOKENS[i] for i in block["input_ids"][row][:length]],
+                "segment_ids": block["segment_ids"][row][:length].tolist(),
+                "next_sentence_labels": block["next_sentence_labels"][row].tolist(),
+            }
+
+
+class CreateInstancesTest(tf.test.TestCase):
+    def assert_same(self, documents, dtype=np.uint16, **changes):
+        settings = InstanceSettings(**changes)
+        ids = {token: number for number, token in enumerate(TOKENS)}
+        expected = plain_instances(documents, TOKENS, vars(settings))
+        instances = create_instances(as_documents(documents, dtype), IDS, settings)
+        self.assertLen(instances, len(expected))
+        numbers = iter(expected)
+        for block in instances.blocks(7):
+            for row in range(len(block["input_ids"])):
+                plain = next(numbers)
+
+                def padded(values, length):
+                    return list(values) + [0] * (length - len(values))
+
+                length = settings.max_seq_length
+                slots = settings.max_predictions_per_seq
+                wanted = {
+                    "input_ids": padded([ids[t] for t in plain["tokens"]], length),
+                    "input_mask": padded([1] * len(plain["tokens"]), length),
+                    "segment_ids": padded(plain["segment_ids"], length),
+                    "masked_lm_positions": padded(plain["positions"], slots),
+                    "masked_lm_ids": padded([ids[t] for t in plain["labels"]], slots),
+                    "masked_lm_weights": padded([1.0] * len(plain["labels"]), slots),
+                    "next_sentence_labels": [int(plain["is_random_next"])],
+                }
+                found = {name: column[row].tolist() for name, column in block.items()}
+                self.assertEqual(found, wanted)
+        return expected
+
+    def test_over_seeds_lengths_and_passes(self):
+        for seed in range(4):
+            for length in (16, 64, 128):
+                for dupe_factor in (1, 3):
+                    self.assert_same(
+                        corpus(seed, 7, 12, 15),
+                        random_seed=seed,
+                        max_seq_length=length,
+                        dupe_factor=dupe_factor,
+                    )
+
+    def test_whole_words(self):
+        for seed in range(4):
+            self.assert_same(
+                corpus(seed, 7, 12, 15), random_seed=seed, do_whole_word_mask=True
+            )
+            self.assert_same(
+                corpus(seed, 5, 12, 15),
+                random_seed=seed,
+                do_whole_word_mask=True,
+                max_predictions_per_seq=2,
+                max_seq_length=32,
+            )
+
+    def test_a_large_vocabulary(self):
+        self.assert_same(corpus(1, 7, 12, 15), dtype=np.int32)
+        self.assertEqual(token_dtype(65536), np.uint16)
+        self.assertEqual(token_dtype(65537), np.int32)
+
+    def test_one_document_gives_random_sentences_of_itself(self):
+        self.assert_same(corpus(1, 1, 40, 12), max_seq_length=32)
+
+    def test_documents_of_one_short_sentence_are_all_random(self):
+        expected = self.assert_same(corpus(2, 9, 1, 2))
+        self.assertTrue(all(plain["is_random_next"] for plain in expected))
+
+    def test_sentences_longer_than_a_sequence_are_cut(self):
+        for length in (5, 6, 20):
+            self.assert_same(corpus(3, 4, 6, 150), max_seq_length=length)
+
+    def test_always_and_never_short(self):
+        for short_seq_prob in (0.0, 1.0):
+            self.assert_same(corpus(4, 5, 20, 10), short_seq_prob=short_seq_prob)
+
+    def test_many_predictions(self):
+        self.assert_same(
+            corpus(5, 5, 20, 10), masked_lm_prob=1.0, max_predictions_per_seq=200
+        )
+
+    def test_more_instances_than_are_made_at_a_time(self):
+        self.assert_same(corpus(6, 60, 40, 3), max_seq_length=6, dupe_factor=15)
+
+    def test_progress_counts_documents_of_all_passes(self):
+        steps = []
+        create_instances(
+            Documents.from_lists([[[7, 8]], [[9]]]),
+            IDS,
+            InstanceSettings(dupe_factor=3),
+            steps.append,
+        )
+        self.assertEqual(sum(steps), 6)
+
+    def test_no_document(self):
+        with self.assertRaisesRegex(ValueError, "`documents` must be at least 1"):
+            create_instances(Documents.from_lists([]), IDS, InstanceSettings())
+
+
+class DynamicMaskingTest(tf.test.TestCase):
+    def test_the_pairs_of_a_pass_unmasked(self):
+        documents = corpus(7, 9, 12, 15)
+        words = {token for document in documents for line in document for token in line}
+        instances = create_instances(
+            as_documents(documents),
+            IDS,
+            InstanceSettings(masking="dynamic", dupe_factor=1, max_seq_length=32),
+        )
+        self.assertNotIn("masked_lm_ids", next(instances.blocks(3)))
+        for row in rows(instances):
+            self.assertContainsSubset(row["tokens"], words | {"[CLS]", "[SEP]"})
+            self.assertEqual(row["tokens"].count("[SEP]"), 2)
+
+
+class FullSentencesTest(tf.test.TestCase):
+    def packed(self, documents, **changes):
+        settings = {
+            "pairs": "none",
+            "masking": "dynamic",
+            "short_seq_prob": 0.0,
+            "dupe_factor": 1,
+            **changes,
+        }
+        instances = create_instances(
+            Documents.from_lists(documents), IDS, InstanceSettings(**settings)
+        )
+        found = []
+        for block in instances.blocks(5):
+            self.assertAllEqual(block["segment_ids"], 0 * block["segment_ids"])
+            self.assertAllEqual(
+                block["next_sentence_labels"], [[0]] * len(block["input_ids"])
+            )
+            for ids, mask in zip(block["input_ids"], block["input_mask"], strict=True):
+                found.append(ids[: mask.sum()].tolist())
+        return sorted(found)
+
+    def test_by_hand(self):
+        # [CLS] is 3, [SEP] is 4. Two documents of two sentences, 8 places: the first
+        # sentence of the second document does not fit with its [SEP].
+        for documents in ([[[10, 11], [12]], [[20], [21]]],):
+            self.assertIn(
+                self.packed(documents, max_seq_length=8),
+                # By the order of the two documents in the pool.
+                (
+                    [[3, 10, 11, 12, 4, 20, 21, 4]],
+                    [[3, 12, 4], [3, 20, 21, 4, 10, 11, 4]],
+                ),
+            )
+
+    def test_a_sentence_longer_than_a_sequence_is_cut(self):
+        self.assertEqual(
+            self.packed([[[10, 11, 12, 13, 14, 15, 16], [17]]], max_seq_length=5),
+            [[3, 10, 11, 12, 4], [3, 13, 14, 15, 4], [3, 16, 17, 4]],
+        )
+
+    def test_every_token_once_a_pass(self):
+        documents = [
+            [[number] * (number % 7 + 1) for number in range(10, 45)] for _ in range(6)
+        ]
+        for length in (5, 16, 64):
+            for short_seq_prob in (0.0, 0.7):
+                sequences = self.packed(
+                    documents,
+                    max_seq_length=length,
+                    short_seq_prob=short_seq_prob,
+                    dupe_factor=2,
+                )
+                self.assertLessEqual(max(map(len, sequences)), length)
+                tokens = sorted(t for ids in sequences for t in ids if t > 5)
+                wanted = sorted(t for doc in documents for s in doc for t in s)
+                self.assertEqual(tokens, sorted(wanted * 2))
+                for ids in sequences:
+                    self.assertNotIn((4, 4), list(itertools.pairwise(ids)))
+
+
+class SentenceOrderTest(tf.test.TestCase):
+    def test_half_are_swapped_and_all_are_neighbours(self):
+        documents = [[[n] for n in range(10, 55)] for _ in range(40)]
+        instances = create_instances(
+            Documents.from_lists(documents),
+            IDS,
+            InstanceSettings(pairs="sop", masking="dynamic", max_seq_length=16),
+        )
+        labels = []
+        for row in rows(instances):
+            ids = [TOKENS.index(token) for token in row["tokens"]]
+            middle = ids.index(4)
+            first, second = ids[1:middle], ids[middle + 1 : -1]
+            (label,) = row["next_sentence_labels"]
+            labels.append(label)
+            before, after = (second, first) if label else (first, second)
+            self.assertEqual(before[-1] + 1, after[0])
+        # More than 1,000 pairs: four standard deviations are 0.06.
+        self.assertGreater(len(labels), 1000)
+        self.assertNear(np.mean(labels), 0.5, 0.06)
+
+
+class ExactLabelsTest(tf.test.TestCase):
+    def test_lone_tokens_are_left_out_and_counted(self):
+        instances = create_instances(
+            Documents.from_lists([[[10]], [[11, 12]], [[13, 14]]]),
+            IDS,
+            InstanceSettings(nsp_labels="exact", dupe_factor=4),
+        )
+        self.assertLen(instances, 8)
+        self.assertEqual(instances.num_left_out, 4)
+
+    def test_the_label_does_not_hang_on_the_number_of_sentences(self):
+        documents = [[[n, n + 1, n + 2]] for n in range(10, 50)]
+        instances = create_instances(
+            Documents.from_lists(documents),
+            IDS,
+            InstanceSettings(nsp_labels="exact", dupe_factor=20),
+        )
+        labels = [row["next_sentence_labels"][0] for row in rows(instances)]
+        # 800 pairs of lone sentences, which the original would all call random.
+        self.assertNear(np.mean(labels), 0.5, 0.08)
+
+    def test_one_document(self):
+        with self.assertRaisesRegex(ValueError, "at least 2"):
+            create_instances(
+                Documents.from_lists([[[10, 11]]]),
+                IDS,
+                InstanceSettings(nsp_labels="exact"),
+            )
+
+
+class InstanceSettingsTest(tf.test.TestCase):
+    def test_ranges(self):
+        for name, value, rule in (
+            ("max_seq_length", 4, "at least 5"),
+            ("max_predictions_per_seq", 0, "at least 1"),
+            ("dupe_factor", 0, "at least 1"),
+            ("masked_lm_prob", 0.0, r"\(0, 1\]"),
+            ("masked_lm_prob", 1.5, r"\(0, 1\]"),
+            ("short_seq_prob", -0.1, r"\[0, 1\]"),
+            ("masking", "often", "static, dynamic"),
+            ("pairs", "three", "nsp, none, sop"),
+            ("nsp_labels", "false", "original, exact"),
+        ):
+            with self.assertRaisesRegex(
+                ValueError, f"`{name}` must be .*{rule}.*{value}"
+            ):
+                InstanceSettings(**{name: value})
+
+
+if __name__ == "__main__":
+    tf.test.main()

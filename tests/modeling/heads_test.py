@@ -1,0 +1,723 @@
+import os
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from bert_tf.config import CLASSIFIER_DROPOUT, MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+    BiLstmTagger,
+)
+from bert_tf.modeling.objectives import TAGGING
+from bert_tf.modeling.weight_names import weights_by_name
+from tests.modeling import numpy_bert
+from tests.modeling.examples import (
+    log_softmax,
+    one_of,
+    outputs_of,
+    random_choices,
+    random_records,
+    random_tags,
+    randomize,
+    relative_error,
+    small_config,
+)
+
+
+class ClassifierTest(tf.test.TestCase):
+    def test_logits_against_numpy(self):
+        config = small_config()
+        model = BertClassifier(config, 3)
+        weights = randomize(model)
+        records = random_records(config)
+        logits = outputs_of(model, records)["logits"]
+        for row in range(4):
+            states, _ = numpy_bert.sequence_outputs(
+                weights, config, one_of(records, row)
+            )
+            expected = numpy_bert.output_logits(
+                weights, "", numpy_bert.pooled_output(weights, states[-1])
+            )
+            self.assertLess(relative_error(logits[row], expected), 1e-5)
+
+    def test_initial_weights_do_not_follow_the_config(self):
+        config = small_config(
+            hidden_size=512, num_attention_heads=2, initializer_range=0.5
+        )
+        weights = weights_by_name(BertClassifier(config, 8))
+        values = weights["output_weights"].numpy()
+        self.assertEqual(values.shape, (8, 512))
+        self.assertAllClose(values.std(), 0.02 * 0.8796, rtol=0.05)
+        self.assertAllEqual(weights["output_bias"].numpy(), np.zeros(8))
+
+    def test_dropout_of_the_pooled_output(self):
+        none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        config = small_config(**none)
+        records = random_records(config)
+        model = BertClassifier(config, 3)
+        self.assertEqual(model.get_layer("dropout").rate, CLASSIFIER_DROPOUT)
+        with_none = BertClassifier(config, 3, dropout=0.0)
+        randomize(model)
+        with_none.set_weights(model.get_weights())
+        expected = with_none(records, training=True)["logits"]
+        self.assertAllClose(
+            model(records, training=False)["logits"], expected, atol=1e-5
+        )
+        self.assertNotAllClose(
+            tf.concat([model(records, training=True)["logits"] for _ in range(4)], 0),
+            tf.tile(expected, (4, 1)),
+        )
+
+    def test_targets_beside_the_inputs(self):
+        config = small_config()
+        model = BertClassifier(config, 3)
+        randomize(model)
+        records = random_records(config, batch=4)
+        inputs = {name: records[name] for name in model.input}
+        labels = np.array([2, 0, 1, 1])
+        log_p = log_softmax(outputs_of(model, records)["logits"])
+        expected = -log_p[np.arange(4), labels]
+        right = log_p.argmax(axis=-1) == labels
+        weights = np.array([1.0, 0.0, 1.0, 1.0])
+        for loss in (None, "sparse_categorical_crossentropy"):
+            metrics = None if loss is None else ["accuracy"]
+            model.compile("sgd", loss, metrics=metrics)
+            for y in (labels, labels.tolist(), labels[:, None]):
+                found = model.evaluate(inputs, y, verbose=0, return_dict=True)
+                self.assertAllClose(found["loss"], expected.mean(), rtol=1e-5)
+                self.assertAllClose(found["accuracy"], right.mean())
+        model.compile("sgd")
+        found = model.evaluate(
+            inputs, labels, sample_weight=weights, verbose=0, return_dict=True
+        )
+        self.assertAllClose(found["loss"], expected @ weights / 3, rtol=1e-5)
+        history = model.fit(inputs, labels, verbose=0, validation_data=(inputs, labels))
+        self.assertLess(history.history["val_loss"][0], expected.mean())
+
+    def test_targets_of_a_tagger(self):
+        config = small_config()
+        model = BertTagger(config, 3)
+        randomize(model)
+        records = random_records(config, batch=4)
+        inputs = {name: records[name] for name in model.input}
+        labels = np.ones_like(inputs["input_ids"])
+        log_p = log_softmax(outputs_of(model, records)["logits"])[..., 1]
+        weights = np.zeros(labels.shape, np.float32)
+        weights[:, 1:3] = 1.0
+        model.compile("sgd")
+        found = model.evaluate(
+            inputs, labels, sample_weight=weights, verbose=0, return_dict=True
+        )
+        self.assertAllClose(found["loss"], -log_p[:, 1:3].mean(), rtol=1e-5)
+
+    def test_what_does_not_fit_the_model_is_refused(self):
+        config = small_config()
+        model = BertClassifier(config, 3)
+        model.compile("sgd")
+        records = random_records(config, batch=4)
+        inputs = {name: records[name] for name in model.input}
+        labels = np.array([2, 0, 1, 1])
+        vocab, positions = config.vocab_size, config.max_position_embeddings
+        for name, change, message in (
+            ("input_ids", vocab, rf"`input_ids` must be in \[0, {vocab}\). Rec"),
+            ("input_ids", -vocab, r"Received: -"),
+            ("segment_ids", 16, r"`segment_ids` must be in \[0, "),
+        ):
+            wrong = {**inputs, name: inputs[name] + change}
+            for call in (model, model.encoder, model.predict):
+                with self.assertRaisesRegex(InputError, message):
+                    call(wrong)
+            for call in (model.fit, model.evaluate):
+                with self.assertRaisesRegex(InputError, message):
+                    call(wrong, labels, verbose=0)
+        long = {name: np.ones([4, positions + 1], np.int32) for name in inputs}
+        long["segment_ids"] *= 0
+        batches = tf.data.Dataset.from_tensor_slices(long).batch(2)
+        message = f"the model's {positions} positions. Received: {positions + 1} ids"
+        for call, given in (
+            (model, long),
+            (model.predict, long),
+            (model.predict, batches),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                call(given)
+        for y in ([0, 1, 2, 3], [0, -1, 2, 0]):
+            with self.assertRaisesRegex(InputError, r"`y` must be in \[0, 3\)"):
+                model.fit(inputs, y, verbose=0)
+        for y in ([0.5, 1.0, 2.0, 0.0], ["a", "b", "c", "a"]):
+            with self.assertRaisesRegex(InputError, "must be the numbers of the cl"):
+                model.fit(inputs, y, verbose=0)
+
+    def test_evaluate_leaves_out_what_only_fills_up_the_batch(self):
+        config = small_config()
+        model = BertClassifier(config, 2)
+        randomize(model)
+        records = random_records(config, batch=5)
+        records["is_real_example"] = np.array([[1], [1], [0], [1], [0]])
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, batch_size=5, verbose=0, return_dict=True)
+        real = np.array([0, 1, 3])
+        log_p = log_softmax(outputs_of(model, records)["logits"])
+        labels = records["label_ids"][:, 0]
+        loss = -log_p[real, labels[real]].mean()
+        self.assertAllClose(
+            logs,
+            {
+                "loss": loss,
+                "cross_entropy": loss,
+                "accuracy": (log_p.argmax(-1) == labels)[real].mean(),
+            },
+            rtol=1e-5,
+        )
+
+    def test_regression_minimises_the_squared_error(self):
+        config = small_config()
+        model = BertClassifier(config, 1)
+        randomize(model)
+        records = random_records(config)
+        records["label_ids"] = np.array([[0.5], [2.0], [-1.0], [4.5]], np.float32)
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, verbose=0, return_dict=True)
+        logits = outputs_of(model, records)["logits"]
+        expected = np.mean((logits - records["label_ids"]) ** 2)
+        self.assertAllClose(
+            logs, {"loss": expected, "mean_squared_error": expected}, rtol=1e-5
+        )
+
+    def test_several_labels_are_sigmoids(self):
+        config = small_config()
+        model = BertClassifier(config, 3, problem_type=MULTI_LABEL)
+        randomize(model)
+        records = random_records(config)
+        labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], np.float32)
+        records["label_ids"] = labels
+        records["is_real_example"] = np.array([[1], [1], [0], [1]])
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, verbose=0, return_dict=True)
+        p = 1 / (1 + np.exp(-outputs_of(model, records)["logits"].astype(np.float64)))
+        rows = [0, 1, 3]
+        loss = -np.log(np.where(labels == 1, p, 1 - p))[rows].mean()
+        right = [(np.round(p[row]) == labels[row]).all() for row in rows]
+        self.assertAllClose(
+            logs,
+            {"loss": loss, "cross_entropy": loss, "exact_match": np.mean(right)},
+            rtol=1e-5,
+        )
+
+    def test_regression_of_several_numbers(self):
+        config = small_config()
+        model = BertClassifier(config, 2, problem_type=REGRESSION)
+        randomize(model)
+        records = random_records(config)
+        records["label_ids"] = np.arange(8, dtype=np.float32).reshape(4, 2)
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, verbose=0, return_dict=True)
+        logits = outputs_of(model, records)["logits"]
+        expected = np.mean((logits - records["label_ids"]) ** 2)
+        self.assertAllClose(
+            logs, {"loss": expected, "mean_squared_error": expected}, rtol=1e-5
+        )
+
+    def test_number_of_labels(self):
+        with self.assertRaisesRegex(ValueError, "`num_labels` must be positive.*0"):
+            BertClassifier(small_config(), 0)
+        with self.assertRaisesRegex(ValueError, "`num_labels` must be at least 2"):
+            BertClassifier(small_config(), 1, problem_type=SINGLE_LABEL)
+
+    def test_problem_types(self):
+        config = small_config()
+        self.assertEqual(BertClassifier(config, 1).problem_type, REGRESSION)
+        self.assertEqual(BertClassifier(config, 2).problem_type, SINGLE_LABEL)
+        with self.assertRaisesRegex(ValueError, "`problem_type`.*'ranking'"):
+            BertClassifier(config, 2, problem_type="ranking")
+
+
+class MultipleChoiceTest(tf.test.TestCase):
+    def check_logits(self, model, config, records):
+        """Each choice's beside numpy's, as if it were the only one."""
+        weights = randomize(model)
+        logits = outputs_of(model, records)["logits"]
+        self.assertEqual(logits.shape, records["input_ids"].shape[:2])
+        inputs = {name: records[name] for name in model.input}
+        expected = np.zeros(logits.shape)
+        for row, choice in np.ndindex(*logits.shape):
+            states, _ = numpy_bert.sequence_outputs(
+                weights, config, one_of(one_of(inputs, row), choice)
+            )
+            pooled = numpy_bert.pooled_output(weights, states[-1])
+            (expected[row, choice],) = numpy_bert.output_logits(
+                weights, "cls/multiple_choice/", pooled
+            )
+        self.assertLess(relative_error(logits, expected), 1e-5)
+
+    def test_logits_against_numpy(self):
+        config = small_config()
+        model = BertMultipleChoice(config)
+        # Another number of choices in each batch.
+        for choices in (2, 4):
+            self.check_logits(model, config, random_choices(config, choices=choices))
+
+    def test_position_ids_and_attention_mask_of_each_choice(self):
+        config = small_config()
+        model = BertMultipleChoice(
+            config, use_position_ids=True, use_attention_mask=True
+        )
+        records = random_choices(config, batch=2, choices=2, length=6)
+        rng = np.random.default_rng(5)
+        records["position_ids"] = rng.integers(0, 20, (2, 2, 6))
+        # Each token sees itself: of one that sees nothing all scores are about -10000,
+        # of which float32 has three digits after the point.
+        sees = rng.integers(0, 2, (2, 2, 6, 6))
+        records["attention_mask"] = sees | np.eye(6, dtype=int)
+        self.check_logits(model, config, records)
+
+    def test_initial_weights_do_not_follow_the_config(self):
+        config = small_config(
+            hidden_size=512, num_attention_heads=2, initializer_range=0.5
+        )
+        weights = weights_by_name(BertMultipleChoice(config))
+        kernel = weights["cls/multiple_choice/output_weights"].numpy()
+        self.assertAllClose(kernel.std(), 0.02 * 0.8796, rtol=0.15)
+
+    def test_dropout_of_the_pooled_output(self):
+        config = small_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        model = BertMultipleChoice(config)
+        self.assertEqual(model.get_layer("dropout").rate, CLASSIFIER_DROPOUT)
+        randomize(model)
+        records = random_choices(config)
+        expected = outputs_of(model, records)["logits"]
+        logits = [model(records, training=True)["logits"] for _ in range(2)]
+        self.assertNotAllClose(logits[0], logits[1])
+        without = BertMultipleChoice(config, dropout=0.0)
+        without.set_weights(model.get_weights()[: len(without.weights)])
+        self.assertAllClose(
+            without(records, training=True)["logits"], expected, rtol=1e-4, atol=1e-5
+        )
+
+    def test_evaluate_takes_the_softmax_over_the_choices(self):
+        config = small_config()
+        model = BertMultipleChoice(config)
+        randomize(model)
+        records = random_choices(config, batch=5)
+        records["is_real_example"] = np.array([[1], [1], [0], [1], [0]])
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, batch_size=5, verbose=0, return_dict=True)
+        log_p = log_softmax(outputs_of(model, records)["logits"])
+        labels = records["label_ids"][:, 0]
+        losses = [-log_p[row, labels[row]] for row in (0, 1, 3)]
+        right = [log_p[row].argmax() == labels[row] for row in (0, 1, 3)]
+        self.assertAllClose(
+            logs,
+            {
+                "loss": np.mean(losses),
+                "cross_entropy": np.mean(losses),
+                "accuracy": np.mean(right),
+            },
+            rtol=1e-5,
+        )
+
+
+WIDE = {"hidden_size": 512, "num_attention_heads": 2, "initializer_range": 0.5}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+class SpanPredictorTest(tf.test.TestCase):
+    def test_logits_against_numpy(self):
+        config = small_config()
+        model = BertSpanPredictor(config)
+        weights = randomize(model)
+        records = random_records(config)
+        outputs = outputs_of(model, records)
+        for row in range(4):
+            states, _ = numpy_bert.sequence_outputs(
+                weights, config, one_of(records, row)
+            )
+            expected = numpy_bert.token_logits(weights, "cls/squad/", states[-1])
+            for number, name in enumerate(("start_logits", "end_logits")):
+                self.assertLess(
+                    relative_error(outputs[name][row], expected[:, number]), 1e-5
+                )
+
+    def test_training_drops_nothing_out_after_the_encoder(self):
+        config = small_config(**NO_DROPOUT)
+        model = BertSpanPredictor(config)
+        randomize(model)
+        records = random_records(config)
+        expected = outputs_of(model, records)
+        for name, logits in model(records, training=True).items():
+            self.assertAllClose(logits, expected[name], rtol=1e-4, atol=1e-5)
+
+    def test_initial_weights_do_not_follow_the_config(self):
+        values = weights_by_name(BertSpanPredictor(small_config(**WIDE)))
+        kernel = values["cls/squad/output_weights"].numpy()
+        # Two deviations are cut off: 0.8796 of one is left.
+        self.assertAllClose(kernel.std(), 0.02 * 0.8796, rtol=0.1)
+        self.assertAllEqual(values["cls/squad/output_bias"].numpy(), [0.0, 0.0])
+
+    def test_evaluate_reports_the_loss_and_how_many_spans_are_exact(self):
+        config = small_config()
+        model = BertSpanPredictor(config)
+        randomize(model)
+        records = random_records(config, batch=6)
+        outputs = outputs_of(model, records)
+        likeliest = {name: logits.argmax(1) for name, logits in outputs.items()}
+        # Right, only the start, only the end, right, and two that fill the batch up.
+        records["start_positions"] = likeliest["start_logits"].copy()[:, None]
+        records["end_positions"] = likeliest["end_logits"].copy()[:, None]
+        records["start_positions"][2] -= 1
+        records["end_positions"][1] -= 1
+        for name in ("start_positions", "end_positions"):
+            records[name] %= 14
+        records["is_real_example"] = np.array([[1]] * 4 + [[0]] * 2)
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, batch_size=6, verbose=0, return_dict=True)
+        # The mean of both ends, over four examples: eight numbers, padding among them.
+        log_ps = [
+            log_softmax(outputs[f"{end}_logits"])[row, records[f"{end}_positions"][row]]
+            for end in ("start", "end")
+            for row in range(4)
+        ]
+        self.assertAllClose(
+            logs,
+            {
+                "loss": -np.mean(log_ps),
+                "cross_entropy": -np.mean(log_ps),
+                "span_accuracy": 0.5,
+            },
+            rtol=1e-5,
+        )
+
+
+class TaggerTest(tf.test.TestCase, parameterized.TestCase):
+    def test_logits_against_numpy(self):
+        config = small_config()
+        model = BertTagger(config, 5)
+        weights = randomize(model)
+        records = random_tags(config)
+        logits = outputs_of(model, records)["logits"]
+        for row in range(4):
+            states, _ = numpy_bert.sequence_outputs(
+                weights, config, one_of(records, row)
+            )
+            expected = numpy_bert.token_logits(weights, "cls/tagging/", states[-1])
+            self.assertLess(relative_error(logits[row], expected), 1e-5)
+
+    def test_initial_weights_do_not_follow_the_config(self):
+        values = weights_by_name(BertTagger(small_config(**WIDE), 8))
+        kernel = values["cls/tagging/output_weights"].numpy()
+        self.assertEqual(kernel.shape, (8, 512))
+        self.assertAllClose(kernel.std(), 0.02 * 0.8796, rtol=0.05)
+
+    def test_dropout_of_the_tokens(self):
+        config = small_config(**NO_DROPOUT)
+        model = BertTagger(config, 24)
+        self.assertEqual(model.get_layer("dropout").rate, CLASSIFIER_DROPOUT)
+        model = BertTagger(config, 24, dropout=0.25)
+        randomize(model)
+        # So that the logits are what is left of the tokens' outputs.
+        weights = weights_by_name(model)
+        weights["cls/tagging/output_weights"].assign(np.eye(24))
+        weights["cls/tagging/output_bias"].assign(np.zeros(24))
+        records = random_tags(config)
+        outputs = outputs_of(model, records)["logits"]
+        logits = model(records, training=True)["logits"].numpy()
+        kept = logits != 0.0
+        self.assertAllClose(logits[kept], outputs[kept] / 0.75, rtol=1e-4, atol=1e-5)
+        # 1344 numbers: a standard deviation is 0.012.
+        self.assertAllClose(np.mean(kept), 0.75, atol=0.05)
+
+    def test_evaluate_counts_the_first_tokens_of_words(self):
+        config = small_config()
+        model = BertTagger(config, 3)
+        randomize(model)
+        records = random_tags(config)
+        model.compile(optimizer="sgd")
+        logs = model.evaluate(records, verbose=0, return_dict=True)
+        log_p = log_softmax(outputs_of(model, records)["logits"])
+        words = np.argwhere(records["label_weights"])
+        losses = [-log_p[b, s, records["label_ids"][b, s]] for b, s in words]
+        right = [log_p[b, s].argmax() == records["label_ids"][b, s] for b, s in words]
+        self.assertAllClose(
+            logs,
+            {
+                "loss": np.mean(losses),
+                "cross_entropy": np.mean(losses),
+                "accuracy": np.mean(right),
+            },
+            rtol=1e-5,
+        )
+
+    def test_number_of_labels(self):
+        with self.assertRaisesRegex(ValueError, "`num_labels` must be positive.*0"):
+            BertTagger(small_config(), 0)
+
+
+def sum_of_squares(outputs):
+    return tf.add_n(
+        [tf.reduce_sum(tf.square(x - 0.1)) for x in tf.nest.flatten(outputs)]
+    )
+
+
+class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        {"hidden_act": "gelu"},
+        {"hidden_act": "relu", "layer_norm_eps": 0.5},
+        # The head's own, as KerasHub's has them, and so that it shows.
+        {"masked_lm_hidden_act": "gelu_erf", "masked_lm_layer_norm_eps": 1e-5},
+        {"masked_lm_hidden_act": "tanh"},
+        {"masked_lm_layer_norm_eps": 0.5},
+        {"layer_norm_eps": 0.5, "masked_lm_layer_norm_eps": 1e-12},
+    )
+    def test_logits_against_numpy(self, **overrides):
+        config = small_config(**overrides)
+        model = BertPretrainer(config)
+        weights = randomize(model)
+        records = random_records(config)
+        outputs = outputs_of(model, records)
+        for row in range(4):
+            record = one_of(records, row)
+            states, _ = numpy_bert.sequence_outputs(weights, config, record)
+            expected = numpy_bert.masked_lm_logits(
+                weights, config, states[-1], record["masked_lm_positions"]
+            )
+            self.assertLess(
+                relative_error(outputs["masked_lm_logits"][row], expected), 1e-5
+            )
+            expected = numpy_bert.output_logits(
+                weights,
+                "cls/seq_relationship/",
+                numpy_bert.pooled_output(weights, states[-1]),
+            )
+            self.assertLess(
+                relative_error(outputs["next_sentence_logits"][row], expected), 1e-5
+            )
+
+    def test_trains_on_any_length_in_one_trace(self):
+        # As good as no dropout, and yet the pieces that drop out run.
+        config = small_config(
+            num_hidden_layers=1,
+            hidden_dropout_prob=1e-9,
+            attention_probs_dropout_prob=1e-9,
+        )
+        model = BertPretrainer(config)
+        randomize(model)
+        weights = [weight.value for weight in model.trainable_variables]
+        traces = []
+
+        def gradients(inputs):
+            traces.append(1)
+            with tf.GradientTape() as tape:
+                loss = sum_of_squares(model(inputs, training=True))
+            return [
+                tf.convert_to_tensor(gradient)
+                for gradient in tape.gradient(loss, weights)
+            ]
+
+        signature = {key: tf.TensorSpec([None, None], tf.int32) for key in model.input}
+        run = tf.function(gradients, input_signature=[signature])
+        for length in (6, 9):
+            records = random_records(config, length=length)
+            inputs = {key: tf.constant(records[key]) for key in model.input}
+            for actual, expected in zip(run(inputs), gradients(inputs), strict=True):
+                self.assertAllClose(actual, expected, rtol=1e-3, atol=1e-4)
+        self.assertLen(traces, 3)  # one, and two without tf.function
+
+    def test_evaluate_reports_the_records_losses_and_accuracies(self):
+        config = small_config()
+        model = BertPretrainer(config)
+        randomize(model)
+        records = random_records(config, batch=6)
+        model.compile(optimizer="sgd")
+        actual = model.evaluate(records, batch_size=6, verbose=0, return_dict=True)
+
+        outputs = outputs_of(model, records)
+        log_p = log_softmax(outputs["masked_lm_logits"])
+        weights, ids = records["masked_lm_weights"], records["masked_lm_ids"]
+        negative = -np.take_along_axis(log_p, ids[..., None], axis=-1)[..., 0]
+        masked_lm_loss = (weights * negative).sum() / (weights.sum() + 1e-5)
+        right = outputs["masked_lm_logits"].argmax(-1) == ids
+        log_p = log_softmax(outputs["next_sentence_logits"])
+        labels = records["next_sentence_labels"][:, 0]
+        next_sentence_loss = -log_p[np.arange(6), labels].mean()
+        expected = {
+            "loss": masked_lm_loss + next_sentence_loss,
+            "masked_lm_loss": masked_lm_loss,
+            "masked_lm_accuracy": (weights * right).sum() / weights.sum(),
+            "next_sentence_loss": next_sentence_loss,
+            "next_sentence_accuracy": (log_p.argmax(-1) == labels).mean(),
+        }
+        self.assertAllClose(actual, expected, rtol=1e-5)
+
+    def test_metrics_are_means_over_all_batches(self):
+        config = small_config()
+        model = BertPretrainer(config)
+        randomize(model)
+        records = random_records(config, batch=6)
+        model.compile(optimizer="sgd")
+        whole = model.evaluate(records, batch_size=6, verbose=0, return_dict=True)
+        parts = model.evaluate(records, batch_size=4, verbose=0, return_dict=True)
+        for name in set(whole) - {"loss"}:
+            self.assertAllClose(parts[name], whole[name], rtol=1e-4)
+
+    def test_each_of_two_replicas_has_half_the_loss(self):
+        # Keras adds the gradients of the replicas up.
+        config = small_config()
+        model = BertPretrainer(config)
+        model.compile(optimizer="sgd")
+        records = random_records(config)
+        outputs = model(records, training=False)
+        whole = model.compute_loss(x=records, y_pred=outputs)
+        two = mock.Mock(num_replicas_in_sync=2)
+        with mock.patch.object(tf.distribute, "get_strategy", return_value=two):
+            half = model.compute_loss(x=records, y_pred=outputs)
+        self.assertAllClose(half, whole / 2.0)
+
+    def test_the_decoder_is_the_table_of_words(self):
+        model = BertPretrainer(small_config())
+        shapes = [tuple(w.shape) for w in model.weights]
+        self.assertEqual(shapes.count((53, 24)), 1)
+
+    def test_targets_and_a_compiled_loss_are_keras_own(self):
+        config = small_config()
+        model = BertPretrainer(config)
+        records = random_records(config)
+        model.compile(
+            optimizer="sgd",
+            loss={
+                "masked_lm_logits": keras.losses.SparseCategoricalCrossentropy(
+                    from_logits=True
+                )
+            },
+        )
+        targets = {"masked_lm_logits": records["masked_lm_ids"]}
+        logs = model.evaluate(records, targets, verbose=0, return_dict=True)
+        log_p = log_softmax(outputs_of(model, records)["masked_lm_logits"])
+        expected = -np.take_along_axis(
+            log_p, records["masked_lm_ids"][..., None], axis=-1
+        ).mean()
+        self.assertAllClose(logs, {"loss": expected}, rtol=1e-5)
+
+
+B, S, L, F, H, C = 2, 4, 3, 5, 6, 3
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def lstm(x, kernel, recurrent, bias):
+    """Hochreiter and Schmidhuber 1997 with forget gates; gates i, f, candidate, o."""
+    units = recurrent.shape[0]
+    hidden, cell, outputs = np.zeros(units), np.zeros(units), []
+    for step in x:
+        i, f, g, o = np.split(step @ kernel + hidden @ recurrent + bias, 4)
+        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+        hidden = sigmoid(o) * np.tanh(cell)
+        outputs.append(hidden)
+    return np.stack(outputs)
+
+
+def logits_of(weights, vectors):
+    """The scores of one sentence [S, L, F], in numpy."""
+    scores = np.exp(weights["layer_mixture/scores"])
+    mixed = np.tensordot(scores / scores.sum(), vectors, axes=(0, 1))
+    x = weights["layer_mixture/gamma"] * mixed
+    for number in range(2):
+        parts = []
+        for name, order in (("forward", 1), ("backward", -1)):
+            prefix = f"bilstm_{number}/{name}_lstm/lstm_cell/"
+            names = ("kernel", "recurrent_kernel", "bias")
+            part = lstm(x[::order], *(weights[prefix + name] for name in names))
+            parts.append(part[::order])
+        x = np.concatenate(parts, axis=1)
+    return x @ weights["tagging/output_weights"].T + weights["tagging/output_bias"]
+
+
+class BiLstmTaggerTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        keras.utils.set_random_seed(1)
+        self.model = BiLstmTagger(L, F, C, hidden_size=H)
+        rng = np.random.default_rng(2)
+        self.weights = {}
+        for weight in self.model.trainable_weights:
+            value = rng.normal(size=weight.shape)
+            weight.assign(value)
+            path = weight.path.removeprefix("cls/")
+            self.weights[path] = np.float64(weight.numpy())
+        self.features = np.float32(rng.normal(size=[B, S, L, F]))
+        self.mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])
+
+    def batch(self, **others):
+        return {"features": self.features, "input_mask": self.mask, **others}
+
+    def test_as_its_equations_have_it_whatever_the_padding(self):
+        logits = self.model(self.batch())["logits"]
+        for row, length in enumerate((4, 2)):
+            expected = logits_of(self.weights, np.float64(self.features[row, :length]))
+            self.assertAllClose(logits[row, :length], expected, 1e-5, 1e-5)
+
+    def test_one_vector_a_word_is_not_mixed(self):
+        model = BiLstmTagger(1, F, C, hidden_size=H)
+        self.assertFalse([w for w in model.weights if "mixture" in w.path])
+        features = self.features[:, :, :1]
+        output = model({"features": features, "input_mask": self.mask})
+        self.assertEqual(output["logits"].shape, (B, S, C))
+
+    def test_learns_what_stands_around_a_word(self):
+        # The label is the sign of the next word's first number, nothing at the end.
+        model = BiLstmTagger(L, F, C, hidden_size=16, dropout=0.0)
+        rng = np.random.default_rng(3)
+        features = np.float32(rng.normal(size=[64, 5, L, F]))
+        next_one = np.pad(features[:, 1:, 0, 0], [(0, 0), (0, 1)])
+        records = {
+            "features": features,
+            "input_mask": np.ones([64, 5]),
+            "label_ids": 1 + np.int32(np.sign(next_one)),
+            "label_weights": np.ones([64, 5]),
+        }
+        optimizer = keras.optimizers.Adam(0.02)
+
+        @tf.function
+        def step():
+            with tf.GradientTape() as tape:
+                loss = TAGGING.means(records, model(records, training=True))
+                loss = loss["cross_entropy"].value()
+            variables = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, variables), variables)
+            return loss
+
+        optimizer.build(model.trainable_variables)
+        first = float(step())
+        for _ in range(80):
+            last = float(step())
+        self.assertGreater(first, 0.9)
+        self.assertLess(last, 0.2)
+
+    def test_saved(self):
+        path = os.path.join(self.get_temp_dir(), "model.keras")
+        self.model.save(path)
+        again = keras.models.load_model(path)
+        self.assertAllEqual(
+            self.model(self.batch())["logits"], again(self.batch())["logits"]
+        )
+
+    def test_bad_arguments(self):
+        for options, message in (
+            ({"hidden_size": 5}, "must be even"),
+            ({"num_layers": 0}, "must be"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                BiLstmTagger(L, F, C, **options)
+
+
+if __name__ == "__main__":
+    tf.test.main()

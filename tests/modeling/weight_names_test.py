@@ -1,0 +1,152 @@
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
+from bert_tf.modeling.weight_names import weights_by_name
+from tests.modeling.examples import small_config
+
+
+def encoder_shapes(num_layers):
+    """The variables of a released checkpoint's encoder; H 24, inner size 40."""
+    shapes = {
+        "bert/embeddings/word_embeddings": (53, 24),
+        "bert/embeddings/token_type_embeddings": (3, 24),
+        "bert/embeddings/position_embeddings": (20, 24),
+        "bert/embeddings/LayerNorm/beta": (24,),
+        "bert/embeddings/LayerNorm/gamma": (24,),
+        "bert/pooler/dense/kernel": (24, 24),
+        "bert/pooler/dense/bias": (24,),
+    }
+    for i in range(num_layers):
+        scope = f"bert/encoder/layer_{i}"
+        shapes |= {
+            f"{scope}/attention/self/query/kernel": (24, 24),
+            f"{scope}/attention/self/query/bias": (24,),
+            f"{scope}/attention/self/key/kernel": (24, 24),
+            f"{scope}/attention/self/key/bias": (24,),
+            f"{scope}/attention/self/value/kernel": (24, 24),
+            f"{scope}/attention/self/value/bias": (24,),
+            f"{scope}/attention/output/dense/kernel": (24, 24),
+            f"{scope}/attention/output/dense/bias": (24,),
+            f"{scope}/attention/output/LayerNorm/beta": (24,),
+            f"{scope}/attention/output/LayerNorm/gamma": (24,),
+            f"{scope}/intermediate/dense/kernel": (24, 40),
+            f"{scope}/intermediate/dense/bias": (40,),
+            f"{scope}/output/dense/kernel": (40, 24),
+            f"{scope}/output/dense/bias": (24,),
+            f"{scope}/output/LayerNorm/beta": (24,),
+            f"{scope}/output/LayerNorm/gamma": (24,),
+        }
+    return shapes
+
+
+PRETRAINING_SHAPES = {
+    "cls/predictions/transform/dense/kernel": (24, 24),
+    "cls/predictions/transform/dense/bias": (24,),
+    "cls/predictions/transform/LayerNorm/beta": (24,),
+    "cls/predictions/transform/LayerNorm/gamma": (24,),
+    "cls/predictions/output_bias": (53,),
+    "cls/seq_relationship/output_weights": (2, 24),
+    "cls/seq_relationship/output_bias": (2,),
+}
+
+
+def shapes_of(model):
+    return {name: tuple(v.shape) for name, v in weights_by_name(model).items()}
+
+
+class WeightsByNameTest(tf.test.TestCase, parameterized.TestCase):
+    def test_a_base_models_206_variables(self):
+        expected = encoder_shapes(12) | PRETRAINING_SHAPES
+        self.assertLen(expected, 206)
+        model = BertPretrainer(small_config(num_hidden_layers=12))
+        self.assertEqual(shapes_of(model), expected)
+        # Keras' own names are the original's.
+        self.assertSameElements([w.path for w in model.weights], expected)
+
+    def test_classifier(self):
+        expected = encoder_shapes(2) | {
+            "output_weights": (5, 24),
+            "output_bias": (5,),
+        }
+        self.assertEqual(shapes_of(BertClassifier(small_config(), 5)), expected)
+
+    @parameterized.parameters(
+        (lambda: BertSpanPredictor(small_config()), "cls/squad/", 2, False),
+        (lambda: BertTagger(small_config(), 5), "cls/tagging/", 5, False),
+        (
+            lambda: BertMultipleChoice(small_config()),
+            "cls/multiple_choice/",
+            1,
+            True,
+        ),
+    )
+    def test_heads_of_fine_tuning(self, build_model, scope, outputs, has_pooler):
+        expected = {
+            name: shape
+            for name, shape in encoder_shapes(2).items()
+            if has_pooler or "pooler" not in name
+        } | {
+            f"{scope}output_weights": (outputs, 24),
+            f"{scope}output_bias": (outputs,),
+        }
+        with keras.name_scope("outer"):
+            model = build_model()
+        self.assertEqual(shapes_of(model), expected)
+
+    def test_masked_lm_only(self):
+        model = BertPretrainer(small_config(), next_sentence=False)
+        expected = {
+            name: shape
+            for name, shape in (encoder_shapes(2) | PRETRAINING_SHAPES).items()
+            if "pooler" not in name and "seq_relationship" not in name
+        }
+        self.assertEqual(shapes_of(model), expected)
+
+    def test_encoder_of_another_name_in_another_scope(self):
+        with keras.name_scope("outer"):
+            model = BertEncoder(small_config(), name="student")
+        self.assertEqual(shapes_of(model), encoder_shapes(2))
+
+    def test_frozen_weights_keep_their_names(self):
+        model = BertClassifier(small_config(), 5)
+        model.encoder.trainable = False
+        self.assertLen(weights_by_name(model), len(encoder_shapes(2)) + 2)
+
+    def test_names_lead_to_the_weights_that_act(self):
+        # A kernel maps inputs (rows) to outputs (columns).
+        model = BertEncoder(small_config())
+        variables = weights_by_name(model)
+        variables["bert/pooler/dense/kernel"].assign(np.eye(24)[:, ::-1])
+        variables["bert/pooler/dense/bias"].assign(np.arange(24) / 24)
+        ids = np.ones((1, 4), np.int32)
+        outputs = model({"input_ids": ids, "input_mask": ids, "segment_ids": ids})
+        self.assertAllClose(
+            outputs["pooled_output"][0],
+            np.tanh(
+                outputs["sequence_output"][0, 0].numpy()[::-1] + np.arange(24) / 24
+            ),
+        )
+
+    def test_a_weight_without_a_name(self):
+        class Odd(BertClassifier):
+            def __init__(self):
+                super().__init__(small_config(), 2)
+                self.odd = keras.layers.Dense(3, name="odd")
+                self.odd.build((None, 2))
+
+        with self.assertRaisesRegex(ValueError, "must stand in the scope.*kernel"):
+            weights_by_name(Odd())
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,604 @@
+import re
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.optimization import optimizers
+from bert_tf.optimization.optimizers import (
+    GROWTH_STEPS,
+    INITIAL_LOSS_SCALE,
+    AdamWeightDecay,
+    Lamb,
+    clip_by_global_norm,
+    clip_scale,
+    create_optimizer,
+    dense_gradient,
+    global_norm,
+    next_loss_scale,
+)
+from bert_tf.optimization.schedules import WarmupSchedule
+
+
+class ClipByGlobalNormTest(tf.test.TestCase):
+    def test_by_hand(self):
+        gradients = [tf.constant([3.0]), tf.constant([[4.0]])]
+        self.assertAllClose(global_norm(gradients), 5.0)
+        first, second = clip_by_global_norm(gradients, 1.0)
+        self.assertAllClose(first, [0.6])
+        self.assertAllClose(second, [[0.8]])
+
+    def test_small_gradients_stay(self):
+        gradients = [tf.constant([0.3, 0.4]), None, tf.zeros([2])]
+        first, none, last = clip_by_global_norm(gradients, 1.0)
+        self.assertAllEqual(first, [np.float32(0.3), np.float32(0.4)])
+        self.assertIsNone(none)
+        self.assertAllEqual(last, [0.0, 0.0])
+        self.assertAllEqual(clip_by_global_norm([tf.zeros([2])], 1.0)[0], [0.0, 0.0])
+
+    def test_as_tensorflows(self):
+        rng = np.random.default_rng(0)
+        for scale in (1e-3, 0.2, 1.0, 1e4):
+            gradients = [
+                tf.constant(rng.normal(0.0, scale, shape), tf.float32)
+                for shape in ((7,), (3, 4), (2, 2, 2))
+            ]
+            expected, _ = tf.clip_by_global_norm(gradients, 1.0)
+            actual = clip_by_global_norm(gradients, 1.0)
+            for a, b in zip(actual, expected, strict=True):
+                self.assertAllClose(a, b, rtol=1e-6, atol=0)
+
+    def test_what_is_not_finite_becomes_nan_everywhere(self):
+        for bad in (np.inf, -np.inf, np.nan):
+            clipped = clip_by_global_norm(
+                [tf.constant([1.0]), tf.constant([bad, 2.0])], 1.0
+            )
+            self.assertAllEqual(np.isnan(np.concatenate(clipped)), [True] * 3)
+
+    def test_rows_looked_up_twice_are_summed_first(self):
+        rows = tf.IndexedSlices(
+            values=tf.constant([[1.0, 0.0], [0.0, 4.0], [2.0, 0.0]]),
+            indices=tf.constant([1, 0, 1]),
+            dense_shape=tf.constant([3, 2]),
+        )
+        self.assertAllEqual(dense_gradient(rows), [[0, 4], [3, 0], [0, 0]])
+        self.assertAllClose(global_norm([rows]), 5.0)
+        self.assertAllClose(
+            clip_by_global_norm([rows], 1.0)[0], [[0, 0.8], [0.6, 0], [0, 0]]
+        )
+
+    def test_keeps_the_dtype(self):
+        clipped = clip_by_global_norm([tf.constant([3.0, 4.0], tf.bfloat16)], 1.0)
+        self.assertEqual(clipped[0].dtype, tf.bfloat16)
+
+
+class NextLossScaleTest(tf.test.TestCase):
+    def run_of(self, scale, steps, growth_steps):
+        """The scales after each of the steps: "." finite, "x" not."""
+        step = tf.function(
+            lambda s, n, f: next_loss_scale(s, n, f, growth_steps=growth_steps)
+        )
+        scale, good_steps = tf.constant(scale), tf.constant(0)
+        scales = []
+        for finite in steps:
+            scale, good_steps = step(scale, good_steps, tf.constant(finite == "."))
+            scales.append(float(scale))
+        return scales
+
+    def test_doubled_after_so_many_finite_steps_in_a_row(self):
+        self.assertEqual(self.run_of(8.0, ".......", 3), [8, 8, 16, 16, 16, 32, 32])
+
+    def test_halved_at_once_and_counted_anew(self):
+        self.assertEqual(self.run_of(8.0, "..x..x...", 3), [8, 8, 4, 4, 4, 2, 2, 2, 4])
+
+    def test_never_below_1_nor_infinite(self):
+        self.assertEqual(self.run_of(4.0, "xxxx", 3), [2, 1, 1, 1])
+        self.assertEqual(self.run_of(2.0**125, "...", 1), [2.0**126] * 3)
+
+    def test_defaults(self):
+        self.assertEqual((INITIAL_LOSS_SCALE, GROWTH_STEPS), (32768, 2000))
+        for good_steps, scale in ((1998, 4.0), (1999, 8.0)):
+            result = next_loss_scale(4.0, good_steps, True)
+            self.assertEqual(float(result[0]), scale)
+            self.assertEqual(int(result[1]), 1999 if scale == 4.0 else 0)
+
+    def test_keeps_the_types_of_its_variables(self):
+        scale, good_steps = tf.Variable(4.0), tf.Variable(7)
+        for is_finite in (True, False):
+            results = next_loss_scale(scale, good_steps, tf.constant(is_finite))
+            self.assertEqual([r.dtype for r in results], [tf.float32, tf.int32])
+
+
+def named_variable(name, values):
+    return keras.Variable(np.asarray(values, np.float32), name=name)
+
+
+def built(optimizer, *variables):
+    optimizer.build(list(variables))
+    return optimizer
+
+
+class ScaleTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(False, True)
+    def test_the_gradients_are_multiplied(self, traced):
+        w, b = named_variable("kernel", [1.0, 2.0]), named_variable("bias", [3.0])
+        optimizer = built(AdamWeightDecay(0.1), w, b)
+        apply = optimizer.apply
+        if traced:
+            apply = tf.function(apply)
+        gradients = [tf.constant([3.0, 4.0]), tf.constant([12.0])]
+        scale, norm = clip_scale(gradients, 1.0)
+        self.assertAllClose(norm, 13.0)
+        self.assertAllClose(scale, 1 / 13)
+        apply(gradients, scale=scale)
+        self.assertAllClose(optimizer.moments(w)[0], [0.3 / 13, 0.4 / 13])
+        self.assertAllClose(optimizer.moments(b)[0], [1.2 / 13])
+        # v = 0.001 * 9 / 169, whatever the scale: m / sqrt(v) = 0.1 / sqrt(0.001).
+        self.assertAllClose(w, [1 - 0.31723, 2 - 0.31822], atol=1e-4)
+
+    def test_none_is_one(self):
+        results = []
+        for options in ({}, {"scale": tf.constant(1.0)}):
+            w = named_variable("kernel", np.linspace(-1, 1, 7))
+            optimizer = built(AdamWeightDecay(0.1), w)
+            apply = tf.function(optimizer.apply)
+            for power in range(3):
+                apply(
+                    [tf.constant(np.linspace(0, 3, 7) ** power, tf.float32)], **options
+                )
+            results.append(np.array(w))
+        self.assertAllEqual(*results)
+
+    def test_clipping_twice_is_refused(self):
+        w = named_variable("kernel", [1.0])
+        optimizer = built(AdamWeightDecay(0.1, global_clipnorm=1.0), w)
+        with self.assertRaisesRegex(ValueError, "global_clipnorm=None"):
+            optimizer.apply([tf.constant([1.0])], scale=tf.constant(0.5))
+
+    def test_the_scale_is_forgotten(self):
+        w = named_variable("kernel", [1.0])
+        optimizer = built(AdamWeightDecay(0.1), w)
+        optimizer.apply([tf.constant([1.0])], scale=tf.constant(0.5))
+        optimizer.apply([tf.constant([1.0])])
+        self.assertAllClose(optimizer.moments(w)[0], [0.9 * 0.05 + 0.1])
+
+
+class SkipNonfiniteTest(tf.test.TestCase, parameterized.TestCase):
+    def test_a_step_of_nan_scale_changes_nothing(self):
+        w, b = named_variable("kernel", [1.0, 2.0]), named_variable("bias", [3.0])
+        optimizer = built(AdamWeightDecay(0.1, skip_nonfinite=True), w, b)
+        one = tf.constant(1.0)
+        optimizer.apply([tf.constant([1.0, 2.0]), tf.constant([3.0])], scale=one)
+        before = [np.array(v) for v in (w, b, *optimizer.variables[2:])]
+        self.assertLen(before, 6)
+        gradients = [tf.constant([np.inf, 4.0]), tf.constant([12.0])]
+        optimizer.apply(gradients, scale=clip_scale(gradients, 1.0)[0])
+        for variable, value in zip(
+            (w, b, *optimizer.variables[2:]), before, strict=True
+        ):
+            self.assertAllEqual(variable, value)
+        optimizer.apply([tf.constant([1.0, 2.0]), tf.constant([3.0])], scale=one)
+        self.assertNotAllClose(w, before[0])
+        self.assertTrue(np.isfinite(np.array(w)).all())
+
+    def test_by_default_it_shows(self):
+        w = named_variable("kernel", [1.0, 2.0])
+        optimizer = built(AdamWeightDecay(0.1), w)
+        optimizer.apply([tf.constant([3.0, 4.0])], scale=tf.constant(np.nan))
+        self.assertTrue(np.isnan(np.array(w)).all())
+
+    def test_a_finite_step_is_the_same(self):
+        results = []
+        for skip in (False, True):
+            w = named_variable("kernel", np.linspace(-1, 1, 7))
+            optimizer = built(AdamWeightDecay(0.1, skip_nonfinite=skip), w)
+            for power in range(3):
+                optimizer.apply(
+                    [tf.constant(np.linspace(0, 3, 7) ** power, tf.float32)],
+                    scale=tf.constant(0.5),
+                )
+            results.append(np.array(w))
+        self.assertAllEqual(*results)
+
+    def test_it_needs_a_scale(self):
+        w = named_variable("kernel", [1.0])
+        optimizer = built(AdamWeightDecay(0.1, skip_nonfinite=True), w)
+        with self.assertRaisesRegex(ValueError, "`scale` must be given"):
+            optimizer.apply([tf.constant([1.0])])
+
+
+def numpy_adamw(weight, gradients, rates, *, decay, bias_correction):
+    """Float64, number by number: Kingma and Ba's algorithm 1 with BERT's changes."""
+    result = np.array(weight, np.float64)
+    for index in np.ndindex(result.shape):
+        m = v = 0.0
+        for step, (gradient, rate) in enumerate(zip(gradients, rates, strict=True)):
+            g = float(gradient[index])
+            m = 0.9 * m + 0.1 * g
+            v = 0.999 * v + 0.001 * g * g
+            m_hat = m / (1 - 0.9 ** (step + 1)) if bias_correction else m
+            v_hat = v / (1 - 0.999 ** (step + 1)) if bias_correction else v
+            update = m_hat / (v_hat**0.5 + 1e-6)
+            result[index] -= rate * (update + decay * result[index])
+    return result
+
+
+class UpdateTest(tf.test.TestCase, parameterized.TestCase):
+    def test_two_steps_by_hand(self):
+        w = named_variable("kernel", [1.0])
+        b = named_variable("bias", [1.0])
+        optimizer = AdamWeightDecay(0.1, weight_decay_rate=0.01)
+        optimizer.build([w, b])
+        gradient = tf.constant([0.5])
+        # m = 0.05, v = 0.00025, m / (sqrt(v) + 1e-6) = 3.1620777; the kernel's decay
+        # adds 0.01 * 1.
+        optimizer.apply([gradient, gradient])
+        self.assertAllClose(w, [1.0 - 0.1 * 3.1720777], rtol=1e-6)
+        self.assertAllClose(b, [1.0 - 0.1 * 3.1620777], rtol=1e-6)
+        # m = 0.095, v = 0.00049975, m / (sqrt(v) + 1e-6) = 4.2494132; 0.01 * 0.6827922.
+        optimizer.apply([gradient, gradient])
+        self.assertAllClose(w, [0.6827922 - 0.1 * (4.2494132 + 0.0068279)], rtol=1e-5)
+        self.assertAllClose(b, [0.6837922 - 0.1 * 4.2494132], rtol=1e-5)
+        m, v = optimizer.moments(w)
+        self.assertAllClose(m, [0.095], rtol=1e-6)
+        self.assertAllClose(v, [0.00049975], rtol=1e-6)
+
+    @parameterized.product(
+        bias_correction=(False, True), compiled=(False, True), decay=(0.01, 0.1, 0.0)
+    )
+    def test_seven_steps_against_a_loop(self, bias_correction, compiled, decay):
+        rng = np.random.default_rng(0)
+        values = {
+            "kernel": rng.normal(size=(3, 4)),
+            "gamma_of_LayerNorm": rng.normal(size=5),
+            "word_embeddings": rng.normal(size=(6, 2)),
+        }
+        variables = [named_variable(*item) for item in values.items()]
+        gradients = [
+            [rng.normal(size=v.shape) * 10.0 ** -(step % 4) for v in values.values()]
+            for step in range(7)
+        ]
+        optimizer = AdamWeightDecay(
+            WarmupSchedule(0.5, 10, 3),
+            weight_decay_rate=decay,
+            bias_correction=bias_correction,
+        )
+        optimizer.build(variables)
+        apply = optimizer.apply
+        if compiled:
+            apply = tf.function(apply)
+        for step in gradients:
+            apply([tf.constant(g, tf.float32) for g in step])
+        # 0.5 * step / 3, then 0.5 * (1 - step / 10).
+        rates = [0.0, 0.5 / 3, 1.0 / 3, 0.35, 0.3, 0.25, 0.2]
+        for i, (name, value) in enumerate(values.items()):
+            expected = numpy_adamw(
+                value,
+                [step[i] for step in gradients],
+                rates,
+                decay=0.0 if "LayerNorm" in name else decay,
+                bias_correction=bias_correction,
+            )
+            self.assertAllClose(variables[i], expected, rtol=1e-5, atol=1e-6)
+
+    def test_finds_a_minimum(self):
+        # The original's own test of its optimizer.
+        w = named_variable("w", [0.1, -0.2, -0.1])
+        optimizer = AdamWeightDecay(0.2, weight_decay_rate=0.0)
+        optimizer.build([w])
+        for _ in range(100):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square([0.4, 0.2, -0.5] - w.value))
+            optimizer.apply([tape.gradient(loss, w.value)])
+        self.assertAllClose(w, [0.4, 0.2, -0.5], atol=1e-2)
+
+    def test_rows_that_were_not_looked_up_move_too(self):
+        table = named_variable("word_embeddings", np.ones((4, 2)))
+        dense_table = named_variable("word_embeddings", np.ones((4, 2)))
+        sparse, dense = AdamWeightDecay(0.1), AdamWeightDecay(0.1)
+        sparse.build([table])
+        dense.build([dense_table])
+        for ids in ([1, 1, 3], [3, 3, 3], [0, 2, 1]):
+            with tf.GradientTape() as tape:
+                rows = keras.ops.take(table, tf.constant(ids), axis=0)
+                loss = tf.reduce_sum(rows * [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+            gradient = tape.gradient(loss, table.value)
+            self.assertIsInstance(gradient, tf.IndexedSlices)
+            sparse.apply([gradient])
+            summed = np.zeros((4, 2), np.float32)
+            for row, values in zip(ids, [[1, 2], [3, 4], [5, 6]], strict=True):
+                summed[row] += values
+            dense.apply([tf.constant(summed)])
+            self.assertAllClose(table, dense_table, rtol=1e-6)
+        self.assertNotAllClose(table[0], [1.0, 1.0])
+
+    def test_builds_nothing_inside_a_traced_step(self):
+        # A step under tf.function may not create variables after its first trace.
+        w = named_variable("kernel", np.ones(3))
+        optimizer = create_optimizer(0.1, 10, 0)
+        optimizer.build([w])
+        created = len(optimizer.variables)
+        step = tf.function(lambda g: optimizer.apply([g]))
+        step(tf.ones(3))
+        step(tf.ones(3) * 2.0)
+        self.assertLen(optimizer.variables, created)
+        self.assertEqual(int(optimizer.iterations), 2)
+
+
+class WeightDecayTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.model = BertPretrainer(
+            BertConfig(
+                vocab_size=11,
+                hidden_size=8,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=16,
+                max_position_embeddings=6,
+            )
+        )
+
+    def decayed(self, **options):
+        optimizer = AdamWeightDecay(0.1, **options)
+        optimizer.build(self.model.trainable_variables)
+        return {v.path for v in optimizer.decayed_variables}
+
+    def test_all_but_layer_norms_and_biases(self):
+        paths = {v.path for v in self.model.trainable_variables}
+        last = {path: re.search("[^/]*$", path).group() for path in paths}
+        expected = {
+            path
+            for path in paths
+            if last[path] not in ("gamma", "beta", "bias", "output_bias")
+        }
+        decayed = self.decayed()
+        self.assertSameElements(decayed, expected)
+        # By number: 3 tables; per layer 4 + 2 kernels; pooler; transform; the next
+        # sentence's weights.
+        self.assertLen(decayed, 3 + 2 * 6 + 3)
+        self.assertContainsSubset(
+            [
+                "bert/embeddings/word_embeddings",
+                "bert/embeddings/position_embeddings",
+                "bert/embeddings/token_type_embeddings",
+                "cls/seq_relationship/output_weights",
+            ],
+            decayed,
+        )
+
+    def test_other_exclusions(self):
+        everything = self.decayed(exclude_from_weight_decay=())
+        self.assertLen(everything, len(self.model.trainable_variables))
+        without = self.decayed(exclude_from_weight_decay=("embeddings$", "layer_0/"))
+        self.assertNotIn("bert/embeddings/word_embeddings", without)
+        self.assertIn("bert/embeddings/LayerNorm/gamma", without)
+        self.assertFalse([path for path in without if "layer_0" in path])
+
+    def test_the_variables_that_decay_do(self):
+        optimizer = AdamWeightDecay(0.5, weight_decay_rate=0.2)
+        optimizer.build(self.model.trainable_variables)
+        before = [v.numpy() for v in self.model.trainable_variables]
+        optimizer.apply([tf.zeros(v.shape) for v in self.model.trainable_variables])
+        decayed = {v.path for v in optimizer.decayed_variables}
+        for variable, values in zip(
+            self.model.trainable_variables, before, strict=True
+        ):
+            factor = 0.9 if variable.path in decayed else 1.0
+            self.assertAllClose(variable, factor * values, rtol=1e-6)
+
+    def test_keras_own_decay_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "`weight_decay_rate`.*0.1"):
+            AdamWeightDecay(0.1, weight_decay=0.1)
+
+
+def numpy_lamb(weight, gradients, rate, *, decay, adapts):
+    """Float64: algorithm 2 of You et al. 2020, line by line."""
+    x = np.array(weight, np.float64)
+    m, v = np.zeros_like(x), np.zeros_like(x)
+    for t, gradient in enumerate(gradients, start=1):
+        g = np.array(gradient, np.float64)
+        m = 0.9 * m + (1 - 0.9) * g
+        v = 0.999 * v + (1 - 0.999) * g * g
+        r = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6)
+        if not adapts:
+            x = x - rate * r
+            continue
+        direction = r + decay * x
+        x = (
+            x
+            - rate
+            * np.linalg.norm(x.ravel())
+            / np.linalg.norm(direction.ravel())
+            * direction
+        )
+    return x
+
+
+class LambTest(tf.test.TestCase, parameterized.TestCase):
+    def test_one_step_by_hand(self):
+        # Bias-corrected, the first update is the gradient's sign: u = [1, -1], and
+        # with the decay of 0.5 w = [1.5, 2]: |u| = 2.5. |w| = sqrt(37).
+        w = named_variable("kernel", [1.0, 6.0])
+        b = named_variable("bias", [1.0, 6.0])
+        optimizer = Lamb(0.1, weight_decay_rate=0.5)
+        optimizer.build([w, b])
+        gradient = tf.constant([0.25, -4.0])
+        optimizer.apply([gradient, gradient])
+        length = 0.1 * 37**0.5 / 2.5
+        self.assertAllClose(w, [1.0 - length * 1.5, 6.0 - length * 2.0], rtol=1e-5)
+        self.assertAllClose(b, [0.9, 6.1], rtol=1e-5)
+
+    # Of the three sizes, 3 x 5 x 7 is odd and the last is halved before it is summed.
+    @parameterized.product(
+        shape=((3, 4), (3, 5, 7), (64, 70)), traced=(False, True), compiled=(0, 1 << 16)
+    )
+    def test_steps_against_numpy(self, shape, traced, compiled):
+        rng = np.random.default_rng(0)
+        values = {
+            "kernel": rng.normal(size=shape),
+            "LayerNorm_gamma": rng.normal(size=5),
+        }
+        variables = [named_variable(*item) for item in values.items()]
+        gradients = [
+            [rng.normal(size=v.shape) * 10.0**-step for v in values.values()]
+            for step in range(4)
+        ]
+        optimizer = Lamb(0.05, weight_decay_rate=0.1)
+        optimizer.build(variables)
+        apply = tf.function(optimizer.apply) if traced else optimizer.apply
+        before = optimizers.SMALLEST_COMPILED_SIZE
+        optimizers.SMALLEST_COMPILED_SIZE = compiled
+        try:
+            for step in gradients:
+                apply([tf.constant(g, tf.float32) for g in step])
+        finally:
+            optimizers.SMALLEST_COMPILED_SIZE = before
+        for i, (name, value) in enumerate(values.items()):
+            expected = numpy_lamb(
+                value,
+                [step[i] for step in gradients],
+                0.05,
+                decay=0.1,
+                adapts=name == "kernel",
+            )
+            self.assertAllClose(variables[i], expected, rtol=1e-5, atol=1e-6)
+
+    def test_as_optax(self):
+        # optax 0.2.8: optax.lamb(0.1, weight_decay=0.01), three steps in float32. For
+        # what decays it is the same algorithm.
+        w = named_variable("kernel", [[1.0, -2.0, 0.5], [0.25, 0.0, -1.5]])
+        optimizer = Lamb(0.1, weight_decay_rate=0.01)
+        optimizer.build([w])
+        gradient = np.array([[0.1, -0.2, 0.3], [0.0, 0.5, -1.0]], np.float32)
+        for factor in (1.0, -0.5, 2.0):
+            optimizer.apply([tf.constant(factor * gradient + 0.01, tf.float32)])
+        self.assertAllClose(
+            w,
+            [
+                [0.7112444639205933, -1.7507867813110352, 0.23209066689014435],
+                [-0.20739459991455078, -0.2617110013961792, -1.2404980659484863],
+            ],
+            rtol=1e-5,
+        )
+
+    def test_the_ratio_is_1_where_a_norm_is_0(self):
+        zero = named_variable("kernel", np.zeros(3))
+        still = named_variable("kernel_of_no_gradient", [1.0, 2.0])
+        optimizer = Lamb(0.1, weight_decay_rate=0.0)
+        optimizer.build([zero, still])
+        optimizer.apply([tf.constant([1.0, -2.0, 3.0]), tf.zeros([2])])
+        self.assertAllClose(zero, [-0.1, 0.1, -0.1], rtol=1e-5)
+        self.assertAllEqual(still, [1.0, 2.0])
+
+    def test_without_decay_there_is_a_ratio(self):
+        w = named_variable("kernel", [3.0, 4.0])
+        optimizer = Lamb(0.1, weight_decay_rate=0.0)
+        optimizer.build([w])
+        optimizer.apply([tf.constant([1.0, 1.0])])
+        # |w| = 5, |u| = sqrt(2).
+        step = 0.1 * 5 / 2**0.5
+        self.assertAllClose(w, [3.0 - step, 4.0 - step], rtol=1e-5)
+
+    def test_skips_what_is_not_finite(self):
+        w = named_variable("kernel", [3.0, 4.0])
+        optimizer = Lamb(0.1, skip_nonfinite=True)
+        optimizer.build([w])
+        optimizer.apply([tf.constant([np.inf, 1.0])], scale=tf.constant(np.nan))
+        self.assertAllEqual(w, [3.0, 4.0])
+        self.assertAllEqual(optimizer.moments(w)[1], [0.0, 0.0])
+
+    def test_serialised_and_back(self):
+        optimizer = Lamb(0.1, layerwise_decay=0.9, exclude_from_weight_decay=["x"])
+        restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+        self.assertIsInstance(restored, Lamb)
+        self.assertEqual(restored.get_config(), optimizer.get_config())
+        self.assertEqual(restored.layerwise_decay, 0.9)
+        self.assertEqual(restored.get_config()["exclude_from_weight_decay"], ["x"])
+
+
+class CreateOptimizerTest(tf.test.TestCase, parameterized.TestCase):
+    def test_first_step_of_warmup_moves_nothing(self):
+        w = named_variable("kernel", [1.0, 2.0])
+        optimizer = create_optimizer(0.1, 10, 2)
+        optimizer.build([w])
+        optimizer.apply([tf.constant([3.0, 4.0])])
+        self.assertAllEqual(w, [1.0, 2.0])
+        # The gradient is clipped to [0.6, 0.8] before it enters the moments.
+        self.assertAllClose(optimizer.moments(w)[0], [0.06, 0.08], rtol=1e-6)
+        optimizer.apply([tf.constant([3.0, 4.0])])
+        self.assertNotAllClose(w, [1.0, 2.0])
+
+    def test_no_clipping_where_the_caller_clips(self):
+        w = named_variable("kernel", [1.0, 2.0])
+        optimizer = create_optimizer(0.1, 10, 0, global_clipnorm=None)
+        optimizer.build([w])
+        optimizer.apply([tf.constant([3.0, 4.0])])
+        self.assertAllClose(optimizer.moments(w)[0], [0.3, 0.4], rtol=1e-6)
+
+    def test_serialised_and_back(self):
+        optimizer = create_optimizer(
+            0.1, 10, 2, bias_correction=True, exclude_from_weight_decay=["x"]
+        )
+        config = optimizer.get_config()
+        restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+        self.assertIsInstance(restored, AdamWeightDecay)
+        self.assertEqual(restored.get_config(), config)
+        self.assertEqual(config["weight_decay_rate"], 0.01)
+        self.assertEqual(config["epsilon"], 1e-6)
+        self.assertTrue(config["bias_correction"])
+        self.assertEqual(config["global_clipnorm"], 1.0)
+        self.assertEqual(config["exclude_from_weight_decay"], ["x"])
+        restored.iterations.assign(1)
+        self.assertAllClose(restored.learning_rate, 0.05)
+
+    @parameterized.parameters(
+        # Step 6 of 10, of which 2 warm up.
+        ({}, 0.4),
+        ({"learning_rate_schedule": "constant"}, 1.0),
+        ({"learning_rate_schedule": "polynomial", "power": 2.0}, 0.16),
+        ({"learning_rate_schedule": "cosine", "decay_from": "warmup"}, 0.5),
+        ({"end_learning_rate": 0.5}, 0.7),
+    )
+    def test_schedules(self, options, rate):
+        for name, kind in (("adamw", AdamWeightDecay), ("lamb", Lamb)):
+            optimizer = create_optimizer(1.0, 10, 2, optimizer=name, **options)
+            self.assertIsInstance(optimizer, kind)
+            optimizer.iterations.assign(6)
+            self.assertAllClose(optimizer.learning_rate, rate)
+
+    def test_options_reach_the_optimizer(self):
+        for name in ("adamw", "lamb"):
+            optimizer = create_optimizer(
+                1.0,
+                10,
+                0,
+                optimizer=name,
+                weight_decay_rate=0.1,
+                layerwise_decay=0.9,
+                skip_nonfinite=True,
+                global_clipnorm=None,
+            )
+            config = optimizer.get_config()
+            self.assertEqual(
+                (
+                    config["weight_decay_rate"],
+                    config["layerwise_decay"],
+                    config["skip_nonfinite"],
+                    config["global_clipnorm"],
+                ),
+                (0.1, 0.9, True, None),
+            )
+
+    def test_unknown_names(self):
+        with self.assertRaisesRegex(ValueError, "`optimizer` .*adamw, lamb.*sgd"):
+            create_optimizer(1.0, 10, 0, optimizer="sgd")
+        with self.assertRaisesRegex(ValueError, "`shape` .*linear, cosine.*cubic"):
+            create_optimizer(1.0, 10, 0, learning_rate_schedule="cubic")
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,192 @@
+import os
+import random
+import sys
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import quickstart
+from bert_tf.errors import InputError
+
+
+class SentencesTest(tf.test.TestCase):
+    def test_prose_is_cut_at_sentence_ends(self):
+        self.assertEqual(
+            quickstart.sentences_of(
+                "This is the first of them.  And (here) comes the\n"
+                "second one! Is this a third?\n\nA new paragraph starts here: it ends."
+            ),
+            [
+                "This is the first of them.",
+                "And (here) comes the second one!",
+                "Is this a third?",
+                "A new paragraph starts here: it ends.",
+            ],
+        )
+
+    def test_code_grammar_tables_and_fragments_are_left_out(self):
+        for text in (
+            ">>> print('this is no prose at all')",
+            "assignment_stmt ::= this is a grammar rule of some words.",
+            "| this | is | a | table of words.",
+            "Too short this.",
+            "no capital letter begins this sentence here.",
+            "It has no end and so it is a heading",
+            "See x = y[0] + f(z) ** 2 or a.b.c, d_e_f, g(h).",
+        ):
+            self.assertEqual(quickstart.sentences_of(text), [], text)
+
+    def test_markup_is_taken_away(self):
+        self.assertEqual(
+            quickstart.sentences_of(
+                "The *first* argument is ``a`` :class:`name` here."
+            ),
+            ["The first argument is a name here."],
+        )
+
+
+class DocumentsTest(tf.test.TestCase):
+    def test_python_brings_more_than_a_megabyte(self):
+        counted = []
+        documents = list(quickstart.read_documents(lambda: counted.append(1)))
+        sentences = [s for document in documents for s in document.sentences]
+        self.assertGreater(sum(map(len, sentences)), 1_000_000)
+        self.assertGreater(len(documents), 300)
+        self.assertLen(counted, len(documents))
+        self.assertIn("topic assignment", {document.name for document in documents})
+        self.assertIn("argparse.py", {document.name for document in documents})
+
+
+class WordOrderTest(tf.test.TestCase):
+    def test_each_is_there_as_written_and_shuffled(self):
+        sentences = [
+            f"Number {word}, of them: is written 'as' a long sentence."
+            for word in ("alpha", "beta", "gamma", "delta")
+        ]
+        rows = quickstart.examples(quickstart.usable_words(sentences), random.Random(0))
+        written = {
+            f"number {word} of them is written as a long sentence"
+            for word in ("alpha", "beta", "gamma", "delta")
+        }
+        self.assertLen(rows, 8)
+        self.assertEqual(
+            {text for label, text in rows if label == quickstart.AS_WRITTEN}, written
+        )
+        shuffled = [text for label, text in rows if label == quickstart.SHUFFLED]
+        self.assertNoCommonElements(shuffled, written)
+        self.assertCountEqual(
+            [sorted(text.split()) for text in shuffled],
+            [sorted(text.split()) for text in written],
+        )
+
+    def test_short_long_and_repeated_sentences_are_left_out(self):
+        self.assertEqual(
+            quickstart.usable_words(
+                ["Only four words here.", "word " * 30, "Go go go go go go.",
+                 *["One, two three four five."] * 3, "one two three four five"]
+            ),
+            [["one", "two", "three", "four", "five"]],
+        )  # fmt: skip
+
+    def test_the_seed_decides(self):
+        words = [[*"abcde", "x" * number] for number in range(1, 20)]
+        first = quickstart.examples(words, random.Random(1))
+        self.assertEqual(first, quickstart.examples(words, random.Random(1)))
+        self.assertNotEqual(first, quickstart.examples(words, random.Random(2)))
+
+    def test_table(self):
+        self.assertEqual(
+            quickstart.table([("0", "b a"), ("1", "a b")]),
+            "label\ttext_a\n0\tb a\n1\ta b\n",
+        )
+
+
+class ProgressTest(tf.test.TestCase):
+    def settings(self, **changes):
+        values = {
+            "output_dir": self.get_temp_dir(),
+            "random_seed": 1,
+            "vocab_size": 2,
+            "num_train_steps": 3,
+            "num_finetune_examples": 4,
+            "num_finetune_seeds": 5,
+        }
+        return quickstart.Settings(**(values | changes))
+
+    def test_a_step_is_made_once_and_remembered(self):
+        made = []
+
+        def make():
+            made.append(1)
+            return {"result": 7}
+
+        for _ in range(2):
+            progress = quickstart.Progress(self.settings(), 1)
+            self.assertEqual(progress.step("A step", make), {"result": 7})
+        self.assertLen(made, 1)
+        self.assertFalse(progress.ran_any)
+
+    def test_a_step_that_fails_is_made_again(self):
+        def fail():
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            quickstart.Progress(self.settings(), 1).step("A step", fail)
+        progress = quickstart.Progress(self.settings(), 1)
+        self.assertEqual(progress.step("A step", lambda: 8), 8)
+
+    def test_other_settings_in_the_same_folder_are_refused(self):
+        quickstart.Progress(self.settings(), 1).step("A step", lambda: 1)
+        with self.assertRaisesRegex(InputError, "--num_train_steps=3, not 30"):
+            quickstart.Progress(self.settings(num_train_steps=30), 1)
+        with (
+            mock.patch.object(quickstart, "NSP_LABELS", "original"),
+            self.assertRaisesRegex(InputError, "--nsp_labels=exact, not original"),
+        ):
+            quickstart.Progress(self.settings(), 1)
+
+    def test_accuracies_next_to_those_of_a_constant_answer(self):
+        scores = {
+            "masked_lm_accuracy": 0.25,
+            "masked_lm_majority": 0.05,
+            "next_sentence_majority": 0.5,
+        }
+        # Of 2240 even pairs one standard error is sqrt(0.25 / 2240), 1.056 %.
+        text = quickstart.held_out({**scores, "next_sentence_accuracy": 0.533})
+        self.assertRegex(text, r"LM +25.0% +5.0%\n *next sentence +53.3% +50.0%$")
+        text = quickstart.held_out({**scores, "next_sentence_accuracy": 0.53})
+        self.assertIn("the next sentence is not learnt yet", text)
+
+    def test_table(self):
+        text = quickstart.table_steps(
+            {"pre-trained": [0.7, 0.8, 0.9], "from scratch": [0.5]}, self.settings()
+        )
+        self.assertIn("80.0%      10.0%   70.0%  80.0%  90.0%", text)
+        self.assertIn("50.0%       0.0%   50.0%", text)
+
+
+@pytest.mark.slow
+class WholeQuickstartTest(tf.test.TestCase):
+    def test_small(self):
+        settings = quickstart.Settings(
+            output_dir=self.get_temp_dir(),
+            random_seed=1,
+            vocab_size=1000,
+            num_train_steps=4,
+            num_finetune_examples=64,
+            num_finetune_seeds=1,
+        )
+        with self.captureWritesToStream(sys.stdout) as printed:
+            quickstart.run_all(settings)
+        for step in ("[1/7]", "[7/7]", "pre-trained", "from scratch", "Try your own"):
+            self.assertIn(step, printed.contents())
+        for name in ("vocab.txt", "pretraining", "word_order"):
+            self.assertTrue(os.path.exists(settings.path(name)))
+        with self.captureWritesToStream(sys.stdout) as printed:
+            quickstart.run_all(settings)
+        self.assertIn("All is done", printed.contents())
+
+
+if __name__ == "__main__":
+    tf.test.main()

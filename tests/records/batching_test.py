@@ -1,0 +1,382 @@
+import itertools
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    EvaluationBatches,
+    ExampleTable,
+    LengthPlan,
+    SplitRecords,
+    static_lengths,
+)
+from bert_tf.records.pipeline import InputShard
+from bert_tf.records.spec import Feature, RecordSchema
+from bert_tf.records.writing import ShardWriter
+from bert_tf.tasks import classification
+from tests.training.toy_examples import LENGTHS, TARGET, L, blocks, several_lengths
+
+
+def padded_tokens(lengths, buckets):
+    return sum(min(b for b in buckets if b >= length) for length in lengths)
+
+
+class StaticLengthsTest(tf.test.TestCase):
+    def test_by_hand(self):
+        # 3, 3, 3 and 9, 10: cutting between 3 and 9 leaves 1 token of padding.
+        self.assertEqual(static_lengths([3, 10, 3, 9, 3], 2), (3, 10))
+        self.assertEqual(static_lengths([3, 10, 3, 9, 3], 1), (10,))
+        self.assertEqual(static_lengths([3, 10, 3, 9, 3], 3), (3, 9, 10))
+        self.assertEqual(static_lengths([5, 5], 4), (5,))
+
+    def test_no_other_lengths_leave_less_padding(self):
+        rng = np.random.default_rng(3)
+        for number in range(30):
+            lengths = rng.integers(1, 12, rng.integers(1, 25))
+            count = 1 + number % 5
+            found = static_lengths(lengths, count)
+            self.assertLessEqual(len(found), count)
+            distinct = sorted(set(lengths.tolist()))
+            best = min(
+                padded_tokens(lengths, [*chosen, distinct[-1]])
+                for size in range(min(count, len(distinct)))
+                for chosen in itertools.combinations(distinct[:-1], size)
+            )
+            self.assertEqual(padded_tokens(lengths, found), best)
+
+    def test_refuses_nothing(self):
+        for lengths, count in (([], 2), ([3], 0), ([0], 1)):
+            with self.assertRaisesRegex(ValueError, "must be positive"):
+                static_lengths(lengths, count)
+
+
+class LengthPlanTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.lengths = np.random.default_rng(1).integers(2, 40, 103)
+        self.buckets = static_lengths(self.lengths, 4)
+
+    def plan(self, seed=7, batch_size=8):
+        return LengthPlan(self.lengths, batch_size, self.buckets, seed)
+
+    def test_an_epoch_has_every_example_once_and_one_batch_that_is_not_full(self):
+        for seed in (7, None):
+            plan = self.plan(seed)
+            rows, buckets = plan.epoch(2)
+            self.assertEqual(rows.shape, (13, 8))
+            self.assertEqual(plan.batches_per_epoch, 13)
+            real = rows[rows != PADDING]
+            self.assertAllEqual(np.sort(real), np.arange(103))
+            self.assertEqual((rows == PADDING).sum(), 1)
+            for row, bucket in zip(rows, buckets, strict=True):
+                longest = self.lengths[row[row != PADDING]].max()
+                self.assertLessEqual(longest, self.buckets[bucket])
+
+    def test_batches_are_of_like_length(self):
+        _, buckets = self.plan().epoch(0)
+        padded = np.array(self.buckets)[buckets].sum() * 8
+        # At most the leftovers of 3 lengths, 7 examples each, go on to a longer one.
+        best = padded_tokens(self.lengths, self.buckets)
+        self.assertLessEqual(padded, best + 3 * 7 * 38 + 8 * 40)
+        self.assertLess(padded, 0.75 * 103 * 40)
+
+    def test_the_order_is_a_function_of_the_seed_and_the_epoch(self):
+        first, again = self.plan().epoch(1), self.plan().epoch(1)
+        self.assertAllEqual(first.rows, again.rows)
+        self.assertNotAllEqual(first.rows, self.plan().epoch(0).rows)
+        self.assertNotAllEqual(first.rows, self.plan(seed=8).epoch(1).rows)
+
+    def test_a_later_start_has_the_same_batches(self):
+        whole = self.plan().batches(0, 40)
+        self.assertLen(whole.rows, 40)
+        self.assertAllEqual(whole.rows[:13], self.plan().epoch(0).rows)
+        for start, stop in ((5, 40), (13, 14), (26, 39), (39, 40)):
+            part = self.plan().batches(start, stop)
+            self.assertAllEqual(part.rows, whole.rows[start:stop])
+            self.assertAllEqual(part.buckets, whole.buckets[start:stop])
+        self.assertEqual(self.plan().batches(4, 4).rows.shape, (0, 8))
+
+    def test_without_a_seed_the_shortest_come_first(self):
+        rows, _ = self.plan(seed=None).epoch(0)
+        lengths = self.lengths[rows[rows != PADDING]]
+        # In the order of the lengths, but for what the last, longest batch takes up.
+        self.assertAllEqual(lengths, np.sort(self.lengths))
+
+    def test_refuses_lengths_that_no_bucket_covers(self):
+        with self.assertRaisesRegex(ValueError, "must cover"):
+            LengthPlan(np.array([3, 9]), 2, (3, 8), 1)
+
+
+SCHEMA = RecordSchema(
+    [
+        *(
+            Feature(name, "int64", (6,), "max_seq_length")
+            for name in ("input_ids", "input_mask")
+        ),
+        Feature("label_ids", "float32", (2,)),
+    ]
+)
+IDS = [[5, 6], [7, 8, 9, 10, 11, 12], [13, 14, 15]]
+
+
+class ExampleTableTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        path = os.path.join(self.get_temp_dir(), "records")
+        with ShardWriter([path]) as writer:
+            for number, ids in enumerate(IDS):
+                padding = [0] * (6 - len(ids))
+                record = {
+                    "input_ids": ids + padding,
+                    "input_mask": [1] * len(ids) + padding,
+                    "label_ids": [number + 0.5, -1.0],
+                }
+                writer.write([SCHEMA.serialize(record)])
+        self.table = ExampleTable.read(path, SCHEMA)
+
+    def test_lengths_and_columns(self):
+        self.assertLen(self.table, 3)
+        self.assertAllEqual(self.table.lengths, [2, 6, 3])
+        self.assertAllEqual(
+            self.table.column("label_ids"), [[0.5, -1], [1.5, -1], [2.5, -1]]
+        )
+
+    def assert_batches(self, first, second):
+        self.assertAllEqual(first["input_ids"], [[13, 14, 15, 0], [5, 6, 0, 0]])
+        self.assertAllEqual(first["input_mask"], [[1, 1, 1, 0], [1, 1, 0, 0]])
+        self.assertAllEqual(first["label_ids"], [[2.5, -1], [0.5, -1]])
+        self.assertAllEqual(second["input_ids"], [[5, 6, 0, 0], [0] * 4])
+        self.assertAllEqual(second["label_ids"], [[0.5, -1], [0, 0]])
+
+    def test_batches_of_any_records_and_length(self):
+        rows = np.array([[2, 0], [0, -1]])
+        dataset = self.table.batches(rows, 4)
+        self.assertEqual(dataset.element_spec["input_ids"].shape, (2, 4))
+        batches = list(dataset.as_numpy_iterator())
+        self.assert_batches(*batches)
+        real = [batch["is_real_example"].tolist() for batch in batches]
+        self.assertEqual(real, [[[1], [1]], [[1], [0]]])
+
+    def test_records_that_lie_in_no_file(self):
+        block = {
+            "input_ids": np.array([[9, 8, 0, 0, 0, 0], [7, 0, 0, 0, 0, 0]]),
+            "input_mask": np.array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]),
+            "label_ids": np.array([[0.5, 1.5], [2.5, 3.5]]),
+        }
+        table = ExampleTable([block, block], SCHEMA)
+        self.assertAllEqual(table.lengths, [2, 1, 2, 1])
+        batch = table.padded(np.array([3, 0]), 2)
+        self.assertAllEqual(batch["input_ids"], [[7, 0], [9, 8]])
+        self.assertAllEqual(batch["label_ids"], [[2.5, 3.5], [0.5, 1.5]])
+        self.assertEqual(batch["input_ids"].dtype, tf.int32)
+        self.assertEqual(batch["label_ids"].dtype, tf.float32)
+
+    def test_batches_for_evaluation(self):
+        rows = np.array([[2, 0], [0, -1], [1, 1]])
+        batches = EvaluationBatches(self.table, rows, np.array([4, 4, 6]))
+        self.assertLen(batches, 3)
+        self.assertEqual(batches.element_spec["input_ids"].shape.as_list(), [2, None])
+        self.assertEqual(batches.element_spec["input_ids"].dtype, tf.int32)
+        *two, third = batches
+        self.assert_batches(*two)
+        self.assertAllEqual([b[ROWS] for b in (*two, third)], rows)
+        self.assertAllEqual(third["input_ids"], [[7, 8, 9, 10, 11, 12]] * 2)
+        self.assertEqual(third["label_ids"].dtype, tf.float32)
+
+    def test_a_workers_rows_a_replica_at_a_time(self):
+        rows = np.array([[0, 1, 2, -1], [2, 1, 0, 0]])
+        shard = InputShard(worker=1, num_workers=2, num_replicas=2)
+        there = [
+            batch["input_ids"].tolist()
+            for batch in self.table.batches(rows, 6, shard=shard).as_numpy_iterator()
+        ]
+        first, third = [*IDS[0], 0, 0, 0, 0], [*IDS[2], 0, 0, 0]
+        self.assertEqual(there, [[third], [[0] * 6], [first], [first]])
+
+
+def never():
+    """Records that nobody may begin to make."""
+    raise AssertionError("made again")
+    yield
+
+
+class SplitRecordsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.get_temp_dir(), "train.tf_record")
+        self.manifest = self.path + ".manifest.json"
+        for name in os.listdir(self.get_temp_dir()):
+            os.remove(os.path.join(self.get_temp_dir(), name))
+
+    def prepare(self, records=None, made_from="a", length=L, **options):
+        return SplitRecords.prepare(
+            self.path,
+            classification.schema(TARGET, length),
+            {"examples": made_from},
+            blocks() if records is None else records,
+            **options,
+        )
+
+    def test_what_is_there_is_found_again(self):
+        first = self.prepare(notes=lambda: {"num_truncated": 3})
+        self.assertEqual(first.num_records, 11)
+        before = {
+            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
+            for name in os.listdir(self.get_temp_dir())
+        }
+        self.assertLen(before, 2)
+        again = self.prepare(never(), notes=never)
+        self.assertEqual(
+            (again.num_records, again.made_from, again.notes),
+            (11, first.made_from, {"num_truncated": 3}),
+        )
+        for name, time in before.items():
+            after = os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
+            self.assertEqual(after, time)
+
+    def test_the_notes_are_those_of_when_all_are_made(self):
+        made = []
+
+        def counted():
+            for block in blocks():
+                made.append(len(block["label_ids"]))
+                yield block
+
+        records = self.prepare(counted(), notes=lambda: {"made": sum(made)})
+        self.assertEqual(records.notes, {"made": 11})
+        self.assertEqual(self.prepare(never()).notes, {"made": 11})
+
+    def test_anything_else_is_made_anew(self):
+        ids = [self.prepare().made_from]
+        others = (
+            {"made_from": "b"},
+            {"made_from": {"max_seq_length": 16}},
+            # As the schema's: a feature of another length.
+            {"length": 16},
+        )
+        for options in others:
+            wide = [
+                {
+                    name: np.pad(value, [(0, 0), (0, 4)])
+                    if options.get("length") and value.shape[1] == L
+                    else value
+                    for name, value in block.items()
+                }
+                for block in blocks(lengths=[4, 4])
+            ]
+            records = self.prepare(wide, **options)
+            self.assertEqual(records.num_records, 2)
+            self.assertLen(records.table, 2)
+            ids.append(records.made_from)
+        self.assertLen(set(ids), 4)
+
+    def test_a_damaged_manifest(self):
+        for damaged in ("{", "[]", '{"made_from": "x"}', "\xff"):
+            records = self.prepare()
+            with open(self.manifest, "w", encoding="latin-1") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING") as logs:
+                again = self.prepare()
+            self.assertIn("The records are made again", logs.output[0])
+            self.assertEqual(again.made_from, records.made_from)
+            self.assertEqual(self.prepare(never()).num_records, 11)
+
+    def test_records_without_a_manifest_or_the_other_way_round(self):
+        for name in (self.manifest, self.path):
+            self.prepare()
+            os.remove(name)
+            with self.assertRaisesRegex(AssertionError, "made again"):
+                self.prepare(never())
+            self.prepare()
+
+    def test_killed_while_records_are_made(self):
+        def dies():
+            yield next(blocks())
+            raise SystemExit("killed")
+
+        for is_alone in (True, False):
+            self.prepare()
+            with self.assertRaises(SystemExit):
+                self.prepare(dies(), made_from="b", is_alone=is_alone)
+            # Neither takes what is there now for its own, unless it is its own.
+            table = self.prepare().table
+            self.assertAllEqual(table.column("label_ids")[:, 0], np.arange(11))
+            with self.assertRaisesRegex(AssertionError, "made again"):
+                self.prepare(never(), made_from="b")
+
+    def test_killed_between_records_and_manifest(self):
+        def dies():
+            raise SystemExit("killed")
+
+        for is_alone in (True, False):
+            self.prepare()
+            with self.assertRaises(SystemExit):
+                self.prepare(
+                    blocks(lengths=[4, 4]),
+                    made_from="b",
+                    notes=dies,
+                    is_alone=is_alone,
+                )
+            # The old manifest does not speak for the new records.
+            self.assertLen(self.prepare().table, 11)
+
+    def test_workers_write_the_same_file_at_the_same_time(self):
+        def while_another_writes():
+            first, *others = blocks()
+            yield first
+            self.prepare(is_alone=False)
+            yield from others
+
+        records = self.prepare(while_another_writes(), is_alone=False)
+        self.assertEqual(records.num_records, 11)
+        self.assertAllEqual(
+            records.table.column("label_ids")[:, 0], np.arange(11, dtype=np.float32)
+        )
+        self.assertCountEqual(
+            os.listdir(self.get_temp_dir()),
+            ["train.tf_record", "train.tf_record.manifest.json"],
+        )
+        with open(self.manifest) as file:
+            manifest = json.load(file)
+        self.assertEqual(manifest["num_records"], 11)
+        self.assertEqual(manifest["made_from"], records.made_from)
+
+    def test_fewer_lengths_where_batches_are_few(self):
+        (spec,) = {
+            batch["input_ids"].shape[1]
+            for batch in self.prepare().batches(4, max_lengths=2)
+        }
+        self.assertEqual(spec, 12)
+
+    @several_lengths()
+    def test_batches_of_all_records(self):
+        records = self.prepare()
+        batches = list(records.batches(4))
+        self.assertAllEqual(
+            [batch["rows"] for batch in batches],
+            [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, -1]],
+        )
+        self.assertEqual([b["input_ids"].shape[1] for b in batches], [12] * 3)
+        batches = list(records.batches(4, max_lengths=2))
+        self.assertLen(batches, records.num_batches(4))
+        # By length, at equal lengths in their order; the padding comes last.
+        self.assertAllEqual(
+            [batch["rows"] for batch in batches],
+            [[0, 5, 3, 8], [2, 9, 6, 10], [4, 7, 1, -1]],
+        )
+        lengths = [b["input_ids"].shape[1] for b in batches]
+        self.assertLen(set(lengths), 2)
+        for batch, length in zip(batches, lengths, strict=True):
+            rows = batch["rows"].numpy()
+            for row, mask in zip(rows, batch["input_mask"].numpy(), strict=True):
+                self.assertEqual(mask.sum(), LENGTHS[row] if row >= 0 else 0)
+            self.assertLessEqual(max(LENGTHS[row] for row in rows), length)
+            self.assertAllEqual(batch["is_real_example"][:, 0], rows >= 0)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,354 @@
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.records import spec as spec_module
+from bert_tf.records.spec import (
+    CLASSIFICATION,
+    PRETRAINING,
+    UNMASKED,
+    RecordLayout,
+    classifier_schema,
+    find_layout,
+    packed_schema,
+    pretraining_schema,
+    unmasked_packed_schema,
+    unmasked_schema,
+)
+
+
+def pretraining_values():
+    return {
+        "input_ids": [2, 7, 30521, 3, 9, 3, 0, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0, 0],
+        "masked_lm_positions": [2, 4, 0],
+        "masked_lm_ids": [11, 9, 0],
+        "masked_lm_weights": [1.0, 1.0, 0.0],
+        "next_sentence_labels": [1],
+    }
+
+
+class RecordSchemaTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.schema = spec_module.pretraining_schema(8, 3)
+
+    def test_writes_the_documented_types_and_lengths(self):
+        example = tf.train.Example.FromString(
+            self.schema.serialize(pretraining_values())
+        )
+        layout = {
+            name: (
+                feature.WhichOneof("kind"),
+                len(feature.int64_list.value) + len(feature.float_list.value),
+            )
+            for name, feature in example.features.feature.items()
+        }
+        self.assertEqual(
+            layout,
+            {
+                "input_ids": ("int64_list", 8),
+                "input_mask": ("int64_list", 8),
+                "segment_ids": ("int64_list", 8),
+                "masked_lm_positions": ("int64_list", 3),
+                "masked_lm_ids": ("int64_list", 3),
+                "masked_lm_weights": ("float_list", 3),
+                "next_sentence_labels": ("int64_list", 1),
+            },
+        )
+        self.assertEqual(
+            list(example.features.feature["input_ids"].int64_list.value),
+            pretraining_values()["input_ids"],
+        )
+
+    def test_a_block_is_its_records(self):
+        values = pretraining_values()
+        other = {name: value[::-1] for name, value in values.items()}
+        columns = {name: np.array([values[name], other[name]]) for name in values}
+        self.assertEqual(
+            self.schema.serialize_block(columns),
+            [self.schema.serialize(values), self.schema.serialize(other)],
+        )
+
+    def test_parses_what_it_writes(self):
+        serialized = self.schema.serialize(pretraining_values())
+        one = self.schema.parse(tf.constant(serialized))
+        two = self.schema.parse(tf.constant([serialized, serialized]))
+        self.assertEqual(one.keys(), pretraining_values().keys())
+        for name, value in pretraining_values().items():
+            dtype = tf.float32 if name == "masked_lm_weights" else tf.int32
+            self.assertEqual(one[name].dtype, dtype)
+            self.assertAllEqual(one[name], value)
+            self.assertAllEqual(two[name], [value, value])
+
+    def test_shapes_are_static_inside_a_dataset(self):
+        dataset = tf.data.Dataset.from_tensors(
+            self.schema.serialize(pretraining_values())
+        )
+        spec = dataset.batch(1, drop_remainder=True).map(self.schema.parse).element_spec
+        self.assertEqual(spec["masked_lm_ids"].shape.as_list(), [1, 3])
+        self.assertEqual(spec["next_sentence_labels"].shape.as_list(), [1, 1])
+
+    def test_equal_values_give_equal_bytes(self):
+        values = pretraining_values()
+        backwards = {name: np.array(values[name]) for name in reversed(values)}
+        self.assertEqual(
+            self.schema.serialize(values), self.schema.serialize(backwards)
+        )
+
+    def test_features_are_written_in_one_order(self):
+        # Of a protobuf map, whose order is otherwise the process's own.
+        serialized = self.schema.serialize(pretraining_values())
+        places = {
+            name: serialized.index(name.encode()) for name in pretraining_values()
+        }
+        self.assertEqual(sorted(places, key=places.get), sorted(places))
+
+    def test_unmasked_records_hold_the_sequence_and_the_label_alone(self):
+        unmasked = spec_module.unmasked_schema(8)
+        values = {
+            name: value
+            for name, value in pretraining_values().items()
+            if not name.startswith("masked_lm")
+        }
+        parsed = unmasked.parse(tf.constant([unmasked.serialize(values)]))
+        self.assertEqual(
+            {name: value.shape.as_list() for name, value in parsed.items()},
+            {
+                "input_ids": [1, 8],
+                "input_mask": [1, 8],
+                "segment_ids": [1, 8],
+                "next_sentence_labels": [1, 1],
+            },
+        )
+        self.assertAllEqual(parsed["input_ids"], [values["input_ids"]])
+
+    def test_classifier_and_regression_labels(self):
+        common = {
+            "input_ids": [2, 3],
+            "input_mask": [1, 1],
+            "segment_ids": [0, 0],
+            "is_real_example": [1],
+        }
+        classes = spec_module.classifier_schema(2)
+        parsed = classes.parse(classes.serialize({**common, "label_ids": [4]}))
+        self.assertAllEqual(parsed["label_ids"], [4])
+        self.assertEqual(parsed["label_ids"].dtype, tf.int32)
+        scores = spec_module.classifier_schema(2, "float32")
+        parsed = scores.parse(scores.serialize({**common, "label_ids": [2.75]}))
+        self.assertAllEqual(parsed["label_ids"], [2.75])
+        self.assertEqual(parsed["label_ids"].dtype, tf.float32)
+        several = spec_module.classifier_schema(2, "float32", num_labels=3)
+        labels = [1.0, 0.0, 1.0]
+        parsed = several.parse(several.serialize({**common, "label_ids": labels}))
+        self.assertAllEqual(parsed["label_ids"], labels)
+
+    def test_several_sequences_stand_one_after_another(self):
+        choices = spec_module.multiple_choice_schema(3, 2)
+        values = {
+            "input_ids": [[2, 7, 3], [2, 9, 0]],
+            "input_mask": [[1, 1, 1], [1, 1, 0]],
+            "segment_ids": [[0, 0, 1], [0, 1, 0]],
+            "label_ids": [1],
+            "is_real_example": [1],
+        }
+        serialized = choices.serialize(values)
+        example = tf.train.Example.FromString(serialized)
+        self.assertEqual(
+            list(example.features.feature["input_ids"].int64_list.value),
+            [2, 7, 3, 2, 9, 0],
+        )
+        self.assertAllEqual(choices.parse(serialized)["input_ids"], values["input_ids"])
+        parsed = choices.parse(tf.constant([serialized, serialized]))
+        self.assertEqual(parsed["input_ids"].shape, (2, 2, 3))
+        self.assertAllEqual(parsed["segment_ids"][1], values["segment_ids"])
+        choices.check(serialized, "r")
+        with self.assertRaisesRegex(InputError, "must have 9 values .*Found: 6"):
+            spec_module.multiple_choice_schema(3, 3).check(serialized, "r")
+        with self.assertRaisesRegex(ValueError, "must have 2 x 3 values"):
+            choices.serialize({**values, "input_ids": [2, 7, 3, 2, 9, 0]})
+
+    def test_a_callers_mistakes(self):
+        short = {**pretraining_values(), "segment_ids": [0] * 7}
+        with self.assertRaisesRegex(ValueError, r"`segment_ids` must have 8.*: \(7,\)"):
+            self.schema.serialize(short)
+        wrong = {**pretraining_values(), "next_sentence_labels": [0.5]}
+        with self.assertRaisesRegex(ValueError, "`next_sentence_labels` must be int64"):
+            self.schema.serialize(wrong)
+        missing = pretraining_values()
+        del missing["masked_lm_ids"]
+        with self.assertRaisesRegex(ValueError, "must hold"):
+            self.schema.serialize(missing)
+        with self.assertRaisesRegex(ValueError, "unique"):
+            spec_module.RecordSchema([spec_module.Feature("a", "int64", (1,))] * 2)
+        with self.assertRaisesRegex(ValueError, "dtype"):
+            spec_module.Feature("a", "int32", (1,))
+        with self.assertRaisesRegex(ValueError, "shape"):
+            spec_module.Feature("a", "int64", ())
+
+
+class CheckTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.record = spec_module.pretraining_schema(8, 3).serialize(
+            pretraining_values()
+        )
+
+    def test_a_fitting_record_passes(self):
+        spec_module.pretraining_schema(8, 3).check(self.record, "a.tfrecord")
+
+    def test_names_the_feature_both_lengths_and_the_flag(self):
+        with self.assertRaisesRegex(
+            InputError,
+            r"a.tfrecord: `input_ids` must have 16 .*`max_seq_length`.*Found: 8",
+        ):
+            spec_module.pretraining_schema(16, 3).check(self.record, "a.tfrecord")
+        with self.assertRaisesRegex(
+            InputError, r"`masked_lm_positions` must have 4 .*Found: 3"
+        ):
+            spec_module.pretraining_schema(8, 4).check(self.record, "a.tfrecord")
+
+    def test_names_a_missing_feature(self):
+        with self.assertRaisesRegex(InputError, r"must have `label_ids`.*input_ids"):
+            spec_module.classifier_schema(8).check(self.record, "a.tfrecord")
+
+    def test_names_another_type(self):
+        values = {
+            "input_ids": [0],
+            "input_mask": [0],
+            "segment_ids": [0],
+            "label_ids": [0],
+            "is_real_example": [1],
+        }
+        record = spec_module.classifier_schema(1).serialize(values)
+        with self.assertRaisesRegex(
+            InputError, r"`label_ids` must be float32. Found: int64"
+        ):
+            spec_module.classifier_schema(1, "float32").check(record, "a.tfrecord")
+
+    def test_no_example_at_all(self):
+        with self.assertRaisesRegex(InputError, "a.txt: .*tf.train.Example"):
+            spec_module.classifier_schema(1).check(b"plain text\xff\xff", "a.txt")
+
+
+def record_of(schema, **values):
+    zeros = {feature.name: [0] * feature.length for feature in schema.features}
+    return schema.serialize({**zeros, **values})
+
+
+def example(**features):
+    """A record with features of any type: bytes, int or float lists."""
+    result = tf.train.Example()
+    for name, values in features.items():
+        feature = result.features.feature[name]
+        if values and isinstance(values[0], bytes):
+            feature.bytes_list.value.extend(values)
+        elif values and isinstance(values[0], float):
+            feature.float_list.value.extend(values)
+        else:
+            feature.int64_list.value.extend(values)
+    return result.SerializeToString()
+
+
+class FindLayoutTest(tf.test.TestCase):
+    def test_each_kind(self):
+        for schema, layout in (
+            (
+                pretraining_schema(8, 3),
+                RecordLayout(
+                    kind=PRETRAINING, max_seq_length=8, max_predictions_per_seq=3
+                ),
+            ),
+            (unmasked_schema(8), RecordLayout(kind=UNMASKED, max_seq_length=8)),
+            (
+                packed_schema(16, 5, 3),
+                RecordLayout(
+                    kind=PRETRAINING,
+                    max_seq_length=16,
+                    max_predictions_per_seq=5,
+                    max_sequences_per_row=3,
+                ),
+            ),
+            (
+                unmasked_packed_schema(16, 3),
+                RecordLayout(kind=UNMASKED, max_seq_length=16, max_sequences_per_row=3),
+            ),
+            (classifier_schema(4), RecordLayout(kind=CLASSIFICATION, max_seq_length=4)),
+            (
+                classifier_schema(4, "float32"),
+                RecordLayout(kind=CLASSIFICATION, max_seq_length=4, regression=True),
+            ),
+            (
+                classifier_schema(4, "float32", num_labels=3),
+                RecordLayout(
+                    kind=CLASSIFICATION,
+                    max_seq_length=4,
+                    regression=True,
+                    num_labels=3,
+                ),
+            ),
+        ):
+            found = find_layout(record_of(schema), "x")
+            self.assertEqual(found, layout)
+            self.assertEqual(found.schema.features, schema.features)
+
+    def test_in_words(self):
+        for schema, words in (
+            (classifier_schema(4, "float32"), "regression records of 4 tokens"),
+            (
+                classifier_schema(4, "float32", num_labels=3),
+                "classification records of 4 tokens and 3 labels",
+            ),
+        ):
+            self.assertEqual(str(find_layout(record_of(schema), "x")), words)
+
+    def test_others_are_one_line_with_what_was_found(self):
+        for record, message in (
+            (
+                example(image=[b"png"], label=[1]),
+                r"x: these are neither .* Found: image bytes\[1\], label int64\[1\]\.",
+            ),
+            (example(input_ids=[1, 2]), r"neither .* Found: input_ids int64\[2\]"),
+            (example(next_sentence_labels=[0]), "neither"),
+            (example(), "Found: no features"),
+            (b"\xff\xff", "must be tf.train.Example"),
+            (
+                example(input_ids=[1], masked_lm_positions=[1]),
+                "must have `input_mask`",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message) as context:
+                find_layout(record, "x")
+            self.assertNotIn("\n", str(context.exception))
+
+
+class ParseTest(tf.test.TestCase):
+    def test_large_ids_stay_what_they_are(self):
+        schema = unmasked_schema(2)
+        layout = find_layout(record_of(schema), "x")
+        columns, rows = layout.parse([record_of(schema, input_ids=[1, 2**40 + 7])])
+        self.assertEqual(rows, [0])
+        self.assertAllEqual(columns["input_ids"], [[1, 2**40 + 7]])
+
+    def test_records_that_do_not_fit_are_left_out(self):
+        layout = RecordLayout(kind=UNMASKED, max_seq_length=2)
+        other = record_of(unmasked_schema(3))
+        for pattern in ("+-+", "-++", "++-", "---", "-", "+-+-+--+", "-" * 7 + "+"):
+            records = [
+                record_of(unmasked_schema(2), input_ids=[1, number])
+                if mark == "+"
+                else (other, b"\xff", example())[number % 3]
+                for number, mark in enumerate(pattern)
+            ]
+            columns, rows = layout.parse(records)
+            fitting = [number for number, mark in enumerate(pattern) if mark == "+"]
+            self.assertEqual(rows, fitting)
+            self.assertAllEqual(
+                columns["input_ids"],
+                np.array([[1, number] for number in fitting]).reshape(-1, 2),
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()

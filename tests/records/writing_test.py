@@ -1,0 +1,219 @@
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.records import writing
+from bert_tf.records.writing import (
+    ShardWriter,
+    masked_checksum,
+    record_files,
+    serialize_block,
+    write_records,
+)
+
+
+def expected(columns, row):
+    example = tf.train.Example()
+    for name, column in columns.items():
+        feature = example.features.feature[name]
+        is_float = column.dtype == np.float32
+        values = feature.float_list if is_float else feature.int64_list
+        values.value.extend(column[row].tolist())
+    return example.SerializeToString(deterministic=True)
+
+
+class SerializeBlockTest(tf.test.TestCase):
+    def assert_same(self, columns):
+        records = serialize_block(columns)
+        (num_records,) = {len(column) for column in columns.values()}
+        self.assertLen(records, num_records)
+        for row, record in enumerate(records):
+            self.assertEqual(record, expected(columns, row))
+
+    def test_integers_of_every_size(self):
+        powers = np.array([2**power for power in range(63)], np.int64)
+        self.assert_same({"a": powers[np.newaxis], "b": powers[np.newaxis] - 1})
+        self.assert_same({"a": -powers[np.newaxis], "b": ~powers[np.newaxis]})
+
+    def test_floats(self):
+        values = np.array(
+            [[0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 3e38]], np.float32
+        )
+        self.assert_same({"weights": values})
+
+    def test_random_blocks(self):
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            num_records = int(rng.integers(1, 5))
+            columns = {}
+            for number in rng.permutation(5):
+                # Names of one byte to more than a varint's first 127.
+                name = f"{number}" + "x" * int(rng.integers(0, 200))
+                shape = (num_records, int(rng.integers(1, 300)))
+                if rng.random() < 0.3:
+                    columns[name] = rng.normal(size=shape).astype(np.float32)
+                else:
+                    numbers = rng.integers(-(2**62), 2**62, shape)
+                    columns[name] = numbers >> int(rng.integers(0, 62))
+            self.assert_same(columns)
+
+    def test_no_record(self):
+        self.assertEqual(serialize_block({"a": np.empty((0, 3), np.int64)}), [])
+
+    def test_another_type(self):
+        with self.assertRaisesRegex(ValueError, "int64 or float32.*float64 for 'a'"):
+            serialize_block({"a": np.zeros((1, 2))})
+
+
+class WriteRecordsTest(tf.test.TestCase):
+    def test_tensorflow_writes_the_same_bytes(self):
+        records = [b"", b"a", b"12345" * 1000, bytes(range(256))]
+        ours, theirs = (os.path.join(self.get_temp_dir(), name) for name in "ab")
+        with open(ours, "wb") as file:
+            write_records(file, records[:1])
+            write_records(file, records[1:])
+        with tf.io.TFRecordWriter(theirs) as writer:
+            for record in records:
+                writer.write(record)
+        with open(ours, "rb") as one, open(theirs, "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        self.assertEqual(
+            [record.numpy() for record in tf.data.TFRecordDataset(ours)], records
+        )
+
+    def test_the_checksum_of_a_known_string(self):
+        # CRC-32C of "123456789" is 0xE3069283 (RFC 3720, B.4 uses the same code):
+        # rotated right by 15 bits 0x2507C60D, plus 0xA282EAD8 is 0xC78AB0E5.
+        self.assertEqual(masked_checksum(b"123456789").hex(), "e5b08ac7")
+
+
+def read(path):
+    return [record.numpy() for record in tf.data.TFRecordDataset(path)]
+
+
+class ShardWriterTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.get_temp_dir()
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def names(self):
+        return sorted(os.listdir(self.folder))
+
+    def test_deals_records_in_turn(self):
+        paths = [self.path("a"), self.path("new/b"), self.path("c")]
+        with ShardWriter(paths) as writer:
+            writer.write([b"0"])
+            writer.write([b"1", b"2", b"3", b"4"])
+            writer.write([])
+            writer.write([b"5", b"6"])
+            sizes = writer.close()
+        self.assertEqual(read(paths[0]), [b"0", b"3", b"6"])
+        self.assertEqual(read(paths[1]), [b"1", b"4"])
+        self.assertEqual(read(paths[2]), [b"2", b"5"])
+        self.assertEqual(writer.num_records, [3, 2, 2])
+        self.assertEqual(sizes, [os.path.getsize(path) for path in paths])
+        self.assertEqual(self.names(), ["a", "c", "new"])
+
+    def test_no_name_before_the_end(self):
+        with ShardWriter([self.path("a"), self.path("b")]) as writer:
+            writer.write([b"x"])
+            self.assertNotIn("a", self.names())
+            writer.close()
+            self.assertNotIn("a", self.names())
+            writer.publish()
+            self.assertEqual(self.names(), ["a", "b"])
+
+    def test_an_exception_leaves_what_was_there(self):
+        with open(self.path("a"), "wb") as file:
+            file.write(b"precious")
+        with self.assertRaises(KeyError), ShardWriter([self.path("a")]) as writer:
+            writer.write([b"x"])
+            raise KeyError("stop")
+        self.assertEqual(self.names(), ["a"])
+        with open(self.path("a"), "rb") as file:
+            self.assertEqual(file.read(), b"precious")
+
+    def test_killed_in_the_middle_leaves_no_name_and_the_next_run_cleans_up(self):
+        script = """
+            import os, signal, sys
+            from bert_tf.records.writing import ShardWriter
+            with ShardWriter(sys.argv[1:]) as writer:
+                writer.write([b"x" * 100] * 100000)
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+        paths = [self.path("a"), self.path("b")]
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), *paths],
+            stderr=subprocess.DEVNULL,
+        )
+        self.assertEqual(done.returncode, -signal.SIGKILL)
+        leftovers = self.names()
+        self.assertLen(leftovers, 2)
+        for name in leftovers:
+            self.assertRegex(name, r"^[ab]\.tmp-\d+$")
+        with open(self.path("a.tmp-mine"), "w"):
+            pass  # not ours: no process id
+        with ShardWriter(paths) as writer:
+            writer.write([b"x"])
+        self.assertEqual(self.names(), ["a", "a.tmp-mine", "b"])
+
+    def test_a_full_disk_is_an_os_error_and_leaves_nothing(self):
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with (
+            mock.patch.object(writing, "write_records", side_effect=full),
+            self.assertRaisesRegex(OSError, "a cannot be written: No space left"),
+            ShardWriter([self.path("a")]) as writer,
+        ):
+            writer.write([b"x"])
+        self.assertEqual(self.names(), [])
+
+    def test_a_file_in_the_place_of_a_folder(self):
+        with (
+            self.assertRaisesRegex(InputError, "must be a folder"),
+            ShardWriter(["/dev/null/a"]),
+        ):
+            pass
+
+    def test_a_callers_mistakes(self):
+        for paths in ([], ["a", "a"]):
+            with self.assertRaisesRegex(ValueError, "different files"):
+                ShardWriter(paths)
+
+
+class RecordFilesTest(tf.test.TestCase):
+    def test_leaves_out_what_stands_beside_the_records(self):
+        folder = self.get_temp_dir()
+        for name in (
+            "n-00000-of-00002",
+            "n-00001-of-00002",
+            "n.manifest.json",
+            "n.vocab.txt",
+            "n-00001-of-00002.tmp-123",
+            "z.txt",
+        ):
+            with open(os.path.join(folder, name), "w"):
+                pass
+        found = record_files(f"{folder}/n*,{folder}/z*", "input_file")
+        self.assertEqual(
+            [os.path.basename(path) for path in found],
+            ["n-00000-of-00002", "n-00001-of-00002", "z.txt"],
+        )
+        with self.assertRaisesRegex(InputError, "`input_file`: no record file, only"):
+            record_files(f"{folder}/n.*", "input_file")
+        with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
+            record_files(f"{folder}/q*", "eval_input_file")
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,330 @@
+import contextlib
+import json
+import os
+import tempfile
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+from absl.testing import parameterized
+
+from bert_tf import cli, stability_flags
+from bert_tf import flags as shared_flags
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.conversion.adapter_files import write_adapter
+from bert_tf.errors import InputError
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.tasks import classification, finetuning
+from bert_tf.tasks.finetuning import (
+    Settings,
+    finetune,
+    grid,
+    is_parameter_efficient,
+    model_options,
+    opened_adapter,
+)
+from bert_tf.tasks.tables import Target
+from bert_tf.training import loop, step
+from bert_tf.training.run_folder import RunData
+from tests.modeling.examples import small_config
+from tests.training import toy
+from tests.training.toy_examples import (
+    LENGTHS,
+    TARGET,
+    L,
+    define_flags,
+    prepare,
+    several_lengths,
+)
+
+CONFIG = small_config(num_hidden_layers=1)
+NONE = {
+    "lora_rank": 0,
+    "adapter_size": 0,
+    "layer_mixture": False,
+    "train_pooler": False,
+}
+
+
+def options_of(*arguments, config=CONFIG):
+    flag_values = flags.FlagValues()
+    shared_flags.define_training(flag_values)
+    stability_flags.define_stability(flag_values)
+    stability_flags.define_parameter_efficient(flag_values)
+    flag_values(["script", *arguments])
+    return model_options(flag_values, opened_adapter(flag_values, config))
+
+
+class ModelOptionsTest(tf.test.TestCase):
+    def test_of_flags(self):
+        self.assertEqual(options_of(), NONE)
+        self.assertFalse(is_parameter_efficient(options_of("--layer_mixture")))
+        options = options_of("--lora_rank=8", "--train_pooler")
+        self.assertEqual(options, NONE | {"lora_rank": 8, "train_pooler": True})
+        self.assertTrue(is_parameter_efficient(options))
+        self.assertTrue(is_parameter_efficient(options_of("--adapter_size=8")))
+
+    def test_of_an_adapter(self):
+        folder = os.path.join(self.get_temp_dir(), "run")
+        model = BertClassifier(CONFIG, 2, adapter_size=3, layer_mixture=True)
+        write_adapter(folder, model, labels=("a", "b"), problem_type=SINGLE_LABEL)
+        given = [f"--init_adapter={folder}", "--init_checkpoint=base"]
+        expected = NONE | {"adapter_size": 3, "layer_mixture": True}
+        self.assertEqual(options_of(*given), expected)
+        self.assertEqual(options_of(*given, "--adapter_size=3"), expected)
+        with self.assertRaisesRegex(
+            InputError, "--adapter_size=4, but .* was trained with 3. Leave"
+        ):
+            options_of(*given, "--adapter_size=4")
+        with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
+            options_of(*given, config=small_config())
+
+
+class GridTest(tf.test.TestCase):
+    def test_all_combinations_in_order(self):
+        self.assertEqual(
+            grid([5e-5, 2e-5], [16, 32], [2, 3.5], 2, 7),
+            [
+                (5e-5, 16, 2, 7),
+                (2e-5, 16, 2, 7),
+                (5e-5, 16, 3.5, 7),
+                (2e-5, 16, 3.5, 7),
+                (5e-5, 32, 2, 7),
+                (2e-5, 32, 2, 7),
+                (5e-5, 32, 3.5, 7),
+                (2e-5, 32, 3.5, 7),
+                (5e-5, 16, 2, 8),
+                (2e-5, 16, 2, 8),
+                (5e-5, 16, 3.5, 8),
+                (2e-5, 16, 3.5, 8),
+                (5e-5, 32, 2, 8),
+                (2e-5, 32, 2, 8),
+                (5e-5, 32, 3.5, 8),
+                (2e-5, 32, 3.5, 8),
+            ],
+        )
+
+    def test_a_value_given_twice_counts_once(self):
+        self.assertLen(grid([5e-5, 5e-5], [32, 32], [3.0, 3], 1, 1), 1)
+
+
+class NameTest(tf.test.TestCase):
+    def test_tells_settings(self):
+        self.assertEqual(
+            Settings(5e-5, 16, 3.0, 12345).name, "lr5e-05_bs16_ep3_seed12345"
+        )
+        self.assertEqual(
+            Settings(0.00012345678, 8, 2.5, 0).name,
+            "lr0.00012345678_bs8_ep2.5_seed0",
+        )
+
+
+TASK = classification.task(toy.CONFIG, TARGET, "toy")
+
+
+class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        Target(kind=SINGLE_LABEL, labels=("a", "b", "c")),
+        Target(kind=REGRESSION),
+        Target(kind=MULTI_LABEL, labels=("a", "b", "c")),
+    )
+    def test_they_change_neither_loss_nor_gradient(self, target):
+        task = classification.task(toy.CONFIG, target, "toy")
+        records = prepare(os.path.join(self.get_temp_dir(), "r"), target)
+        keras.utils.set_random_seed(3)
+        model = task.build_model()
+        # Without dropout: a mask is drawn for a batch's shape.
+        with mock.patch.object(model, "call", without_dropout(model.call)):
+            full, short = (
+                self.gradients(task, model, records, rows)
+                for rows in ([[4, 1, 2, -1, -1]], [[4, 1, 2]])
+            )
+            other = self.gradients(task, model, records, [[4, 1, 2, 3]])
+        self.assertAllClose(full, short, rtol=1e-5, atol=1e-7)
+        self.assertNotAllClose(full[0], other[0])
+
+    def gradients(self, task, model, records, rows):
+        """The loss's gradients, and its sums by name."""
+        (batch,) = records.table.batches(np.array(rows), L)
+        weights = task.objective.weights(batch)
+        gradients, sums = step.replica_gradients(task, model)(
+            batch, weights, tf.constant(1.0)
+        )
+        return [gradient.numpy() for gradient in gradients], {
+            name: value.numpy() for name, value in sums.items()
+        }
+
+
+def without_dropout(call):
+    """A model's call that is one of evaluation."""
+    return lambda *args, **options: call(*args, **{**options, "training": False})
+
+
+class FinetuneTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.enterClassContext(several_lengths())
+        cls.records = prepare(os.path.join(cls.root, "records"))
+        # What other runs are held against.
+        with cls.assertLogs(cls(), level="INFO") as logs, spied() as cls.batches:
+            cls.whole, cls.num_steps = cls.finetune("whole")
+        cls.log = logs.output
+
+    @classmethod
+    def finetune(cls, name, num_train_epochs=3.0, max_lengths=2, until=1.0, **options):
+        options = {
+            "learning_rate": 0.01,
+            "train_batch_size": 4,
+            "warmup_proportion": 0.25,
+            "save_checkpoints_steps": 3,
+            "log_steps": 1,
+            **options,
+        }
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        return finetune(
+            TASK,
+            cls.records,
+            cli.parse(define_flags, arguments),
+            tf.distribute.get_strategy(),
+            folder=os.path.join(cls.root, name),
+            data=RunData("eleven examples", "0"),
+            num_train_epochs=num_train_epochs,
+            max_lengths=max_lengths,
+            until=until,
+        )
+
+    def planned(self, *arguments, **options):
+        """The settings that a run would be trained with."""
+        with mock.patch.object(finetuning, "train") as train:
+            self.finetune("planned", *arguments, **options)
+        _, config = train.call_args.args
+        return config
+
+    def test_each_example_once_an_epoch(self):
+        self.assertEqual(self.num_steps, 9)
+        self.assertLen(self.batches, 9)
+        orders = []
+        for epoch in (self.batches[:3], self.batches[3:6], self.batches[6:]):
+            orders.append(np.concatenate([rows for rows, _ in epoch]))
+            self.assertCountEqual(orders[-1], range(11))
+            # One batch is not full.
+            self.assertCountEqual([len(rows) for rows, _ in epoch], [4, 4, 3])
+        self.assertNotAllEqual(orders[0], orders[1])
+        # Of two lengths those that leave the least padding.
+        self.assertEqual({length for _, length in self.batches}, {6, 12})
+        for rows, length in self.batches:
+            self.assertLessEqual(max(LENGTHS[int(row)] for row in rows), length)
+        (line,) = [line for line in self.log if "Lengths of batches" in line]
+        self.assertIn("Lengths of batches = 6, 12; ", line)
+
+    def test_a_run_in_parts_ends_bit_identical(self):
+        _, stopped_at = self.finetune("parts", until=0.2)
+        self.assertEqual(stopped_at, 2)
+        call = loop._call
+        left = iter(range(3))
+
+        def call_or_die(run_steps, iterator, steps):
+            if next(left, None) is None:
+                raise SystemExit("killed")
+            return call(run_steps, iterator, steps)
+
+        with (
+            mock.patch.object(loop, "_call", call_or_die),
+            self.assertRaisesRegex(SystemExit, "killed"),
+        ):
+            self.finetune("parts", save_checkpoints_steps=1)
+        # From the step that was saved last, of 9.
+        with spied() as batches:
+            parts, number = self.finetune("parts")
+        self.assertEqual(number, 9)
+        for ours, whole in zip(batches, self.batches[5:], strict=True):
+            self.assertAllEqual(ours[0], whole[0])
+        theirs = weights_by_name(parts)
+        for name, weight in weights_by_name(self.whole).items():
+            self.assertAllEqual(weight.numpy(), theirs[name].numpy(), name)
+
+    def test_going_on_with_smaller_batches(self):
+        self.finetune("smaller", 1.0)
+        # The 3 steps made so far have read 6 batches of the plan of 17 there is now.
+        _, num_steps = self.finetune("smaller", 3.0, train_batch_size=2)
+        self.assertEqual(num_steps, 18)
+
+    def test_as_the_original_counts_its_steps(self):
+        with spied() as batches:
+            _, number = self.finetune("max", 2.5, max_lengths=None)
+        self.assertEqual(number, 6)  # int(11 / 4 * 2.5)
+        self.assertEqual({length for _, length in batches}, {L})
+        # 24 examples: the first two epochs' 22, and two of the third one.
+        rows = np.concatenate([rows for rows, _ in batches]).astype(int)
+        self.assertEqual(sorted(np.bincount(rows)), [2] * 9 + [3] * 2)
+
+    def test_steps_of_a_share(self):
+        for max_lengths, steps in ((2, (1, 4, 8)), (None, (1, 3, 6))):
+            for until, expected in zip((0.01, 0.5, 1.0), steps, strict=True):
+                config = self.planned(2.5, max_lengths, until)
+                self.assertEqual(config.num_train_steps, expected)
+                # The schedule is that of all steps, and so is the warmup.
+                self.assertEqual(config.num_schedule_steps, steps[-1])
+                self.assertEqual(config.num_warmup_steps, int(steps[-1] * 0.25))
+
+    def test_less_than_one_step(self):
+        with self.assertRaisesRegex(InputError, "less than one step"):
+            self.planned(0.3, None)
+        self.assertEqual(self.planned(0.3).num_train_steps, 1)
+        with self.assertRaisesRegex(InputError, "=1e\\+300 makes .* steps. Lower it"):
+            self.planned(1e300)
+
+    def test_the_schedule(self):
+        with open(os.path.join(self.root, "whole", "metrics.jsonl")) as file:
+            rates = [json.loads(line)["learning_rate"] for line in file]
+        # Warmup of int(9 * 0.25) = 2 steps, then the decay to 0 in 9, from step 0.
+        self.assertAllClose(
+            rates, [0.0, 0.005, *(0.01 * left / 9 for left in range(7, 0, -1))]
+        )
+
+    def test_the_batch_of_a_loss_that_is_not_finite(self):
+        """It is of the stream that it came from: the one with the batch's length."""
+        with self.assertRaisesRegex(InputError, r"not finite at step \d") as caught:
+            self.finetune("bad", learning_rate=1e30, warmup_proportion=0.0)
+        number = int(str(caught.exception).partition("at step ")[2][0])
+        path = os.path.join(self.root, "bad", f"nonfinite-step-{number}.tfrecord")
+        features = [
+            tf.train.Example.FromString(record.numpy()).features.feature
+            for record in tf.data.TFRecordDataset(path)
+        ]
+        rows, length = self.batches[number - 1]
+        self.assertLen(features[0]["input_ids"].int64_list.value, length)
+        labels = [feature["label_ids"].float_list.value[0] for feature in features]
+        self.assertAllEqual(labels[: len(rows)], rows)
+
+
+@contextlib.contextmanager
+def spied():
+    """A list of the batches that are trained on: the examples' numbers, the length."""
+    batches = []
+    replica_gradients = step.replica_gradients
+
+    def note(labels, is_real, ids):
+        batches.append((labels.numpy()[is_real.numpy() == 1], ids.shape[1]))
+
+    def spying(task, model, **settings):
+        gradients_of = replica_gradients(task, model, **settings)
+
+        def noted(batch, weights, scale):
+            names = ("label_ids", "is_real_example", "input_ids")
+            tf.py_function(note, [batch[name] for name in names], [])
+            return gradients_of(batch, weights, scale)
+
+        return noted
+
+    with mock.patch.object(step, "replica_gradients", spying):
+        yield batches
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,345 @@
+import dataclasses
+import json
+import os
+import unittest.mock
+import zipfile
+
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.tasks import glue_suite
+from bert_tf.tasks.finetuning import Settings
+from bert_tf.tasks.glue_suite import (
+    TaskResult,
+    picture,
+    read_result,
+    report,
+    result_of,
+    write_report,
+    write_result,
+)
+from bert_tf.tasks.selection import Record, Selection
+from tests.finetuning.drawn import drawn
+
+# The two that are small enough to write by hand.
+WNLI = ["0", "1"] * 73
+SCORES = ["2.5"] * 1379
+
+
+class SubmissionTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = os.path.join(self.get_temp_dir(), "submission")
+        self.zip = os.path.join(self.get_temp_dir(), "glue.zip")
+
+    def content(self, name):
+        with open(
+            os.path.join(self.folder, name), encoding="utf-8", newline=""
+        ) as file:
+            return file.read()
+
+    def test_the_files_of_a_whole_submission(self):
+        # `wc -l` of a submission that the server took, less the headers.
+        expected = {
+            "AX.tsv": 1104, "CoLA.tsv": 1063, "MNLI-mm.tsv": 9847, "MNLI-m.tsv": 9796,
+            "MRPC.tsv": 1725, "QNLI.tsv": 5463, "QQP.tsv": 390965, "RTE.tsv": 3000,
+            "SST-2.tsv": 1821, "STS-B.tsv": 1379, "WNLI.tsv": 146,
+        }  # fmt: skip
+        glue_suite.write_task_file(self.folder, "WNLI", "test", WNLI)
+        glue_suite.write_submission(self.folder, self.zip, fill_missing=True)
+        with zipfile.ZipFile(self.zip) as archive:
+            tables = {
+                name: archive.read(name).decode().splitlines()
+                for name in archive.namelist()
+            }
+        self.assertEqual(
+            {name: len(rows) - 1 for name, rows in tables.items()}, expected
+        )
+        self.assertEqual({rows[0] for rows in tables.values()}, {"index\tprediction"})
+        words = {
+            name: {row.split("\t")[1] for row in rows[1:]}
+            for name, rows in tables.items()
+        }
+        self.assertEqual(words["WNLI.tsv"], {"0", "1"})
+        self.assertEqual(words["CoLA.tsv"], {"0"})
+        self.assertEqual(words["RTE.tsv"], {"entailment"})
+        self.assertEqual(words["AX.tsv"], {"contradiction"})
+        # A constant would have no correlation.
+        self.assertEqual(words["STS-B.tsv"], {"0.000", "5.000"})
+
+    def test_which_split_is_which_file(self):
+        def name(task_name, split):
+            file = glue_suite.task_file(task_name, split)
+            return file and file.file_name
+
+        self.assertEqual(name("mnli", "test"), "MNLI-m.tsv")
+        self.assertEqual(name("MNLI", "test_mismatched"), "MNLI-mm.tsv")
+        self.assertEqual(name("sst-2", "test"), "SST-2.tsv")
+        self.assertIsNone(name("RTE", "dev"))
+        self.assertIsNone(name("XNLI", "test"))
+        self.assertIsNone(glue_suite.write_task_file(self.folder, "tsv", "test", ["0"]))
+        self.assertFalse(os.path.exists(self.folder))
+
+    def test_words(self):
+        path = glue_suite.write_task_file(
+            self.folder, "RTE", "test", ["not_entailment", "entailment"]
+        )
+        self.assertEqual(path, os.path.join(self.folder, "RTE.tsv"))
+        self.assertEqual(
+            self.content("RTE.tsv"),
+            "index\tprediction\n0\tnot_entailment\n1\tentailment\n",
+        )
+        with self.assertRaisesRegex(ValueError, "RTE predicts .*not_ent.*: 'neutral'"):
+            glue_suite.write_task_file(self.folder, "RTE", "test", ["neutral"])
+
+    def test_scores_are_within_0_and_5(self):
+        glue_suite.write_task_file(
+            self.folder, "STS-B", "test", ["5.204", "-0.113", "3.14159", "-0.0"]
+        )
+        self.assertEqual(
+            self.content("STS-B.tsv"),
+            "index\tprediction\n0\t5.000\n1\t0.000\n2\t3.142\n3\t0.000\n",
+        )
+        with self.assertRaisesRegex(ValueError, "STS-B predicts numbers.*'nan'"):
+            glue_suite.write_task_file(self.folder, "STS-B", "test", ["nan"])
+
+    def test_missing_tasks_are_said_and_not_filled(self):
+        glue_suite.write_task_file(self.folder, "WNLI", "test", WNLI)
+        glue_suite.write_task_file(self.folder, "STS-B", "test", SCORES)
+        with self.assertLogs(level="WARNING") as log:
+            missing = glue_suite.write_submission(self.folder, self.zip)
+        self.assertLen(log.output, 9)
+        self.assertLen(missing, 9)
+        self.assertIn("CoLA, CoLA.tsv is missing", log.output[0])
+        with zipfile.ZipFile(self.zip) as archive:
+            self.assertEqual(archive.namelist(), ["STS-B.tsv", "WNLI.tsv"])
+            self.assertEqual(
+                archive.read("WNLI.tsv").decode(), self.content("WNLI.tsv")
+            )
+
+    def test_what_stands_in_for_a_task_is_said(self):
+        glue_suite.write_task_file(self.folder, "WNLI", "test", WNLI)
+        with self.assertLogs(level="WARNING") as log:
+            missing = glue_suite.write_submission(
+                self.folder, self.zip, fill_missing=True
+            )
+        self.assertLen(missing, 10)
+        self.assertLen([line for line in log.output if "placeholder" in line], 10)
+
+    def test_the_same_predictions_give_the_same_bytes(self):
+        glue_suite.write_task_file(self.folder, "WNLI", "test", WNLI)
+        glue_suite.write_submission(self.folder, self.zip)
+        with open(self.zip, "rb") as file:
+            first = file.read()
+        with unittest.mock.patch("time.time", return_value=2e9):
+            glue_suite.write_submission(self.folder, self.zip)
+        with open(self.zip, "rb") as file:
+            self.assertEqual(file.read(), first)
+
+    def test_part_of_a_test_set_is_said_and_not_packed(self):
+        with self.assertLogs(level="WARNING") as log:
+            glue_suite.write_task_file(self.folder, "WNLI", "test", WNLI[:100])
+        self.assertIn("100 predictions; GLUE's test set has 146", log.output[0])
+        with self.assertRaisesRegex(InputError, "WNLI.tsv: 100 predictions; .* 146"):
+            glue_suite.write_submission(self.folder, self.zip)
+        self.assertFalse(os.path.exists(self.zip))
+
+    def test_a_row_that_the_server_would_refuse_is_named(self):
+        glue_suite.write_task_file(self.folder, "WNLI", "test", WNLI)
+        glue_suite.write_task_file(self.folder, "STS-B", "test", SCORES)
+        for name, good, bad, message in (
+            ("WNLI.tsv", "index\tprediction\n", "id\tlabel\n", "WNLI.tsv:1: .*header"),
+            ("WNLI.tsv", "\n7\t1\n", "\n8\t1\n", r"WNLI.tsv:9: .*Found: '8\\t1'"),
+            ("WNLI.tsv", "\n7\t1\n", "\n7\t2\n", r"WNLI.tsv:9: must be 7<tab>0\|1"),
+            ("STS-B.tsv", "\n7\t2.500\n", "\n7\t5.5\n", "STS-B.tsv:9: .*from 0 to 5"),
+            ("STS-B.tsv", "\n7\t2.500\n", "\n7\tnan\n", "STS-B.tsv:9: .*from 0 to 5"),
+            ("STS-B.tsv", "\n7\t2.500\n", "\n7\n", "STS-B.tsv:9: .*from 0 to 5"),
+        ):
+            content = self.content(name)
+            self.assertIn(good, content)
+            path = os.path.join(self.folder, name)
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(content.replace(good, bad))
+            with self.assertRaisesRegex(InputError, message):
+                glue_suite.write_submission(self.folder, self.zip)
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(content)
+
+    def test_nothing_was_predicted(self):
+        with self.assertRaisesRegex(InputError, "no predictions of GLUE's test sets"):
+            glue_suite.write_submission(self.folder, self.zip, fill_missing=True)
+
+
+PAPER = {
+    "Base": {
+        "MRPC": {"f1": 88.9},
+        "MNLI": {"accuracy": 84.6, "accuracy_mismatched": 83.4},
+    }
+}
+
+
+def result(task, scores, metric, restarts=(0.5,)):
+    return TaskResult(
+        task=task,
+        scores=scores,
+        metric=metric,
+        run="lr5e-05_bs32_ep3_seed1",
+        restarts=restarts,
+        num_runs=4,
+        num_failed=1,
+        seconds=3661.0,
+    )
+
+
+RESULTS = [
+    # The deviation of 0.9 and 0.8: squares of 0.05 twice, over 1.
+    result("MRPC", {"f1": 0.9, "accuracy": 0.85}, "f1", (0.9, 0.8)),
+    result("MNLI", {"accuracy": 0.8, "accuracy_mismatched": 0.81}, "accuracy"),
+    result("WNLI", {"accuracy": 0.56}, "accuracy"),
+]
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+class ReportTest(tf.test.TestCase):
+    def test_the_tables_rows(self):
+        lines = report(RESULTS, PAPER).splitlines()
+        self.assertIn("Ours: the development sets", lines[2])
+        self.assertIn("Devlin et al. 2018 (Base): the test sets", lines[2])
+        rows = [cells(line) for line in lines if line.startswith("|")]
+        self.assertEqual(
+            rows[0],
+            [
+                *("task", "metric", "best, dev", "mean ± sd of restarts", "runs"),
+                *("failed", "best settings", "duration", "Base, test"),
+            ],
+        )
+        settings = "rate 5e-05, batch 32, epochs 3"
+        self.assertEqual(
+            rows[2],
+            [
+                *("MRPC", "F1 / accuracy", "90.0 / 85.0", "85.0 ± 7.1 (2)", "4", "1"),
+                *(settings, "01:01:01", "88.9 / –"),
+            ],
+        )
+        self.assertEqual(
+            rows[3][:4], ["MNLI", "accuracy / accuracy (mm)", "80.0 / 81.0", "50.0 (1)"]
+        )
+        self.assertEqual(rows[4][-1], "–")
+        # (0.875 + 0.805) / 2, WNLI left out.
+        self.assertEqual(rows[5], ["GLUE's average of 2 tasks", "", "84.0", *[""] * 6])
+        # (0.9 + 0.8 + 0.81) / 3 beside (88.9 + 84.6 + 83.4) / 3.
+        self.assertEqual(rows[6][0], "the paper's average of 3 of its 9 columns")
+        self.assertEqual((rows[6][2], rows[6][-1]), ("83.7", "85.6"))
+        self.assertIn("missing: CoLA, SST-2, STS-B, QQP, QNLI, RTE.", lines[-1])
+
+    def test_without_a_task_that_counts(self):
+        text = report(RESULTS[2:], PAPER)
+        self.assertNotIn("average", text)
+
+    def test_written(self):
+        write_report(RESULTS, self.get_temp_dir())
+        with open(os.path.join(self.get_temp_dir(), "glue.json")) as file:
+            values = json.load(file)
+        self.assertAllClose(values["average"], 0.84)
+        self.assertEqual(values["average_over"], ["MRPC", "MNLI"])
+        self.assertEqual(values["tasks"]["MRPC"]["scores"], RESULTS[0].scores)
+        with open(os.path.join(self.get_temp_dir(), "glue.md")) as file:
+            text = file.read()
+        self.assertEqual(text, report(RESULTS))
+        # The paper's own numbers, of its table 1.
+        self.assertIn("84.6 / 83.4", text)
+        with open(os.path.join(self.get_temp_dir(), "glue.png"), "rb") as file:
+            self.assertEqual(file.read(4), b"\x89PNG")
+
+
+class PictureTest(tf.test.TestCase):
+    def test_says_what_the_bars_are(self):
+        texts, content = drawn(lambda: picture(RESULTS, PAPER))
+        self.assertContainsSubset(
+            {
+                *("MRPC\nF1", "MNLI\naccuracy", "MNLI\naccuracy (mm)"),
+                *("90.0", "80.0", "81.0", "56.0", "88.9", "84.6"),
+                *("ours, development set", "Base of Devlin et al. 2018, test set"),
+            },
+            texts,
+        )
+        # MRPC was chosen by F1: its accuracy is no bar.
+        self.assertNotIn("85.0", texts)
+        self.assertEqual(content, picture(RESULTS, PAPER))
+        self.assertNotIn("ours, no run learnt", texts)
+
+    def test_a_task_whose_runs_all_failed_looks_failed(self):
+        failed = dataclasses.replace(RESULTS[0], num_failed=RESULTS[0].num_runs)
+        texts, _ = drawn(lambda: picture([failed, *RESULTS[1:]], PAPER))
+        self.assertContainsSubset({"90.0 failed", "80.0", "ours, no run learnt"}, texts)
+        self.assertIn("| 90.0 / 85.0 (failed) |", report([failed], PAPER))
+
+
+class ResultTest(tf.test.TestCase):
+    def test_of_a_selection(self):
+        records = [
+            Record(
+                settings=Settings(rate, 32, 3.0, seed),
+                scores={1.0: {"f1": score}},
+                seconds=10.0,
+            )
+            for rate, seed, score in (
+                (5e-5, 1, 0.9),
+                (5e-5, 2, 0.8),
+                (2e-5, 1, 0.85),
+                (2e-5, 2, 0.5),
+            )
+        ]
+        selection = Selection(
+            metric="f1",
+            best=records[0],
+            best_folder="",
+            records=records,
+            baseline=0.6,
+        )
+        found = result_of("MRPC", selection, {"f1": 0.9, "accuracy": 0.8}, ("test",))
+        self.assertEqual(
+            found,
+            TaskResult(
+                task="MRPC",
+                scores={"f1": 0.9, "accuracy": 0.8},
+                metric="f1",
+                run="lr5e-05_bs32_ep3_seed1",
+                restarts=(0.9, 0.8),
+                num_runs=4,
+                num_failed=1,
+                seconds=40.0,
+                predicted=("test",),
+            ),
+        )
+        write_result(found, self.get_temp_dir())
+        self.assertEqual(read_result(self.get_temp_dir()), found)
+
+    def test_none_there_or_damaged(self):
+        folder = self.get_temp_dir()
+        self.assertIsNone(read_result(os.path.join(folder, "nowhere")))
+        path = os.path.join(folder, "result.json")
+        write_result(result("MRPC", {"f1": 0.8, "accuracy": 0.75}, "f1"), folder)
+        with open(path) as file:
+            whole = file.read()
+        for damaged in (
+            '{"task": "MRPC"}',
+            "[]",
+            whole.replace('"f1": 0.8', '"f1": "high"'),
+            whole.replace('"f1": 0.8', '"f1": Infinity'),
+            whole.replace('"f1": 0.8', '"f2": 0.8'),
+            whole.replace('"seconds": ', '"seconds": 1%s' % ("0" * 400)),
+            "[" * 100_000,
+        ):
+            self.assertNotEqual(damaged, whole)
+            with open(path, "w") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING"):
+                self.assertIsNone(read_result(folder))
+
+
+if __name__ == "__main__":
+    tf.test.main()

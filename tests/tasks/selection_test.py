@@ -1,0 +1,805 @@
+import functools
+import json
+import math
+import os
+
+import tensorflow as tf
+
+from bert_tf import cli, selection_flags
+from bert_tf import flags as shared_flags
+from bert_tf.errors import DivergedError, InputError
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.tasks.finetuning import Settings, grid
+from bert_tf.tasks.selection import (
+    BestRun,
+    Outcome,
+    Record,
+    Selection,
+    StopEarly,
+    baseline,
+    clock,
+    grouped,
+    made_with,
+    ranked,
+    report,
+    search,
+    select,
+    write_report,
+)
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    DataSet,
+    Example,
+    Target,
+)
+from bert_tf.training import checkpoints
+from bert_tf.training import checkpoints as checkpoints_module
+from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.training.reporting import Reporter
+from tests.training import toy
+
+
+def record(rate, seed, score=None, share=1.0, failure=""):
+    return Record(
+        settings=Settings(rate, 32, 3.0, seed),
+        scores={} if score is None else {share: {"f1": score}},
+        failure=failure,
+    )
+
+
+class GroupedTest(tf.test.TestCase):
+    def test_figures_worked_by_hand(self):
+        records = [
+            record(5e-5, 1, 0.80),
+            record(2e-5, 1, 0.70),
+            record(5e-5, 2, 0.90),
+            record(5e-5, 3, 0.85),
+            record(5e-5, 4, 0.99, share=0.3),  # stopped: in no figure
+            record(2e-5, 2, failure="diverged"),
+            record(2e-5, 3, 0.60),  # the baseline: a failed run, in the figures
+            record(3e-5, 1, failure="diverged"),
+        ]
+        first, second, third = grouped(records, "f1", 0.60)
+        self.assertEqual(first.settings, Settings(5e-5, 32, 3.0, 1))
+        self.assertEqual((first.num_runs, first.num_stopped), (3, 1))
+        self.assertEqual(first.num_failed, 0)
+        self.assertAllClose(
+            [first.mean, first.maximum, first.minimum], [0.85, 0.90, 0.80]
+        )
+        # Deviations -0.05, 0.05, 0: squares sum to 0.005; over 2, the root of 0.0025.
+        self.assertAllClose(first.standard_deviation, 0.05)
+        self.assertEqual((second.num_runs, second.num_failed), (2, 2))
+        self.assertAllClose(second.mean, 0.65)
+        # -0.05, 0.05: 0.005 over 1.
+        self.assertAllClose(second.standard_deviation, math.sqrt(0.005))
+        self.assertEqual((third.num_runs, third.num_failed), (0, 1))
+        self.assertTrue(math.isnan(third.mean) and math.isnan(third.maximum))
+
+    def test_one_run_has_no_deviation(self):
+        (group,) = grouped([record(5e-5, 1, 0.8)], "f1")
+        self.assertTrue(math.isnan(group.standard_deviation))
+        self.assertEqual(group.num_failed, 0)
+
+    def test_without_a_score(self):
+        (group,) = grouped([record(5e-5, 1, math.nan), record(5e-5, 2, 0.5)], "f1")
+        self.assertEqual((group.num_runs, group.num_failed), (1, 1))
+
+    def test_a_loss_fails_above_the_baseline(self):
+        records = [
+            Record(settings=Settings(1e-5, 8, 1.0, n), scores={1.0: {"loss": loss}})
+            for n, loss in enumerate([0.5, 0.7])
+        ]
+        (group,) = grouped(records, "loss", 0.6)
+        self.assertEqual(group.num_failed, 1)
+
+
+class BestRunTest(tf.test.TestCase):
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), self.id(), *names)
+
+    def write_run(self, name, step, score, bias):
+        """A run's folder with a checkpoint whose head has a known bias."""
+        folder = self.path("runs", name)
+        os.makedirs(folder)
+        toy.write_config(folder)
+        model = BertClassifier(toy.CONFIG, 2)
+        model.get_layer("classifier").output_bias.assign([bias, bias])
+        toy.save_checkpoint(folder, model, step)
+        checkpoints_module.keep_if_best(folder, step, score, "accuracy")
+        return folder
+
+    def bias(self, folder):
+        model = BertClassifier(toy.CONFIG, 2)
+        checkpoints = RunCheckpoints(folder, model)
+        self.assertTrue(checkpoints.restore())
+        return float(model.get_layer("classifier").output_bias[0]), checkpoints.step
+
+    def best(self):
+        with open(self.path("best", "best.json")) as file:
+            return json.load(file)
+
+    def test_keeps_the_best_runs_best_checkpoint(self):
+        keeper = BestRun(self.path())
+        # As many steps: the files have the same names.
+        first = self.write_run("first", 7, 0.5, bias=1.0)
+        second = self.write_run("second", 7, 0.6, bias=2.0)
+        # A start that was killed left half of it.
+        os.makedirs(self.path("best.tmp-17"))
+        keeper.keep(first)
+        self.assertEqual(self.bias(self.path("best")), (1.0, 7))
+        self.assertEqual(
+            self.best(), {"metric": "accuracy", "step": 7, "value": 0.5, "run": "first"}
+        )
+        keeper.keep(second)
+        keeper.discard(first)
+        self.assertEqual(self.bias(self.path("best")), (2.0, 7))
+        self.assertEqual(self.best()["run"], "second")
+        self.assertEqual(os.listdir(first), ["bert_config.json"])
+        self.assertIn("bert_config.json", os.listdir(self.path("best")))
+        self.assertCountEqual(
+            os.listdir(self.path()), ["runs", "best"]
+        )  # nothing left over
+        # Once kept, the run's own files are not asked for again.
+        keeper.discard(second)
+        keeper.keep(second)
+        self.assertEqual(self.bias(self.path("best")), (2.0, 7))
+
+    def test_all_runs_may_stay(self):
+        folder = self.write_run("first", 3, 0.5, bias=1.0)
+        BestRun(self.path(), keep_all_runs=True).discard(folder)
+        self.assertEqual(self.bias(folder), (1.0, 3))
+
+    def test_others_than_the_chief_write_nothing(self):
+        folder = self.write_run("first", 3, 0.5, bias=1.0)
+        keeper = BestRun(self.path(), is_chief=False)
+        keeper.keep(folder)
+        keeper.discard(folder)
+        self.assertEqual(os.listdir(self.path()), ["runs"])
+        self.assertEqual(self.bias(folder), (1.0, 3))
+
+    def test_the_best_runs_files_are_gone(self):
+        keeper = BestRun(self.path())
+        folder = self.write_run("first", 3, 0.5, bias=1.0)
+        keeper.discard(folder)
+        with self.assertRaisesRegex(InputError, "remove the run's line from selection"):
+            keeper.keep(folder)
+
+
+RATES = [5e-5, 4e-5, 3e-5, 2e-5]
+GRID = grid(RATES, [32], [3.0], 1, 1)
+
+# learning rate -> share of the steps -> accuracy
+TABLE = {
+    5e-5: {0.3: 0.50, 1.0: 0.80},
+    4e-5: {0.3: 0.70, 1.0: 0.75},
+    3e-5: {0.3: 0.60, 1.0: 0.90},
+    2e-5: {0.3: 0.55, 1.0: 0.95},
+}
+
+
+class Keeper:
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.kept = None
+        self.discarded = set()
+
+    def keep(self, folder):
+        self.kept = os.path.basename(folder)
+        assert self.kept not in self.discarded
+
+    def discard(self, folder):
+        self.discarded.add(os.path.basename(folder))
+
+
+class Runs:
+    """Runs by a table; the call with this number is killed."""
+
+    def __init__(self, table=TABLE, kill_at=None):
+        self.table = table
+        self.calls = []
+        self.kill_at = kill_at
+
+    def __call__(self, settings, folder, until):
+        self.calls.append((settings.learning_rate, until))
+        if len(self.calls) == self.kill_at:
+            raise KeyboardInterrupt
+        assert os.path.basename(folder) == settings.name
+        score = self.table[settings.learning_rate][until]
+        if score is None:
+            raise DivergedError("The loss is not finite at step 7. Lower it.")
+        return Outcome({"accuracy": score, "loss": 1 - score}, int(100 * until))
+
+
+class SelectionTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.keeper = Keeper()
+
+    def select(self, run, settings=GRID, name="out", **options):
+        return select(
+            run,
+            settings,
+            **{
+                "folder": os.path.join(self.get_temp_dir(), self.id(), name),
+                "metric": "accuracy",
+                "keeper": self.keeper,
+                "made_with": {"init_checkpoint": "/a", "lengths": [1, 2]},
+                **options,
+            },
+        )
+
+    def lines(self, name="out"):
+        path = os.path.join(self.get_temp_dir(), self.id(), name, "selection.jsonl")
+        with open(path) as file:
+            return [json.loads(line) for line in file]
+
+
+class SelectTest(SelectionTestCase):
+    def test_the_best_is_kept_and_all_are_recorded(self):
+        run = Runs()
+        with self.assertLogs(level="INFO") as logs:
+            selection = self.select(run)
+        self.assertEqual(run.calls, [(rate, 1.0) for rate in RATES])
+        self.assertEqual(selection.best.settings, Settings(2e-5, 32, 3.0, 1))
+        self.assertEqual(selection.best.score("accuracy"), 0.95)
+        self.assertEqual(selection.best.step, 100)
+        self.assertEndsWith(selection.best_folder, "/runs/lr2e-05_bs32_ep3_seed1")
+        self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
+        self.assertEqual(
+            self.keeper.discarded,
+            {f"lr{rate}_bs32_ep3_seed1" for rate in ("5e-05", "4e-05", "3e-05")},
+        )
+        header, *records = self.lines()
+        self.assertEqual(
+            header,
+            {
+                "made_with": {"init_checkpoint": "/a", "lengths": [1, 2]},
+                "metric": "accuracy",
+            },
+        )
+        self.assertEqual([one["learning_rate"] for one in records], RATES)
+        self.assertEqual({one["status"] for one in records}, {"finished"})
+        self.assertAllClose(
+            records[2]["scores"], {"1.0": {"accuracy": 0.9, "loss": 0.1}}
+        )
+        # Three thirds done: what is left is a third of what they took.
+        self.assertRegex(
+            logs.output[2],
+            r"run 3 of 4: lr3e-05_bs32_ep3_seed1 -> accuracy 0.9 \(best 0.9\),"
+            r" 00:00:00, about 00:00:00 left",
+        )
+
+    def test_lower_is_better_for_a_loss(self):
+        self.assertEqual(
+            self.select(Runs(), metric="loss").best.settings.learning_rate, 2e-5
+        )
+
+    def test_the_first_of_equals_is_the_best(self):
+        table = {rate: {1.0: 0.5} for rate in RATES}
+        self.assertEqual(self.select(Runs(table)).best.settings.learning_rate, 5e-5)
+        self.assertEqual(self.keeper.kept, "lr5e-05_bs32_ep3_seed1")
+
+    def test_killed_at_any_run_and_started_again(self):
+        whole = self.select(Runs(), name="whole")
+        for number in range(1, 5):
+            name = f"killed{number}"
+            self.keeper = Keeper()
+            killed = Runs(kill_at=number)
+            with self.assertRaises(KeyboardInterrupt):
+                self.select(killed, name=name)
+            again = Runs()
+            selection = self.select(again, name=name)
+            # The run that was killed is called again, and none before it.
+            self.assertEqual(killed.calls[:-1] + again.calls, calls_of(RATES))
+            self.assertEqual(selection.best.settings, whole.best.settings)
+            self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
+            self.assertEqual(
+                [one["name"] for one in self.lines(name)[1:]],
+                [one["name"] for one in self.lines("whole")[1:]],
+            )
+
+    def test_killed_between_the_record_and_the_weights(self):
+        class Killed(Keeper):
+            def keep(self, folder):
+                if "2e-05" in folder:
+                    raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.select(Runs(), keeper=Killed())
+        run = Runs()
+        self.select(run)
+        self.assertEqual(run.calls, [])
+        self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
+        self.assertLen(self.keeper.discarded, 3)
+
+    def test_all_done_and_started_again(self):
+        self.select(Runs())
+        run = Runs()
+        self.assertEqual(self.select(run).best.settings.learning_rate, 2e-5)
+        self.assertEqual(run.calls, [])
+
+    def test_other_settings_are_added(self):
+        self.select(Runs(), GRID[:2])
+        run = Runs()
+        selection = self.select(run, GRID[1:3])
+        self.assertEqual(run.calls, [(3e-5, 1.0)])
+        self.assertEqual(
+            [one.settings.learning_rate for one in selection.records], RATES[:3]
+        )
+        # The best of all that are there, asked for now or not.
+        self.assertEqual(
+            self.select(Runs(), GRID[:1]).best.settings.learning_rate, 3e-5
+        )
+
+    def test_a_diverged_run_is_recorded_and_the_others_go_on(self):
+        table = {**TABLE, 4e-5: {1.0: None}}
+        run = Runs(table)
+        selection = self.select(run)
+        self.assertEqual(selection.best.settings.learning_rate, 2e-5)
+        failed = self.lines()[2]
+        self.assertEqual(failed["status"], "failed")
+        self.assertEqual(
+            failed["failure"], "The loss is not finite at step 7. Lower it."
+        )
+        again = Runs(table)
+        self.select(again)
+        self.assertEqual(again.calls, [])
+
+    def test_all_have_diverged(self):
+        with self.assertRaisesRegex(
+            InputError,
+            "All 4 runs have failed; .*selection.jsonl they .* The first one: The loss",
+        ):
+            self.select(Runs({rate: {1.0: None} for rate in RATES}))
+
+    def test_another_metric_than_there_is(self):
+        with self.assertRaisesRegex(
+            InputError, "--best_metric=f1 is none of the scores .*: accuracy, loss"
+        ):
+            self.select(Runs(), metric="f1")
+
+
+class StopEarlyTest(SelectionTestCase):
+    def test_the_best_third_goes_on(self):
+        # Two of four: a third, rounded up. 4e-5 and 3e-5 lead after 0.3.
+        run = Runs()
+        selection = self.select(run, stop_early=StopEarly(0.3))
+        self.assertEqual(run.calls, [*calls_of(RATES, 0.3), (4e-5, 1.0), (3e-5, 1.0)])
+        self.assertEqual(selection.best.settings.learning_rate, 3e-5)
+        self.assertEqual(
+            [(one["learning_rate"], one["status"]) for one in self.lines()[1:]],
+            [
+                (5e-5, "stopped"),
+                (4e-5, "finished"),
+                (3e-5, "finished"),
+                (2e-5, "stopped"),
+            ],
+        )
+        self.assertEqual(self.lines()[1]["scores"]["0.3"]["accuracy"], 0.5)
+        self.assertEqual([*self.lines()[2]["scores"]], ["0.3", "1.0"])
+        # Stopped runs keep their weights: they can be taken up again.
+        self.assertEqual(self.keeper.discarded, {"lr4e-05_bs32_ep3_seed1"})
+
+    def test_stopped_runs_are_taken_up_again(self):
+        self.select(Runs(), stop_early=StopEarly(0.3, 1))
+        run = Runs()
+        selection = self.select(run, stop_early=StopEarly(0.3, 2))
+        self.assertEqual(run.calls, [(3e-5, 1.0)])
+        run = Runs()
+        selection = self.select(run)
+        self.assertEqual(run.calls, [(5e-5, 1.0), (2e-5, 1.0)])
+        self.assertEqual(selection.best.settings.learning_rate, 2e-5)
+
+    def test_killed_at_any_call_and_started_again(self):
+        calls = [*calls_of(RATES, 0.3), (4e-5, 1.0), (3e-5, 1.0)]
+        for number in range(1, 7):
+            self.keeper = Keeper()
+            killed, again = Runs(kill_at=number), Runs()
+            with self.assertRaises(KeyboardInterrupt):
+                self.select(killed, name=f"{number}", stop_early=StopEarly(0.3))
+            selection = self.select(again, name=f"{number}", stop_early=StopEarly(0.3))
+            self.assertEqual(killed.calls[:-1] + again.calls, calls)
+            self.assertEqual(selection.best.settings.learning_rate, 3e-5)
+
+    def test_the_next_best_takes_a_failed_runs_place(self):
+        table = {**TABLE, 4e-5: {0.3: 0.7, 1.0: None}}
+        run = Runs(table)
+        selection = self.select(run, stop_early=StopEarly(0.3, 2))
+        self.assertEqual(run.calls[4:], [(4e-5, 1.0), (3e-5, 1.0), (2e-5, 1.0)])
+        self.assertEqual(selection.best.settings.learning_rate, 2e-5)
+
+    def test_a_run_that_went_further_before_is_judged_by_where_it_was_measured(self):
+        self.select(Runs(), GRID[3:])  # to the end: 0.95
+        run = Runs()
+        self.select(run, stop_early=StopEarly(0.3, 2))
+        self.assertEqual(run.calls, [*calls_of(RATES[:3], 0.3), (4e-5, 1.0)])
+
+
+class RefusalTest(SelectionTestCase):
+    def test_other_runs_in_the_folder(self):
+        self.select(Runs())
+        for options, message in (
+            (
+                {"made_with": {"init_checkpoint": "/b", "lengths": [1, 2]}},
+                "init_checkpoint is /a there, /b here. Give another --output_dir",
+            ),
+            (
+                {"made_with": {"init_checkpoint": "/a", "lengths": (1, 3)}},
+                r"lengths is \[1, 2\] there, \[1, 3\] here",
+            ),
+            ({"metric": "loss"}, "the metric is accuracy there, loss here"),
+        ):
+            run = Runs()
+            with self.assertRaisesRegex(InputError, message):
+                self.select(run, **options)
+            self.assertEqual(run.calls, [])
+
+    def test_others_in_the_folder_that_were_killed_before_their_first_record(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.select(Runs(kill_at=1))
+        # Nothing is there to go on from, so the next start may have other flags.
+        with self.assertRaises(KeyboardInterrupt):
+            self.select(Runs(kill_at=1), made_with={"init_checkpoint": "/b"})
+        folder = os.path.join(self.get_temp_dir(), self.id(), "out", "runs", "lr5e-05")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "checkpoint"), "w"):
+            pass
+        with self.assertRaisesRegex(InputError, "init_checkpoint is /b there, /a here"):
+            self.select(Runs())
+        self.select(Runs(), made_with={"init_checkpoint": "/b"})
+
+    def test_flags_that_only_one_version_has_do_not_matter(self):
+        self.select(Runs())
+        run = Runs()
+        self.select(
+            run, made_with={"init_checkpoint": "/a", "lengths": (1, 2), "new": 1}
+        )
+        self.assertEqual(run.calls, [])
+
+    def test_a_damaged_line(self):
+        self.select(Runs())
+        path = os.path.join(self.get_temp_dir(), self.id(), "out", "selection.jsonl")
+        with open(path) as file:
+            lines = file.readlines()
+        for number, line in ((1, "{}\n"), (3, '{"name": \n'), (4, "[]\n")):
+            with open(path, "w") as file:
+                file.writelines([*lines[: number - 1], line, *lines[number:]])
+            with self.assertRaisesRegex(InputError, f"jsonl:{number}: "):
+                self.select(Runs())
+        for old, new in (
+            ('"accuracy": 0', '"f1": 0'),
+            ('"step": ', '"step": Infinity, "seconds": '),
+            ('"accuracy": 0', '"accuracy": Infinity, "f1": 0'),
+            ('"1.0"', '"all"'),
+            ('"scores": ', '"scores": [], "status": '),
+        ):
+            self.assertIn(old, lines[2])
+            with open(path, "w") as file:
+                file.writelines([*lines[:2], lines[2].replace(old, new), *lines[3:]])
+            with self.assertRaisesRegex(
+                InputError, r"selection.jsonl:3: .*Remove the line, and that run is"
+            ):
+                self.select(Runs())
+        with open(path, "w") as file:
+            file.writelines(lines[1:])
+        with self.assertRaisesRegex(InputError, r"selection.jsonl:1: .*made_with"):
+            self.select(Runs())
+        os.truncate(path, 0)
+        with self.assertRaisesRegex(InputError, r"selection.jsonl:1: not valid JSON"):
+            self.select(Runs())
+
+
+class OrderTest(tf.test.TestCase):
+    def test_nan_comes_last(self):
+        a, b, c, d = GRID
+        scores = {a: math.nan, b: 0.5, c: math.nan, d: 0.6}
+        self.assertEqual(ranked(scores, "accuracy"), [d, b, a, c])
+
+    def test_clock(self):
+        self.assertEqual(clock(3 * 3600 + 61.4), "03:01:01")
+
+
+def calls_of(rates, share=1.0):
+    return [(rate, share) for rate in rates]
+
+
+RECORDS = [
+    Record(
+        settings=Settings(5e-5, 16, 3.0, 1),
+        scores={0.3: {"f1": 0.7, "loss": 0.7}, 1.0: {"f1": 0.90, "loss": 0.4}},
+        step=60,
+        seconds=61.0,
+    ),
+    Record(
+        settings=Settings(5e-5, 16, 3.0, 2),
+        scores={1.0: {"f1": 0.80, "loss": 0.5}},
+        step=60,
+        seconds=59.6,
+    ),
+    Record(
+        settings=Settings(2e-5, 16, 3.0, 1),
+        scores={1.0: {"f1": 0.60, "loss": 0.6}},
+        step=60,
+        seconds=60.0,
+    ),
+    Record(settings=Settings(2e-5, 16, 3.0, 2), failure="not finite", seconds=3.0),
+    Record(
+        settings=Settings(2e-5, 16, 3.0, 3),
+        scores={0.3: {"f1": 0.65, "loss": 0.8}},
+        step=18,
+        seconds=20.0,
+    ),
+]
+
+TEXT = """\
+# Best of 5 runs: lr5e-05_bs16_ep3_seed1, f1 0.9000
+
+By the f1 on the development set, which the runs were chosen by: on other data expect \
+less than the best run's. A failed run is one that is no better than always answering \
+the same (0.6200; Mosbach et al. 2021), or whose numbers were not finite.
+
+| learning rate | batch | epochs | runs |   mean | standard deviation | maximum |\
+ minimum | failed | stopped early |
+| ------------- | ----: | -----: | ---: | -----: | -----------------: | ------: |\
+ ------: | -----: | ------------: |
+| 5e-05         |    16 |      3 |    2 | 0.8500 |             0.0707 |  0.9000 |\
+  0.8000 |      0 |             0 |
+| 2e-05         |    16 |      3 |    1 | 0.6000 |                  – |  0.6000 |\
+  0.6000 |      2 |             1 |
+
+Standard deviations are those of samples (n - 1). Runs that were stopped early are in \
+no figure; their checkpoints wait to be gone on with.
+
+| run                    |           status |     f1 |   loss | at step | duration |
+| ---------------------- | ---------------: | -----: | -----: | ------: | -------: |
+| lr5e-05_bs16_ep3_seed1 |         finished | 0.9000 | 0.4000 |      60 | 00:01:01 |
+| lr5e-05_bs16_ep3_seed2 |         finished | 0.8000 | 0.5000 |      60 | 00:01:00 |
+| lr2e-05_bs16_ep3_seed1 | finished, failed | 0.6000 | 0.6000 |      60 | 00:01:00 |
+| lr2e-05_bs16_ep3_seed2 |           failed |      – |      – |       0 | 00:00:03 |
+| lr2e-05_bs16_ep3_seed3 |   stopped at 0.3 | 0.6500 | 0.8000 |      18 | 00:00:20 |
+"""
+
+
+def selection(baseline):
+    return Selection(
+        metric="f1",
+        best=RECORDS[0],
+        best_folder="/out/runs/lr5e-05_bs16_ep3_seed1",
+        records=RECORDS,
+        baseline=baseline,
+    )
+
+
+class ReportTest(tf.test.TestCase):
+    maxDiff = None
+
+    def test_text(self):
+        self.assertEqual(report(selection(0.62)), TEXT)
+
+    def test_without_a_baseline_only_what_diverged_has_failed(self):
+        text = report(selection(None))
+        self.assertIn("A failed run is one whose numbers were not finite.", text)
+        self.assertNotIn("finished, failed", text)
+
+    def test_written_and_logged(self):
+        with self.assertLogs(level="INFO") as logs:
+            write_report(selection(0.62), self.get_temp_dir())
+        with open(os.path.join(self.get_temp_dir(), "selection.md")) as file:
+            self.assertEqual(file.read(), TEXT)
+        self.assertEndsWith(logs.output[-1], TEXT.split("\n")[0].removeprefix("# "))
+
+
+@functools.cache
+def classifier():
+    """What all runs have trained, as far as a search can see."""
+    return BertClassifier(toy.CONFIG, 2)
+
+
+class Records:
+    made_from = "abc"
+
+
+class FakeSession:
+    """A session whose runs come to the scores of a table."""
+
+    def __init__(self, target, labels, metrics=("accuracy",), table=()):
+        self.target = target
+        self.data_set = DataSet(name="toy", metrics=metrics, files={}, splits={})
+        self.examples = {
+            "dev": [Example("a", None, label, "dev.tsv:1") for label in labels]
+        }
+        self.strategy = tf.distribute.get_strategy()
+        self.table = dict(table)
+        self.ran = []
+
+    def records(self, split):
+        return Records()
+
+    def fine_tune(self, folder, settings=None, *, until=1.0):
+        """Leaves a checkpoint at step 8; on the way, evaluations at 4, if there are."""
+        self.ran.append(settings.learning_rate)
+        os.makedirs(folder, exist_ok=True)
+        toy.write_config(folder)
+        *before, self.last = self.table[settings.learning_rate]
+        model = classifier()
+        if before:
+            toy.save_checkpoint(folder, model, 4)
+            reporter = Reporter(folder)
+            reporter.report_evaluation(4, {"accuracy": before[0]})
+            reporter.close()
+            checkpoints.keep_if_best(folder, 4, before[0], "accuracy")
+        toy.save_checkpoint(folder, model, 8)
+        return model, 8
+
+    def scores(self, model, split):
+        return {"accuracy": self.last}
+
+    def forget_model(self):
+        pass
+
+
+class StoppingSession(FakeSession):
+    """Its runs stop after 0.3 of their steps, at step 4, and end at step 8."""
+
+    def fine_tune(self, folder, settings=None, *, until=1.0):
+        os.makedirs(folder, exist_ok=True)
+        toy.write_config(folder)
+        stopped, ended = self.table[settings.learning_rate]
+        self.last, step = (ended, 8) if until == 1.0 else (stopped, 4)
+        model = classifier()
+        toy.save_checkpoint(folder, model, step)
+        return model, step
+
+
+CLASSES = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
+
+
+def parse(*arguments):
+    def define(flag_values):
+        shared_flags.define(
+            flag_values,
+            "init_checkpoint",
+            "max_seq_length",
+            "learning_rate",
+            "train_batch_size",
+            "random_seed",
+            "output_dir",
+            "gradient_accumulation_steps",
+            best_metric=None,
+        )
+        selection_flags.define_selection(flag_values)
+
+    return cli.parse(define, arguments)
+
+
+class SearchTest(tf.test.TestCase):
+    def path(self, *names):
+        return os.path.join(self.get_temp_dir(), self.id(), *names)
+
+    def best(self):
+        with open(self.path("best", "best.json")) as file:
+            return json.load(file)
+
+    def test_the_best_of_the_runs_best_evaluations(self):
+        # The first run was best on its way, the second one at its end.
+        session = FakeSession(
+            CLASSES, ["no"], table={5e-5: [0.9, 0.6], 2e-5: [0.5, 0.8], 1e-5: [0.7]}
+        )
+        selection = search(
+            session, parse("--learning_rates=5e-5,2e-5,1e-5"), self.path()
+        )
+        self.assertEqual(
+            [one.score("accuracy") for one in selection.records], [0.9, 0.8, 0.7]
+        )
+        self.assertEqual([one.step for one in selection.records], [4, 8, 8])
+        self.assertEqual(self.best()["step"], 4)
+        self.assertEqual(self.best()["run"], "lr5e-05_bs32_ep3_seed12345")
+        self.assertIn("model.ckpt-4.index", os.listdir(self.path("best")))
+        # What is left of the others: no weights.
+        self.assertEqual(
+            os.listdir(self.path("runs", "lr1e-05_bs32_ep3_seed12345")),
+            ["bert_config.json"],
+        )
+        self.assertTrue(os.path.exists(self.path("selection.md")))
+
+    def test_what_is_kept_is_what_was_scored(self):
+        # Better when it was compared than in the end.
+        session = StoppingSession(CLASSES, ["no"], table={5e-5: [0.9, 0.6]})
+        selection = search(session, parse("--stop_early"), self.path())
+        self.assertEqual(selection.best.step, 8)
+        self.assertEqual(selection.best.score("accuracy"), 0.6)
+        self.assertEqual((self.best()["step"], self.best()["value"]), (8, 0.6))
+        self.assertIn("model.ckpt-8.index", os.listdir(self.path("best")))
+
+    def test_a_score_that_is_no_number_is_a_failed_run(self):
+        session = FakeSession(
+            CLASSES, ["no"], table={5e-5: [float("nan")], 2e-5: [0.5]}
+        )
+        selection = search(session, parse("--learning_rates=5e-5,2e-5"), self.path())
+        self.assertEqual(
+            [one.status for one in selection.records], ["failed", "finished"]
+        )
+
+    def test_other_flags_are_other_runs(self):
+        session = FakeSession(CLASSES, ["no"], table={5e-5: [0.5], 2e-5: [0.6]})
+        search(session, parse(), self.path())
+        for argument in ("--output_dir=/x", "--num_restarts=1", "--keep_all_runs"):
+            search(session, parse(argument), self.path())
+        self.assertEqual(session.ran, [5e-5])
+        search(session, parse("--learning_rate=2e-5"), self.path())
+        self.assertEqual(session.ran, [5e-5, 2e-5])
+        with self.assertRaisesRegex(InputError, "max_seq_length is 128 there, 64 here"):
+            search(session, parse("--max_seq_length=64"), self.path())
+        Records.made_from = "abd"
+        self.addCleanup(setattr, Records, "made_from", "abc")
+        with self.assertRaisesRegex(InputError, "the train examples is abc there"):
+            search(session, parse(), self.path())
+
+
+class MadeWithTest(tf.test.TestCase):
+    def test_a_checkpoint_is_the_same_from_any_folder(self):
+        os.makedirs(os.path.join(self.get_temp_dir(), "bert"))
+        before = os.getcwd()
+        os.chdir(self.get_temp_dir())
+        self.addCleanup(os.chdir, before)
+        session = FakeSession(CLASSES, ["no"])
+        self.assertEqual(
+            made_with(session, parse("--init_checkpoint=bert")),
+            {
+                "init_checkpoint": os.path.join(os.getcwd(), "bert"),
+                "max_seq_length": 128,
+                "the task": "toy",
+                "the train examples": "abc",
+                "the dev examples": "abc",
+            },
+        )
+        with open(os.path.join("bert", "best.json"), "w") as file:
+            json.dump(
+                {
+                    "metric": "accuracy",
+                    "step": 3,
+                    "value": 0.5,
+                    "run": "lr5e-05_bs32_ep3_seed1",
+                },
+                file,
+            )
+        self.assertEndsWith(
+            made_with(session, parse("--init_checkpoint=bert"))["init_checkpoint"],
+            "/bert (lr5e-05_bs32_ep3_seed1)",
+        )
+        handle = made_with(session, parse("--init_checkpoint=bert_base_en"))
+        self.assertEqual(handle["init_checkpoint"], "bert_base_en")
+
+
+class BaselineTest(tf.test.TestCase):
+    def test_worked_by_hand(self):
+        yes_no = ["yes", "no", "yes", "yes"]
+        for target, labels, metric, expected in (
+            (CLASSES, yes_no, "accuracy", 0.75),
+            # Precision 3/4, recall 1.
+            (CLASSES, yes_no, "f1", 6 / 7),
+            (CLASSES, yes_no, "matthews_correlation", 0.0),
+            (CLASSES, yes_no, "loss", None),
+            (Target(kind=REGRESSION), ["1", "2", "4.5"], "pearson", 0.0),
+            # The mean is 2.5: squares of 1.5, 0.5 and 2 over 3.
+            (Target(kind=REGRESSION), ["1", "2", "4.5"], "mean_squared_error", 6.5 / 3),
+            # a is true of most, b is not.
+            (
+                Target(kind=MULTI_LABEL, labels=("a", "b")),
+                ["a", "a,b", "a", ""],
+                "exact_match",
+                0.5,
+            ),
+        ):
+            found = baseline(FakeSession(target, labels), metric)
+            if expected is None:
+                self.assertIsNone(found)
+            else:
+                self.assertAllClose(found, expected)
+
+
+if __name__ == "__main__":
+    tf.test.main()

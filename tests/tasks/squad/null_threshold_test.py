@@ -1,0 +1,187 @@
+import json
+import math
+import os
+import tempfile
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.errors import InputError
+from bert_tf.tasks.squad import null_threshold
+from bert_tf.tasks.squad import null_threshold as pictures
+from bert_tf.tasks.squad.scoring import Curve, Gold
+from tests.finetuning.drawn import drawn
+
+# By score difference: right, an invention, half right (F1 2/3), right, an invention.
+GOLDS = {
+    "a": Gold(("cat",), True),
+    "b": Gold((), False),
+    "c": Gold(("dog",), True),
+    "d": Gold(("cow", "pig"), True),
+    "e": Gold((), False),
+}
+TEXTS = {"a": "cat", "b": "x", "c": "big dog", "d": "pig", "e": "y"}
+NULL_ODDS = {"a": -3.0, "b": -2.0, "c": -1.0, "d": 0.5, "e": 2.0}
+
+
+class NullThresholdTest(tf.test.TestCase):
+    def test_chosen_by_hand(self):
+        with self.assertNoLogs(logging.get_absl_logger(), "WARNING"):
+            chosen = null_threshold.choose(GOLDS, TEXTS, NULL_ODDS, "dev.json")
+        # Of 5: exact 2, then 3, 2, 2, 3, 2; F1 2, then 3, 2, 2 2/3, 3 2/3, 2 2/3.
+        self.assertEqual((chosen.best_exact, chosen.best_exact_thresh), (60.0, -3.0))
+        self.assertAllClose(chosen.best_f1, 100 * (11 / 3) / 5)
+        self.assertEqual(chosen.best_f1_thresh, 0.5)
+        self.assertEqual(chosen.null_score_diff_threshold, 0.5)
+        self.assertAllClose(chosen.f1_at_threshold, 100 * (11 / 3) / 5)
+        self.assertEqual(chosen.exact_at_threshold, 60.0)
+        self.assertEqual((chosen.num_questions, chosen.predict_file), (5, "dev.json"))
+
+    def test_says_where_the_official_search_misleads(self):
+        # Between b and the questions after it in the search there is no threshold.
+        odds = {**NULL_ODDS, "e": 0.5}
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            chosen = null_threshold.choose(GOLDS, TEXTS, odds)
+        self.assertEqual(chosen.null_score_diff_threshold, 0.5)
+        self.assertAllClose(chosen.f1_at_threshold, 100 * (8 / 3) / 5)
+        self.assertIn("several questions have the same score", logs.output[0])
+        nothing = {"b": Gold((), False)}
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            chosen = null_threshold.choose(nothing, {"b": "x"}, {"b": -2.0})
+        self.assertEqual(chosen.best_f1, 100.0)
+        self.assertEqual(chosen.null_score_diff_threshold, 0.0)
+        self.assertEqual(chosen.f1_at_threshold, 0.0)
+        self.assertIn("the best is to answer nothing", logs.output[0])
+
+    def test_found_written_and_read(self):
+        folder = self.get_temp_dir()
+        self.assertIsNone(null_threshold.read(folder))
+        chosen = null_threshold.find(
+            folder, GOLDS, TEXTS, NULL_ODDS, predict_file="dev.json"
+        )
+        self.assertEqual(null_threshold.read(folder), 0.5)
+        self.assertCountEqual(
+            os.listdir(folder),
+            [
+                "null_threshold.json",
+                "null_threshold_precision_recall.png",
+                "null_score_diff_histogram.png",
+            ],
+        )
+        with open(null_threshold.path_in(folder), encoding="utf-8") as file:
+            content = json.load(file)
+        self.assertEqual(null_threshold.NullThreshold(**content), chosen)
+
+    def test_without_pictures_or_without_a_curve(self):
+        folder = self.get_temp_dir()
+        null_threshold.find(folder, GOLDS, TEXTS, NULL_ODDS, plots=False)
+        self.assertEqual(os.listdir(folder), ["null_threshold.json"])
+        null_threshold.find(folder, {"b": Gold((), False)}, {"b": ""}, {"b": 1.0})
+        self.assertCountEqual(
+            os.listdir(folder), ["null_threshold.json", "null_score_diff_histogram.png"]
+        )
+
+    def test_a_file_without_a_threshold(self):
+        folder = self.get_temp_dir()
+        for content in ("[]", "{}", '{"null_score_diff_threshold": "1"}', "{"):
+            with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
+                file.write(content)
+            with self.assertRaisesRegex(InputError, "null_threshold.json"):
+                null_threshold.read(folder)
+        # By hand no more is needed.
+        with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
+            file.write('{"null_score_diff_threshold": -1}')
+        self.assertEqual(null_threshold.read(folder), -1.0)
+
+    def test_a_threshold_is_of_one_checkpoint(self):
+        folder = self.get_temp_dir()
+        mine, later = (os.path.join(folder, f"model.ckpt-{n}") for n in (12, 24))
+        other = "/elsewhere/model.ckpt-12"
+
+        def find(checkpoint):
+            null_threshold.find(
+                folder, GOLDS, TEXTS, NULL_ODDS, checkpoint=checkpoint, plots=False
+            )
+
+        def threshold(checkpoint):
+            return null_threshold.given_or_found(
+                None, [folder], 7.0, checkpoint=checkpoint
+            )
+
+        find(mine)
+        self.assertEqual(threshold(mine), 0.5)
+        self.assertEqual(threshold(""), 0.5)
+        for checkpoint in (later, other):
+            with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+                self.assertEqual(threshold(checkpoint), 7.0)
+            self.assertIn(f"found for {mine}, and the model is", logs.output[0])
+        # A folder that is moved takes its own model along; another one stays itself.
+        moved = tempfile.mkdtemp(dir=self.get_temp_dir())
+        os.rename(null_threshold.path_in(folder), null_threshold.path_in(moved))
+        folder = moved
+        self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 0.5)
+        # The run's best checkpoint, in best/, is the one of the same step.
+        run, folder = folder, os.path.join(folder, "best")
+        self.assertEqual(threshold(os.path.join(folder, "model.ckpt-12")), 0.5)
+        self.assertEqual(threshold(os.path.join(folder, "model.ckpt-8")), 7.0)
+        folder = run
+        find(other)
+        self.assertEqual(threshold(other), 0.5)
+        self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 7.0)
+
+
+class PicturesTest(tf.test.TestCase):
+    CURVE = Curve(
+        thresholds=[-math.inf, -3.0, 0.5],
+        precisions=[1.0, 1.0, 0.75],
+        recalls=[0.0, 0.5, 0.75],
+        totals=[0.25, 0.5, 0.75],
+        average_precision=0.6875,
+    )
+
+    def test_precision_and_recall_over_the_threshold(self):
+        def draw():
+            return pictures.threshold_picture(self.CURVE, 0.5, "5 $questions")
+
+        texts, content = drawn(draw)
+        self.assertContainsSubset(
+            {
+                "5 $questions",
+                "precision of what is answered",
+                "recall of the answerable",
+                "score of all questions",
+                "threshold 0.500",
+            },
+            texts,
+        )
+        self.assertEqual(draw(), content)
+
+    def test_precision_over_recall(self):
+        texts, _ = drawn(lambda: pictures.precision_recall_picture(self.CURVE, "F1"))
+        self.assertIn("F1\naverage precision 68.75", texts)
+
+    def test_histogram(self):
+        values = {"answerable": [-3.0, -1.0, -2.0, 1e6], "unanswerable": [], "x": [4.0]}
+        texts, _ = drawn(
+            lambda: pictures.histogram_picture(values, "5", threshold=-0.5)
+        )
+        self.assertContainsSubset({"answerable: 4", "x: 1", "threshold -0.500"}, texts)
+        self.assertNotIn("unanswerable: 0", texts)
+        # The million is in the last bin, not on the axis.
+        self.assertContainsSubset({"−2", "0", "2"}, texts)
+
+    def test_histogram_of_probabilities(self):
+        texts, _ = drawn(
+            lambda: pictures.histogram_picture(
+                {"answerable": [0.25, 0.5]}, "2", label=pictures.PROBABILITY
+            )
+        )
+        self.assertContainsSubset({"0.0", "0.2", "1.0"}, texts)
+
+    def test_equal_and_infinite_null_odds(self):
+        for odds in ([1.0, 1.0], [math.inf, 1.0], [-math.inf]):
+            drawn(lambda odds=odds: pictures.histogram_picture({"x": odds}, "x"))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,752 @@
+import copy
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import tempfile
+import tracemalloc
+from unittest import mock
+
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf.errors import InputError
+from bert_tf.tasks.squad import reading
+from bert_tf.tasks.squad.reading import (
+    EntryError,
+    JsonStream,
+    SquadFile,
+    TfdsSquad,
+    read_answer,
+)
+
+CONTENT = (
+    '\ufeff{"a": [1, 23.5e-7, -456, true, null, "\\u00e4\\ud83d\\ude00 \\ud800", [],'
+    " {}],"
+    '\r\n\t"b" : {"c": [["ü", "\\"]"], {"d": "語 }"}]} , "e":12345678901234567890}\n '
+)
+
+
+def walk(stream):
+    """All that is left, by walking through every object and list."""
+    if stream.peek() == "{":
+        return {key: walk(stream) for key in stream.members()}
+    if stream.peek() == "[":
+        return [walk(stream) for _ in stream.elements()]
+    return stream.value()
+
+
+class JsonStreamTest(tf.test.TestCase):
+    def stream(self, content, num_bytes=None):
+        """A stream whose pieces have `num_bytes` bytes."""
+        if num_bytes is None:
+            path = os.path.join(self.get_temp_dir(), "f.json")
+            with open(path, "wb") as file:
+                file.write(content)
+            return JsonStream(path)
+
+        def pieces(path):
+            for start in range(0, len(content), num_bytes):
+                yield content[start : start + num_bytes]
+
+        with mock.patch.object(reading.blocks, "read_pieces", pieces):
+            stream = JsonStream("f.json")
+            stream.peek()
+        return stream
+
+    def test_values_wherever_the_file_is_cut(self):
+        content = CONTENT.encode()
+        expected = json.loads(CONTENT.removeprefix("\ufeff"))
+        for num_bytes in (None, *range(1, len(content) + 1)):
+            for read in (walk, JsonStream.value):
+                stream = self.stream(content, num_bytes)
+                self.assertEqual(read(stream), expected)
+                stream.finish()
+
+    def test_errors_wherever_the_file_is_cut(self):
+        for content, reason in (
+            ('{"a":\n [1, 2,, 3]}', ":2:8: not valid JSON: Expecting value."),
+            ('{"a" 1}', ":1:6: not valid JSON: ':' must be here."),
+            ('{"a": 1 "b": 2}', ":1:9: not valid JSON: ',' or '}' must be here."),
+            ('{a: 1}', ":1:2: not valid JSON: a key in quotes must be here."),
+            ('[tru, "long long long long"]', ":1:2: not valid JSON: Expecting value."),
+            ('["a\nb"]', ":1:4: not valid JSON: Invalid control character at."),
+            ('\n["ab', ":2:2: not valid JSON: Unterminated string starting at."),
+            ('["ab", ', ":1:8: not valid JSON: the file ends too early."),
+            ('["ab"', ":1:6: not valid JSON: the file ends too early."),
+            ("", ":1:1: not valid JSON: the file ends too early."),
+            ('{"a": 1}\n{"a": 2}', ":2:1: not valid JSON: the file must end here."),
+        ):  # fmt: skip
+            for num_bytes in (None, *range(1, len(content) + 1)):
+                stream = self.stream(content.encode(), num_bytes)
+                with self.assertRaises(InputError) as raised:
+                    walk(stream)
+                    stream.finish()
+                self.assertEndsWith(str(raised.exception), "f.json" + reason)
+
+    def test_a_value_that_is_not_json_is_placed_within(self):
+        stream = self.stream(b"[1,\n [2,\n  [3,, 4]]]")
+        with self.assertRaisesRegex(InputError, r":3:6: not valid JSON: Expecting val"):
+            stream.value()
+
+    def test_what_python_cannot_hold(self):
+        for content in ("[" * 100_000, "[" + "1" * 5_000 + "]"):
+            with self.assertRaisesRegex(InputError, r":1:\d: not valid JSON") as raised:
+                self.stream(content.encode()).value()
+            self.assertNotIn("\n", str(raised.exception))
+
+    def test_other_encodings(self):
+        for content, place in (
+            ('["ü"]'.encode("latin-1"), r"f.json:1: not UTF-8 \(byte 0xfc\)"),
+            ('[1,\n\n"语'.encode()[:-1], r"f.json:3: not UTF-8 \(byte 0xe8\)"),
+            ('["a"]'.encode("utf-16"), r"f.json:1: not UTF-8 \(byte 0xff\)"),
+        ):
+            for num_bytes in (None, *range(1, len(content))):
+                with self.assertRaisesRegex(InputError, place):
+                    walk(self.stream(content, num_bytes))
+
+    def test_what_is_read_again_grows_with_the_value_alone(self):
+        """A value over n pieces is not decoded n times."""
+        content = json.dumps(list(range(5_000))).encode()
+        stream = self.stream(content, 16)
+        with mock.patch.object(
+            reading, "_decode", side_effect=reading._decode
+        ) as decode:
+            self.assertLen(stream.value(), 5_000)
+        self.assertLess(decode.call_count, 20)
+
+
+CAFE = "The cafe closed."
+
+
+def entry(text, start):
+    return {"text": text, "answer_start": start}
+
+
+class AnswersTest(tf.test.TestCase):
+    def test_kept(self):
+        for context, text, start in (
+            (CAFE, "The cafe closed.", 0),
+            (CAFE, "closed.", 9),
+            (CAFE, ".", 15),
+            (CAFE, "caf", 4),
+            # Not at its place, but within the words there.
+            (CAFE, "afe", 4),
+            (CAFE, "closed", 4),
+            (CAFE, " cafe ", 3),
+            ("New  York", "New York", 0),
+            ("New\r\nYork", "New York", 0),
+            ("New York City", "New \n York", 0),
+            # U+202F is between words for the original, and Python's split agrees.
+            ("10\u202fkm wide", "10\u202fkm", 0),
+            ("10\u202fkm wide", "10 km", 0),
+            # The blank before all words has the last one's number, -1.
+            (" One", " One", 0),
+            ("日本の首都", "首都", 3),
+        ):
+            answer = read_answer(entry(text, start), context)
+            self.assertEqual(answer, (text, start))
+
+    def test_not_in_the_words(self):
+        for context, text, start, words in (
+            (CAFE, "closed", 0, "'The cafe'"),
+            (CAFE, "Cafe", 4, "'cafe'"),
+            # One word for the original, two for the answer.
+            ("10\u00a0km wide", "10\u00a0km", 0, r"'10\\xa0km'"),
+            ("東京\u3000大阪", "東京\u3000大阪", 0, r"'東京\\u3000大阪'"),
+            # From the last word to the first one: none.
+            (" One two", " One", 0, "''"),
+        ):
+            with self.assertRaisesRegex(EntryError, f"{start}: {words}$") as raised:
+                read_answer(entry(text, start), context)
+            self.assertContainsSubsequence(raised.exception.kind, "do not give")
+
+    def test_outside(self):
+        for text, start in (("The", -1), (".", 16), ("closed.", 10), ("x" * 17, 0)):
+            with self.assertRaisesRegex(EntryError, "not within the context's 16 char"):
+                read_answer(entry(text, start), CAFE)
+
+    def test_malformed(self):
+        for value, reason in (
+            (None, "an answer must be an object. Found: None"),
+            ("The", "an answer must be an object. Found: 'The'"),
+            ({"answer_start": 0}, "must have a `text`"),
+            ({"text": 3, "answer_start": 0}, "must have a `text`"),
+            ({"text": "The"}, "must be an integer. Found: None"),
+            (entry("The", "0"), "must be an integer. Found: '0'"),
+            (entry("The", 0.0), "must be an integer. Found: 0.0"),
+            (entry("The", False), "must be an integer. Found: False"),
+            (entry("", 0), "is empty: ''"),
+            (entry(" \n", 0), "is empty"),
+        ):
+            with self.assertRaisesRegex(EntryError, reason) as raised:
+                read_answer(value, CAFE)
+            self.assertEqual(raised.exception.kind, "malformed")
+
+
+IDS = ["t1", "t2", "t3", "r1"]
+TOWER = "The tower is 300 m high. It leans."
+RIVER = "The river Ohre flows to the Elbe."
+
+
+def answer(text, start):
+    return {"text": text, "answer_start": start}
+
+
+def qa(question_id, *answers, **values):
+    """A question of its own words."""
+    question = f"What of {question_id}?"
+    return {"id": question_id, "question": question, "answers": [*answers], **values}
+
+
+def article(title, *paragraphs):
+    """An article of (context, questions)."""
+    return {
+        "title": title,
+        "paragraphs": [{"context": text, "qas": qas} for text, qas in paragraphs],
+    }
+
+
+def plain():
+    """Two articles, three paragraphs, four questions."""
+    return {
+        "version": "1.1",
+        "data": [
+            article(
+                "Tower",
+                (
+                    TOWER,
+                    [qa("t1", answer("300 m", 13)), qa("t2", answer("leans.", 28))],
+                ),
+                ("", []),
+                (TOWER[:24], [qa("t3", answer("The tower", 0))]),
+            ),
+            article("River", (RIVER, [qa("r1", answer("Ohre", 10))])),
+        ],
+    }
+
+
+class ReaderTest(tf.test.TestCase):
+    def file(self, content, name="squad.json", **flags):
+        if not isinstance(content, bytes):
+            content = json.dumps(content).encode()
+        path = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), name)
+        with open(path, "wb") as file:
+            file.write(content)
+        return SquadFile(path, **flags)
+
+    def read(self, content, **flags):
+        """The questions, what was said of them, and the report."""
+        file = self.file(content, **flags)
+        with self.assertLogs(level="DEBUG") as logs:
+            questions = list(file)
+            file.report.log_summary()
+        messages = [
+            record.getMessage().removeprefix(f"{file.path}: ")
+            for record in logs.records
+        ]
+        return questions, messages, file.report
+
+    def of_river(self, *qas, for_training=True, **flags):
+        """The questions read from those of one paragraph, and what was said."""
+        content = plain()
+        content["data"][1]["paragraphs"][0]["qas"] += qas
+        questions, messages, report = self.read(
+            content, for_training=for_training, **flags
+        )
+        self.assertEqual(report.num_questions, 4 + len(qas))
+        self.assertLen(questions, report.num_usable)
+        return questions[4:], messages, report
+
+    def test_questions_in_the_files_order(self):
+        for for_training in (False, True):
+            questions, messages, report = self.read(plain(), for_training=for_training)
+            self.assertEqual([q.question_id for q in questions], IDS)
+            self.assertEqual(
+                [q.text for q in questions], [f"What of {i}?" for i in IDS]
+            )
+            titles = [q.paragraph.title for q in questions]
+            self.assertEqual(titles, ["Tower", "Tower", "Tower", "River"])
+            self.assertEqual(
+                [q.paragraph.context for q in questions],
+                [TOWER, TOWER, TOWER[:24], RIVER],
+            )
+            self.assertIs(questions[0].paragraph, questions[1].paragraph)
+            self.assertEqual(
+                [q.answers for q in questions],
+                [
+                    (("300 m", 13),),
+                    (("leans.", 28),),
+                    (("The tower", 0),),
+                    (("Ohre", 10),),
+                ],
+            )
+            self.assertEqual(messages, ["Skipped 0 of 4 questions."])
+            self.assertEqual(report.num_usable, 4)
+
+    def test_again_and_packed_and_in_other_orders(self):
+        content = json.dumps(plain(), indent=2).encode()
+        for name, packed in (
+            ("a.json", content),
+            ("a.json", b"\xef\xbb\xbf" + content),
+            ("a.json", json.dumps(plain(), sort_keys=True).encode()),
+            ("a.json.gz", gzip.compress(content[:99]) + gzip.compress(content[99:])),
+            ("a.json.xz", lzma.compress(content)),
+        ):
+            file = self.file(packed, name)
+            for _ in range(2):
+                ids = [question.question_id for question in file]
+                self.assertEqual(ids, IDS)
+            if packed is not content:
+                continue
+            first, second = iter(file), iter(file)
+            next(first)
+            self.assertEqual(next(second).question_id, "t1")
+            self.assertEqual(next(first).question_id, "t2")
+
+    def test_identity(self):
+        content = json.dumps(plain()).encode()
+        expected = {
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "version_2_with_negative": True,
+            "for_training": False,
+        }
+        for name, packed in (("a", content), ("a.gz", gzip.compress(content))):
+            file = self.file(packed, name, version_2_with_negative=True)
+            self.assertEqual(file.identity, expected)
+        file = self.file(content, for_training=True)
+        self.assertEqual(
+            file.identity,
+            {**expected, "version_2_with_negative": False, "for_training": True},
+        )
+
+    def test_questions_without_an_answer(self):
+        impossible = qa("r2", is_impossible=True, plausible_answers=[answer("", -9)])
+        for for_training in (False, True):
+            (question,), _, _ = self.of_river(
+                impossible, for_training=for_training, version_2_with_negative=True
+            )
+            self.assertTrue(question.is_impossible)
+            self.assertEqual(question.answers, ())
+            with self.assertRaisesRegex(
+                InputError,
+                r"squad.json: article 2 \('River'\), paragraph 1, question 'r2': it has"
+                " no answer, as in SQuAD 2.0: give --version_2_with_negative.$",
+            ):
+                self.of_river(impossible, for_training=for_training)
+
+    def test_no_answers_and_not_a_word_on_whether_there_are_any(self):
+        content = {"data": [article("T", (TOWER, [qa("t1"), qa("t2")]))]}
+        content["data"][0]["paragraphs"][0]["qas"][1]["is_impossible"] = False
+        for for_training in (False, True):
+            questions, _, report = self.read(
+                content, version_2_with_negative=True, for_training=for_training
+            )
+            first, *others = questions
+            self.assertTrue(first.is_impossible)
+            # The one that says that it has an answer is trained on only with one.
+            self.assertLen(others, 0 if for_training else 1)
+            self.assertEqual(report.skipped.total(), int(for_training))
+
+    def test_answers_of_impossible_questions(self):
+        entry = qa("r2", answer("Ohre", 10), is_impossible=True)
+        (question,), _, _ = self.of_river(entry, version_2_with_negative=True)
+        self.assertEqual(question.answers, ())
+        (question,), _, _ = self.of_river(
+            entry, for_training=False, version_2_with_negative=True
+        )
+        self.assertEqual(question.answers, (("Ohre", 10),))
+
+    def test_numbers_as_ids(self):
+        (question,), _, _ = self.of_river(qa(262133, answer("Elbe", 28)))
+        self.assertEqual(question.question_id, "262133")
+
+    def test_malformed_questions(self):
+        good = qa("r2", answer("Ohre", 10))
+        for name, value, what in (
+            ("id", None, "question 2: its `id` must be text or a number. Found: None"),
+            ("id", True, "question 2: its `id` must be text or a number. Found: True"),
+            ("id", "r1", "question 'r1': a question before it has the same id"),
+            ("question", None, "question 'r2': its `question` must be text. Found: No"),
+            ("question", [1], "question 'r2': its `question` must be text. Found: [1]"),
+        ):  # fmt: skip
+            for for_training in (False, True):
+                questions, messages, _ = self.of_river(
+                    {**good, name: value}, for_training=for_training
+                )
+                self.assertEmpty(questions)
+                where = "article 2 ('River'), paragraph 1, "
+                self.assertStartsWith(messages[0], f"{where}{what}")
+                self.assertEndsWith(messages[0], "; skipped.")
+                kind = "with the id of an earlier one" if value == "r1" else "malformed"
+                self.assertEqual(messages[1], f"Skipped 1 of 5 questions: 1 {kind}.")
+        questions, messages, _ = self.of_river("r2", good)
+        self.assertLen(questions, 1)
+        self.assertIn("question 2: it must be an object. Found: 'r2'", messages[0])
+
+    def test_answers_that_cannot_be_trained_on(self):
+        bad_place = answer("Elbe", 30)
+        for entry, what, kind in (
+            (qa("r2"), "has no answer, nor is it impossible", "without an answer"),
+            (qa("r2", answers=None), "`answers` must be a list", "malformed"),
+            (qa("r2", answers={"text": ["Elbe"]}), "must be a list", "malformed"),
+            (qa("r2", {"text": "Elbe"}), "`answer_start` must be", "malformed"),
+            (qa("r2", answer("", 0)), "an answer is empty", "malformed"),
+            (qa("r2", is_impossible="no"), "must be true or false", "malformed"),
+            (qa("r2", bad_place), "not within", "with an answer outside the context"),
+            (
+                qa("r2", answer("Elbe", 10)),
+                "the answer 'Elbe' is not in the words at answer_start 10: 'Ohre'",
+                "with an answer that the words at its place do not give",
+            ),
+        ):
+            questions, messages, _ = self.of_river(entry)
+            self.assertEmpty(questions)
+            self.assertStartsWith(
+                messages[0], "article 2 ('River'), paragraph 1, question 'r2': "
+            )
+            self.assertIn(what, messages[0])
+            self.assertEqual(messages[1], f"Skipped 1 of 5 questions: 1 {kind}.")
+
+    def test_faulty_answers_cost_no_question_that_is_not_trained_on(self):
+        entry = qa(
+            "r2",
+            answer("Elbe", 28),
+            answer("Elbe", 10),
+            answer("", 5),
+            {"text": "the Elbe"},
+            {"answer_start": 3},
+            "Elbe",
+        )
+        (question,), messages, _ = self.of_river(entry, for_training=False)
+        # Those that have a text are scored by it, as the official evaluation does.
+        self.assertEqual(
+            question.answers,
+            (("Elbe", 28), ("Elbe", -1), ("", -1), ("the Elbe", -1)),
+        )
+        self.assertLen(messages, 6)
+        self.assertIn("'r2': the answer 'Elbe' is not in the words", messages[0])
+        self.assertEqual(
+            messages[-1],
+            "Skipped 0 of 5 questions. Also: faulty answers of questions that are"
+            " kept: 5.",
+        )
+        for entry in (
+            {"id": "r2", "question": "Where?"},
+            qa("r2", answers=None),
+            qa("r2"),
+        ):
+            (question,), messages, _ = self.of_river(entry, for_training=False)
+            self.assertEqual(question.answers, ())
+            self.assertEqual(messages, ["Skipped 0 of 5 questions."])
+        for entry in (qa("r2", answers="Elbe"), qa("r2", is_impossible=0)):
+            (question,), messages, _ = self.of_river(entry, for_training=False)
+            self.assertFalse(question.is_impossible)
+            self.assertLen(messages, 2)
+
+    def test_one_of_several_answers_is_trained_on(self):
+        (question,), messages, _ = self.of_river(
+            qa("r2", answer("Elbe", 0), answer("Ohre", 10), answer("Elbe", 28))
+        )
+        self.assertEqual(question.answers, (("Ohre", 10),))
+        self.assertEqual(
+            messages,
+            [
+                "Skipped 0 of 5 questions. Also: questions with several answers, of"
+                " which one is trained on: 1."
+            ],
+        )
+
+    def test_answers_with_other_characters(self):
+        (question,), messages, _ = self.of_river(qa("r2", answer("hre", 10)))
+        self.assertEqual(question.answers, (("hre", 10),))
+        self.assertIn("'r2': the answer 'hre' stands there as 'Ohr'.", messages[0])
+        self.assertIn(
+            "Also: answers that stand in the text with other characters: 1.",
+            messages[1],
+        )
+
+    def test_malformed_articles_and_paragraphs(self):
+        content = plain()
+        content["data"][0]["paragraphs"] += [
+            "text",
+            {"context": TOWER},
+            {"qas": [qa("a"), qa("b"), qa("c")]},
+            {"context": 5, "qas": [], "id": 3},
+        ]
+        content["data"] += [
+            "article",
+            {"title": "Empty"},
+            {"title": "Text", "paragraphs": "text"},
+            {"title": 7, "paragraphs": []},
+        ]
+        questions, messages, report = self.read(content)
+        self.assertLen(questions, 4)
+        tower = "article 1 ('Tower'), paragraph"
+        wanted = "a paragraph must be an object with a list `qas`. Found:"
+        self.assertEqual(
+            messages,
+            [
+                f"{tower} 4: {wanted} 'text'.",
+                f"{tower} 5: {wanted} {{'context': {TOWER!r}}}.",
+                f"{tower} 6: the paragraph's `context` must be text. Found: None;"
+                " skipped.",
+                f"{tower} 7: the paragraph's `context` must be text. Found: 5;"
+                " skipped.",
+                "article 3: it must be an object. Found: 'article'.",
+                "article 4 ('Empty'): it must have a list `paragraphs`.",
+                "article 5 ('Text'): it must have a list `paragraphs`.",
+                "Skipped 3 of 7 questions: 3 malformed. Also: malformed"
+                " paragraphs: 4; malformed articles: 3.",
+            ],
+        )
+        self.assertEqual(report.skipped, {"malformed": 3})
+
+    def test_faults_are_said_once(self):
+        content = plain()
+        content["data"][0]["paragraphs"][0]["qas"].append(qa("t1"))
+        file = self.file(content)
+        with self.assertLogs(level="WARNING") as logs:
+            next(iter(file))  # not complete
+            self.assertEqual(file.report.num_questions, 0)
+            for _ in range(3):
+                self.assertLen(list(file), 4)
+                self.assertEqual(file.report.skipped.total(), 1)
+        self.assertLen(logs.output, 1)
+
+    def test_files_that_are_none(self):
+        for content, reason in (
+            (b"", r"squad.json: the file is empty\.$"),
+            (b" \n ", r"squad.json: the file is empty\.$"),
+            ([1], r'key "data" has the list of articles. Found: a list\.$'),
+            ("a", r'key "data" has the list of articles. Found: \'a\'\.$'),
+            ({"id": "Ohre"}, r'key "data" has the list of articles. Its keys: id\.$'),
+            (dict.fromkeys("abcdefg"), r"Its keys: a, b, c, d, e, \.\.\.\.$"),
+            ({"data": {"a": 1}}, r"Found there: \{'a': 1\}\.$"),
+            ({"data": []}, r"no question in it that can be used. Skipped 0 of 0"),
+            (b'{"data": [], "data": []}', r'the key "data" is there twice\.$'),
+            (b'{"data": [}', r"squad.json:1:11: not valid JSON: Expecting value\.$"),
+        ):
+            with self.assertRaisesRegex(InputError, reason) as raised:
+                list(self.file(content))
+            self.assertNotIn("\n", str(raised.exception))
+
+    def test_a_file_cut_off(self):
+        content = json.dumps(plain()).encode()
+        for length in range(len(content)):
+            ids = []
+            with self.assertRaises(InputError):
+                ids.extend(q.question_id for q in self.file(content[:length]))
+
+    def test_no_question_that_can_be_used(self):
+        content = plain()
+        for each in content["data"]:
+            for paragraph in each["paragraphs"]:
+                for entry in paragraph["qas"]:
+                    del entry["question"]
+        with self.assertRaisesRegex(InputError, "Skipped 4 of 4 questions: 4 malf"):
+            list(self.file(content))
+
+    def test_no_such_file(self):
+        with self.assertRaisesRegex(InputError, "No such SQuAD file: nowhere.json"):
+            SquadFile("nowhere.json")
+        with self.assertRaisesRegex(InputError, "is a folder, not a file"):
+            SquadFile(self.get_temp_dir())
+
+    def test_memory_does_not_grow_with_the_file(self):
+        """One article of 12 MB, as some converters write them."""
+        entry = {"context": 500 * "The tower. ", "qas": [qa("t", answer("tower", 4))]}
+        path = os.path.join(self.get_temp_dir(), "large.json")
+        with open(path, "w") as file:
+            file.write('{"data": [{"title": "T", "paragraphs": [')
+            for number in range(2_000):
+                each = copy.deepcopy(entry)
+                each["qas"][0]["id"] = str(number)
+                file.write(f"{',' * bool(number)}{json.dumps(each)}")
+            file.write("]}]}")
+        self.assertGreater(os.path.getsize(path), 11e6)
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        count = sum(1 for _ in SquadFile(path, for_training=True))
+        self.assertEqual(count, 2_000)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 6e6)
+
+
+# As the library shuffles them: id, title, context, answers.
+ROWS = (
+    ("t2", "Tower", TOWER, [("leans.", 28)]),
+    ("r1", "River", RIVER, [("Ohre", 10), ("Ohre ", 10)]),
+    ("t1", "Tower", TOWER, [("300 m", 13)]),
+    ("r2", "River", RIVER, []),
+)
+BY_PARAGRAPH = ["t2", "t1", "r1", "r2"]
+
+
+def rows(features, *, ids_of_two=(), question=b"What of it?"):
+    """ROWS with the features of a set; those of two are impossible."""
+    for question_id, title, context, answers in ROWS:
+        texts = [text for text, _ in answers]
+        starts = [start for _, start in answers]
+        row = {
+            "id": question_id,
+            "title": title,
+            "context": context,
+            "question": question,
+            "answers": {"text": texts, "answer_start": starts},
+            "plausible_answers": {"text": ["no"], "answer_start": [0]},
+            "is_impossible": question_id in ids_of_two,
+        }
+        yield {name: row[name] for name in features}
+
+
+def mocked(**kwargs):
+    def as_dataset(self, split, **_):
+        return tf.data.Dataset.from_generator(
+            lambda: rows(self.info.features, **kwargs),
+            output_types=self.info.features.dtype,
+            output_shapes=self.info.features.shape,
+        )
+
+    return tfds.testing.mock_data(
+        as_dataset_fn=as_dataset, policy=tfds.testing.MockPolicy.USE_CODE
+    )
+
+
+class LibrarysSetsTest(tf.test.TestCase):
+    def test_questions_by_paragraph(self):
+        with mocked():
+            squad = TfdsSquad("squad/v1.1", "validation")
+            questions = list(squad)
+        self.assertEqual([q.question_id for q in questions], BY_PARAGRAPH)
+        self.assertEqual(questions[0].text, "What of it?")
+        self.assertIs(questions[0].paragraph, questions[1].paragraph)
+        self.assertEqual(questions[1].paragraph.context, TOWER)
+        self.assertEqual(questions[2].paragraph.title, "River")
+        self.assertEqual(
+            [q.answers for q in questions],
+            [
+                (("leans.", 28),),
+                (("300 m", 13),),
+                (("Ohre", 10), ("Ohre ", 10)),
+                (),
+            ],
+        )
+        self.assertEqual(
+            squad.identity,
+            {
+                "tfds": "squad/v1.1/3.0.0",
+                "split": "validation",
+                "version_2_with_negative": False,
+                "for_training": False,
+            },
+        )
+        self.assertEqual(squad.report.num_usable, 4)
+
+    def test_training(self):
+        with mocked(), self.assertLogs(level="WARNING") as logs:
+            squad = TfdsSquad("squad/v1.1", "train", for_training=True)
+            questions = list(squad)
+            self.assertLen(list(squad), 3)
+        self.assertEqual([len(q.answers) for q in questions], [1, 1, 1])
+        (warning,) = (line for line in logs.output if "skipped" in line)
+        self.assertIn(
+            "tfds:squad/v1.1/3.0.0:train: article 'River', question 'r2': it has no"
+            " answer, nor is it impossible; skipped.",
+            warning,
+        )
+
+    def test_questions_without_an_answer(self):
+        with mocked(ids_of_two=("r2",)):
+            squad = TfdsSquad(
+                "squad/v2.0", "train", version_2_with_negative=True, for_training=True
+            )
+            impossible = [q.question_id for q in squad if q.is_impossible]
+            self.assertEqual(impossible, ["r2"])
+            with self.assertRaisesRegex(
+                InputError, "'r2'.* SQuAD 2.0: give --version_2_with_negative"
+            ):
+                list(TfdsSquad("squad/v2.0", "train"))
+
+    def test_other_sets_of_these_features(self):
+        for name in ("xquad/zh", "mlqa/de", "tydi_qa"):
+            with mocked():
+                questions = list(TfdsSquad(name, "validation"))
+            self.assertEqual([q.question_id for q in questions], BY_PARAGRAPH)
+
+    def test_texts_that_are_not_utf8(self):
+        with mocked(question=b"Wo\xdf?"), self.assertRaisesRegex(
+            InputError, r"tfds:squad/.*: a question is not UTF-8 \(byte 0xdf\)"
+        ):  # fmt: skip
+            list(TfdsSquad("squad/v1.1", "train"))
+
+    def test_sets_without_these_features(self):
+        with mocked(), self.assertRaisesRegex(
+            InputError, "glue/cola/2.0.0 must have the features of SQuAD.* It has:"
+        ) as raised:  # fmt: skip
+            TfdsSquad("glue/cola", "train")
+        self.assertNotIn("\n", str(raised.exception))
+
+
+class Towers(tfds.core.GeneratorBasedBuilder):
+    """Questions as the library prepares them, without titles."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    code_path = None  # nothing is downloaded, so no checksums lie beside the code
+
+    def _info(self):
+        answers = {"text": tfds.features.Text(), "answer_start": tf.int32}
+        features = {
+            "id": tfds.features.Text(),
+            "context": tfds.features.Text(),
+            "question": tfds.features.Text(),
+            "answers": tfds.features.Sequence(answers),
+            "picture": tfds.features.Tensor(shape=(4,), dtype=tf.int64),
+        }
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(features)
+        )
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for number in range(600):
+            yield (
+                number,
+                {
+                    "id": str(number),
+                    "context": f"Tower {number % 30} is {number % 30} m high.",
+                    "question": f"Question {number}?",
+                    "answers": {"text": ["Tower"], "answer_start": [0]},
+                    "picture": [1, 2, 3, 4],
+                },
+            )
+
+
+class PreparedSetTest(tf.test.TestCase):
+    def test_all_questions_of_a_split_by_paragraph(self):
+        tfds.disable_progress_bar()
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        squad = TfdsSquad("towers", "train", folder, for_training=True)
+        questions = list(squad)
+        numbers = [int(question.question_id) for question in questions]
+        self.assertCountEqual(numbers, range(600))
+        for place, question in enumerate(questions):
+            # 30 paragraphs of 20 questions each.
+            self.assertEqual(numbers[place] % 30, numbers[place - place % 20] % 30)
+            self.assertIs(question.paragraph, questions[place - place % 20].paragraph)
+            self.assertStartsWith(
+                question.paragraph.context, f"Tower {numbers[place] % 30} is"
+            )
+            self.assertEqual(question.text, f"Question {numbers[place]}?")
+        self.assertEqual([int(q.question_id) for q in squad], numbers)
+        self.assertLen(list(TfdsSquad("towers", "train[:10%]", folder)), 60)
+        with self.assertRaisesRegex(
+            InputError, "towers/1.0.0 has no split 'test'; it has: train"
+        ):
+            list(TfdsSquad("towers", "test", folder))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,404 @@
+import json
+import math
+import os
+import tempfile
+
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.tasks.squad.decoding import Decoded, NBestEntry
+from bert_tf.tasks.squad.scoring import (
+    Gold,
+    PredictionFiles,
+    best_threshold,
+    best_thresholds,
+    evaluate_v1,
+    evaluate_v2,
+    exact_match,
+    f1,
+    normalize_answer,
+    precision_recall,
+    precision_recall_curves,
+)
+
+# By null odd: right, an invention, half right, right, an invention.
+HAS_ANSWER = {"e": False, "c": True, "a": True, "d": True, "b": False}
+TEXTS = dict.fromkeys("abcde", "text")
+EXACT = {"a": 1, "b": 0, "c": 0, "d": 1, "e": 0}
+F1 = {"a": 1.0, "b": 0, "c": 0.5, "d": 1.0, "e": 0}
+NULL_ODDS = {"c": -1.0, "a": -3.0, "b": -2.0, "e": 2.0, "d": 0.5}
+
+
+class BestThresholdTest(tf.test.TestCase):
+    def test_by_hand(self):
+        # Answering none: 2 of 5. Then 3, 2, 2, 3, 2: the first 3 is the best.
+        self.assertEqual(
+            best_threshold(HAS_ANSWER, TEXTS, EXACT, NULL_ODDS), (60.0, -3.0)
+        )
+        # 3, 2, 2.5, 3.5, 2.5.
+        self.assertEqual(best_threshold(HAS_ANSWER, TEXTS, F1, NULL_ODDS), (70.0, 0.5))
+
+    def test_an_empty_text_is_no_answer_at_any_threshold(self):
+        # 3, 3, 3.5, 4.5, 3.5.
+        found = best_threshold(HAS_ANSWER, {**TEXTS, "b": ""}, F1, NULL_ODDS)
+        self.assertEqual(found, (90.0, 0.5))
+
+    def test_equal_null_odds_are_told_apart_as_the_official_search_does(self):
+        has_answer, texts = {"a": True, "b": False}, {"a": "x", "b": "y"}
+        for odds, expected in (
+            ({"a": 1.0, "b": 1.0}, (100.0, 1.0)),
+            ({"b": 1.0, "a": 1.0}, (50.0, 0.0)),
+        ):
+            self.assertEqual(
+                best_threshold(has_answer, texts, {"a": 1, "b": 0}, odds), expected
+            )
+
+    def test_where_answering_nothing_is_best_the_threshold_is_0(self):
+        found = best_threshold({"a": False}, {"a": "x"}, {"a": 0}, {"a": -5.0})
+        self.assertEqual(found, (100.0, 0.0))
+
+    def test_null_odds_of_other_questions_do_not_count(self):
+        found = best_threshold(HAS_ANSWER, TEXTS, F1, {"x": -4.0, **NULL_ODDS})
+        self.assertEqual(found, (70.0, 0.5))
+
+
+class PrecisionRecallTest(tf.test.TestCase):
+    def test_by_hand(self):
+        curve = precision_recall(HAS_ANSWER, F1, {"x": -4.0, **NULL_ODDS})
+        self.assertEqual(curve.thresholds, [-math.inf, -3.0, -2.0, -1.0, 0.5, 2.0])
+        self.assertAllClose(curve.precisions, [1, 1, 1 / 2, 1.5 / 3, 2.5 / 4, 2.5 / 5])
+        self.assertAllClose(curve.recalls, [0, 1 / 3, 1 / 3, 0.5, 2.5 / 3, 2.5 / 3])
+        self.assertAllClose(curve.totals, [2 / 5, 3 / 5, 2 / 5, 0.5, 0.7, 0.5])
+        # 1 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
+        self.assertAllClose(curve.average_precision, 0.625)
+
+    def test_equal_null_odds_are_one_point(self):
+        curve = precision_recall(HAS_ANSWER, F1, {**NULL_ODDS, "b": -3.0})
+        self.assertEqual(curve.thresholds, [-math.inf, -3.0, -1.0, 0.5, 2.0])
+        self.assertAllClose(curve.precisions, [1, 1 / 2, 1.5 / 3, 2.5 / 4, 2.5 / 5])
+        # 1/2 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
+        self.assertAllClose(curve.average_precision, 11 / 24)
+
+
+def gold(*texts):
+    return Gold(texts, bool(texts))
+
+
+class TextsTest(tf.test.TestCase):
+    def test_normalize_answer(self):
+        for text, expected in (
+            ("The  Quick, brown-fox's\ta DEN!", "quick brownfoxs den"),
+            # Punctuation goes before articles, and only ASCII's goes.
+            ("a-an other's the", "aan others"),
+            ("“An” École — of the Île", "“ ” école — of île"),
+            ("theory and another", "theory and another"),
+            ("$5.00\u00a0(5%)", "500 5"),
+            ("A, an; THE...", ""),
+            ("北京, the 東京", "北京 東京"),
+            ("", ""),
+        ):
+            self.assertEqual(normalize_answer(text), expected)
+
+    def test_exact_match(self):
+        self.assertTrue(exact_match("the U.S.", "us"))
+        self.assertFalse(exact_match("of us", "us"))
+
+    def test_f1(self):
+        # Of "big red dog" and "red dog barked" two words.
+        self.assertAllClose(f1("the big red dog", "A red dog barked"), 2 / 3)
+        # A word counts as often as both have it: precision 1/2, recall 1.
+        self.assertAllClose(f1("dog, dog", "dog"), 2 / 3)
+        self.assertAllClose(f1("dog", "dog cat cow"), 2 * 1 * (1 / 3) / (4 / 3))
+        self.assertEqual(f1("cat", "dog"), 0)
+
+    def test_f1_of_texts_without_words(self):
+        self.assertEqual(f1("the", "an"), 0)
+        self.assertEqual(f1("the", "an", of_nothing=1), 1)
+        self.assertEqual(f1("the", "dog", of_nothing=1), 0)
+        self.assertEqual(f1("dog", "", of_nothing=1), 0)
+
+
+GOLDS_V1 = {
+    "best of two": gold("red dog", "dog"),
+    "half": gold("cat"),
+    "articles": gold("the"),
+    "missing": gold("cow"),
+}
+PREDICTIONS_V1 = {"half": "a big cat", "best of two": "the dog", "articles": "an"}
+
+
+class Version1Test(tf.test.TestCase):
+    def test_by_hand(self):
+        report = evaluate_v1(GOLDS_V1, {**PREDICTIONS_V1, "unknown": "x"})
+        self.assertEqual([*report], ["exact_match", "f1"])
+        # 1, 0, 1, 0 and 1, 2/3, 0, 0.
+        self.assertAllClose(report, {"exact_match": 50.0, "f1": 100 * (5 / 3) / 4})
+
+    def test_an_id_that_comes_twice_counts_twice(self):
+        pairs = [("a", gold("cat")), ("b", gold("dog")), ("a", gold("cow"))]
+        report = evaluate_v1(pairs, {"a": "cow", "b": "pig"})
+        self.assertAllClose(report, {"exact_match": 100 / 3, "f1": 100 / 3})
+
+    def test_what_cannot_be_evaluated(self):
+        with self.assertRaisesRegex(InputError, "no questions"):
+            evaluate_v1({}, {"a": "cat"})
+        with self.assertRaisesRegex(InputError, "Question a has no answer.*as 2.0"):
+            evaluate_v1({"a": gold()}, {"a": "cat"})
+        with self.assertRaisesRegex(InputError, "question a must be a text.*7"):
+            evaluate_v1({"a": gold("cat")}, {"a": 7})
+
+
+GOLDS_V2 = {
+    "city": gold("Paris"),
+    "rightly not": gold(),
+    "an article passed over": gold("the", "Rome"),
+    "invention": gold(),
+    "article": gold("an"),
+}
+PREDICTIONS_V2 = {
+    "invention": "x",
+    "city": "in Paris",
+    "rightly not": "",
+    "an article passed over": "a",
+    "article": "",
+    "unknown": "y",
+}
+
+
+class Version2Test(tf.test.TestCase):
+    def test_by_hand(self):
+        report = evaluate_v2(GOLDS_V2, PREDICTIONS_V2)
+        # Exact 0, 1, 0, 0, 1; F1 2/3, 1, 0, 0, 1.
+        expected = {
+            "exact": 40.0,
+            "f1": 100 * (8 / 3) / 5,
+            "total": 5,
+            "HasAns_exact": 100 / 3,
+            "HasAns_f1": 100 * (5 / 3) / 3,
+            "HasAns_total": 3,
+            "NoAns_exact": 50.0,
+            "NoAns_f1": 50.0,
+            "NoAns_total": 2,
+        }
+        self.assertEqual([*report], [*expected])
+        self.assertAllClose(report, expected)
+
+    def test_null_odds_above_the_threshold_are_no_answer(self):
+        odds = {
+            "city": 1.0,
+            "rightly not": 0.0,
+            "an article passed over": 1.5,
+            "invention": 1.01,
+            "article": 3.0,
+        }
+        report = evaluate_v2(GOLDS_V2, PREDICTIONS_V2, odds)
+        # Exact 0, 1, 0, 1, 0 and F1 2/3, 1, 0, 1, 0: 1.0 is not above 1.0.
+        self.assertAllClose(report["exact"], 40.0)
+        self.assertAllClose(report["f1"], 100 * (8 / 3) / 5)
+        self.assertAllClose(report["HasAns_f1"], 100 * (2 / 3) / 3)
+        self.assertEqual(report["NoAns_exact"], 100.0)
+        self.assertEqual(
+            [*report][-4:],
+            ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"],
+        )
+        # From 2 of 5: "" of NoAns adds nothing, then 2/3, -1, 0, 1.
+        self.assertAllClose(report["best_f1"], 100 * (8 / 3) / 5)
+        self.assertEqual(report["best_f1_thresh"], 1.0)
+        # Exact: 2, 2, 1, 1, 2.
+        self.assertEqual(report["best_exact"], 40.0)
+        self.assertEqual(report["best_exact_thresh"], 0.0)
+        none = evaluate_v2(GOLDS_V2, PREDICTIONS_V2, odds, threshold=-1.0)
+        self.assertEqual((none["HasAns_f1"], none["NoAns_f1"]), (0.0, 100.0))
+        # Without null odds each is 0.
+        none = evaluate_v2(GOLDS_V2, PREDICTIONS_V2, threshold=-1.0)
+        self.assertEqual((none["HasAns_f1"], none["NoAns_f1"]), (0.0, 100.0))
+
+    def test_one_kind_of_question(self):
+        report = evaluate_v2({"a": gold()}, {"a": ""})
+        self.assertEqual(
+            [*report],
+            ["exact", "f1", "total", "NoAns_exact", "NoAns_f1", "NoAns_total"],
+        )
+        self.assertEqual(
+            precision_recall_curves({"a": gold()}, {"a": ""}, {"a": 0}), {}
+        )
+
+    def test_what_cannot_be_evaluated(self):
+        with self.assertRaisesRegex(InputError, "no questions"):
+            evaluate_v2({}, {})
+        with self.assertRaisesRegex(InputError, "5 questions have no prediction.*city"):
+            evaluate_v2(GOLDS_V2, {})
+        with self.assertRaisesRegex(InputError, "^4 of 5 .* no null odd.*rightly not"):
+            evaluate_v2(GOLDS_V2, PREDICTIONS_V2, {"city": 0.5})
+        with self.assertRaisesRegex(InputError, "no null odd"):
+            best_thresholds(GOLDS_V2, PREDICTIONS_V2, {})
+
+    def test_thresholds_and_curves(self):
+        golds = {"a": gold("cat"), "b": gold(), "c": gold("dog")}
+        texts = {"a": "cat", "b": "cow", "c": "big dog"}
+        odds = {"a": -2.0, "b": -1.0, "c": -3.0}
+        # By null odd c (exact 0, F1 2/3), a, b: exact 1, 2, 1 of 3; F1 5/3, 8/3, 5/3.
+        found = best_thresholds(golds, texts, odds)
+        self.assertAllClose([*found], (200 / 3, -2.0, 800 / 9, -2.0))
+        self.assertEqual(found.best_f1_thresh, -2.0)
+        curves = precision_recall_curves(golds, texts, odds)
+        self.assertEqual([*curves], ["pr_exact", "pr_f1", "pr_oracle"])
+        # Exact: recall 0, 1/2, 1/2; F1: 1/3, 5/6, 5/6; oracle: 1/2, 1, 1.
+        areas = [curve.average_precision for curve in curves.values()]
+        self.assertAllClose(areas, [1 / 4, 2 / 3 / 3 + 5 / 6 / 2, 1.0])
+
+
+def decoded(*texts, score_diff=None):
+    """Answers of these texts, with scores that are long to write."""
+    entries = [
+        NBestEntry(text, 1 / (3 + rank), 0.1 * rank, -1e-20 / 3, (0, len(text)))
+        for rank, text in enumerate(texts)
+    ]
+    best = next((text for text in texts if text), "")
+    return Decoded(entries, best, score_diff)
+
+
+class PredictionFilesTest(tf.test.TestCase):
+    def folder(self):
+        return tempfile.mkdtemp(dir=self.get_temp_dir())
+
+    def content(self, folder, name):
+        with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
+            return file.read()
+
+    def test_every_character(self):
+        folder = self.folder()
+        one = Decoded([NBestEntry("a", 1.0, 2.0, 1e-7, (0, 1))], "a", None)
+        with open(os.path.join(folder, "null_odds.json"), "w") as file:
+            file.write("{}")  # of a prediction of SQuAD 2.0, before
+        with PredictionFiles(folder, False) as written:
+            written.add("q1", one)
+            written.finish()
+        self.assertEqual(
+            self.content(folder, "predictions.json"), '{\n    "q1": "a"\n}\n'
+        )
+        self.assertEqual(
+            self.content(folder, "nbest_predictions.json"),
+            "{\n"
+            '    "q1": [\n'
+            "        {\n"
+            '            "text": "a",\n'
+            '            "probability": 1.0,\n'
+            '            "start_logit": 2.0,\n'
+            '            "end_logit": 1e-07\n'
+            "        }\n"
+            "    ]\n"
+            "}\n",
+        )
+        self.assertEqual(
+            sorted(os.listdir(folder)), ["nbest_predictions.json", "predictions.json"]
+        )
+
+    def test_as_json_writes_it(self):
+        folder = self.folder()
+        awkward = 'a "quote"\\, é 中 🜁 \u2028\n\t\x7f\ud800'
+        answers = {
+            "q1": decoded("x", "", awkward, score_diff=-0.1),
+            awkward: decoded("", score_diff=1e6),
+            "q3": decoded("", "y", score_diff=2.5),
+            "q4": Decoded(
+                [NBestEntry("z", float("nan"), float("inf"), float("-inf"), (0, 1))],
+                "z",
+                float("nan"),
+            ),
+        }
+        with PredictionFiles(folder, True, prefix="dev_") as written:
+            for question_id, of_question in answers.items():
+                written.add(question_id, of_question)
+            self.assertEqual(os.listdir(folder), [os.path.basename(written._temporary)])
+            written.finish(threshold=3.0)
+        expected = {
+            "predictions": {"q1": "x", awkward: "", "q3": "y", "q4": "z"},
+            "null_odds": {q: of_q.score_diff for q, of_q in answers.items()},
+            "nbest_predictions": {
+                question_id: [
+                    {
+                        "text": entry.text,
+                        "probability": entry.probability,
+                        "start_logit": entry.start_logit,
+                        "end_logit": entry.end_logit,
+                    }
+                    for entry in of_question.n_best
+                ]
+                for question_id, of_question in answers.items()
+            },
+        }
+        self.assertEqual(
+            sorted(os.listdir(folder)),
+            sorted(f"dev_{name}.json" for name in expected),
+        )
+        for name, values in expected.items():
+            self.assertEqual(
+                self.content(folder, f"dev_{name}.json"),
+                json.dumps(values, indent=4) + "\n",
+                name,
+            )
+
+    def test_what_a_threshold_is_chosen_by(self):
+        with PredictionFiles(self.folder(), True) as written:
+            written.add("q1", decoded("x", "", score_diff=1.0))
+            written.add("q2", decoded("", "y", score_diff=3.0))
+            self.assertEqual(written.best_texts, {"q1": "x", "q2": "y"})
+            self.assertEqual(written.null_odds, {"q1": 1.0, "q2": 3.0})
+            self.assertEqual(written.answers(1.0), {"q1": "x", "q2": ""})
+            self.assertEqual(written.answers(3.0), {"q1": "x", "q2": "y"})
+            self.assertEqual(written.answers(0.9), {"q1": "", "q2": ""})
+
+    def test_no_question(self):
+        folder = self.folder()
+        with PredictionFiles(folder, True) as written:
+            written.finish()
+        self.assertEqual(
+            sorted(os.listdir(folder)),
+            ["nbest_predictions.json", "null_odds.json", "predictions.json"],
+        )
+        for name in os.listdir(folder):
+            self.assertEqual(self.content(folder, name), "{}\n")
+
+    def test_a_prediction_that_fails_leaves_what_was_there(self):
+        folder = self.folder()
+        with PredictionFiles(folder, False) as written:
+            written.add("q1", decoded("before"))
+            written.finish()
+        before = self.content(folder, "nbest_predictions.json")
+        with (
+            self.assertRaisesRegex(RuntimeError, "midway"),
+            PredictionFiles(folder, False) as written,
+        ):
+            written.add("q1", decoded("after"))
+            raise RuntimeError("midway")
+        self.assertEqual(
+            sorted(os.listdir(folder)), ["nbest_predictions.json", "predictions.json"]
+        )
+        self.assertEqual(self.content(folder, "nbest_predictions.json"), before)
+
+    def test_remote(self):
+        folder = "ram://predictions"
+        tf.io.gfile.makedirs(folder)
+        with PredictionFiles(folder, False) as written:
+            written.add("q1", decoded("x"))
+            written.add("q2", decoded("y", "z"))
+            written.finish()
+        self.assertEqual(
+            sorted(tf.io.gfile.listdir(folder)),
+            ["nbest_predictions.json", "predictions.json"],
+        )
+        with tf.io.gfile.GFile(f"{folder}/nbest_predictions.json") as file:
+            self.assertEqual(list(json.load(file)), ["q1", "q2"])
+
+    def test_refused(self):
+        with PredictionFiles(self.folder(), False) as written:
+            written.add("q1", decoded("x"))
+            with self.assertRaisesRegex(ValueError, "once. Received: 'q1'"):
+                written.add("q1", decoded("y"))
+            with self.assertRaisesRegex(ValueError, "none for 1.1. Received: 0.5"):
+                written.add("q2", decoded("", score_diff=0.5))
+
+
+if __name__ == "__main__":
+    tf.test.main()

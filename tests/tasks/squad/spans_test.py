@@ -1,0 +1,202 @@
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.modeling import objectives
+from bert_tf.tasks.squad import spans
+from bert_tf.tasks.squad.reading import Paragraph, Question
+from bert_tf.tasks.squad.windows import Featurizer
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.squad.toy_tokens import question, tokenizer
+from tests.training import toy
+
+
+def blocks(*, for_training):
+    make = Featurizer(
+        tokenizer(),
+        max_seq_length=12,
+        doc_stride=4,
+        max_query_length=3,
+        for_training=for_training,
+    )
+    questions = [
+        question("a b c d e a b c d e", text="a c", answer="c d"),
+        question("a b", text="", is_impossible=True),
+    ]
+    return list(spans.parallel_blocks(questions, make, num_workers=1))
+
+
+class TaskTest(tf.test.TestCase):
+    def test_model_and_objective(self):
+        task = spans.task(toy.CONFIG, name="trivia", recompute=True)
+        self.assertEqual(task.name, "trivia")
+        self.assertIs(task.objective, objectives.SPAN)
+        model = task.build_model()
+        self.assertIs(model.objective, objectives.SPAN)
+        self.assertTrue(model.get_config()["recompute"])
+        self.assertGreater(task.training_flops({"input_ids": (2, 12)}), 0)
+        self.assertEqual(spans.task(toy.CONFIG).name, "squad")
+
+    def test_the_model_takes_the_records(self):
+        (block,) = blocks(for_training=True)
+        task = spans.task(toy.CONFIG)
+        outputs = task.build_model()(block)
+        self.assertEqual(outputs["start_logits"].shape, block["input_ids"].shape)
+        (loss,) = task.objective.losses.values()
+        # Hardly trained: near the logarithm of the 12 places.
+        self.assertAllClose(loss(block, outputs).value(), np.log(12.0), atol=0.3)
+
+
+class SchemaTest(tf.test.TestCase):
+    def test_records_are_those_of_the_schema(self):
+        for for_training in (False, True):
+            schema = spans.schema(12, for_training=for_training)
+            (block,) = blocks(for_training=for_training)
+            serialized = schema.serialize_block(block)
+            schema.check(serialized[0], "f")
+            parsed = schema.parse(serialized)
+            self.assertEqual(set(parsed), set(block))
+            for name, values in parsed.items():
+                self.assertAllEqual(values, block[name])
+
+    def test_what_the_originals_reader_expects(self):
+        # The names and lengths of its name_to_features, as scalars.
+        (block,) = blocks(for_training=True)
+        serialized = spans.schema(12, for_training=True).serialize_block(block)
+        spec = {
+            **{
+                name: tf.io.FixedLenFeature([], tf.int64)
+                for name in ("unique_ids", "start_positions", "end_positions")
+            },
+            **{
+                name: tf.io.FixedLenFeature([12], tf.int64)
+                for name in ("input_ids", "input_mask", "segment_ids")
+            },
+        }
+        parsed = tf.io.parse_example(serialized, spec)
+        # [CLS] a c [SEP], and a window of 7 tokens: c and d are its third and fourth.
+        self.assertAllEqual(parsed["unique_ids"], 1000000000 + np.arange(3))
+        self.assertAllEqual(parsed["start_positions"], [6, 0, 0])
+        self.assertAllEqual(parsed["end_positions"], [7, 0, 0])
+
+    def test_records_for_prediction_do_not_train(self):
+        (block,) = blocks(for_training=False)
+        serialized = spans.schema(12, for_training=False).serialize_block(block)
+        with self.assertRaisesRegex(InputError, "must have `start_positions`"):
+            spans.schema(12, for_training=True).check(serialized[0], "f")
+
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", *"abcdefghij"]
+LENGTH = 8
+# Tokens of each question's paragraph; with "who" and three special ones, 4 fit.
+SIZES = [0, 3, 9, 0, 4, 1, 7, 2, 10, 0]
+# Worked by hand for a stride of 2: where a window begins, and how many tokens it has.
+WINDOWS = {
+    0: [],
+    1: [(0, 1)],
+    2: [(0, 2)],
+    3: [(0, 3)],
+    4: [(0, 4)],
+    7: [(0, 4), (2, 4), (4, 3)],
+    9: [(0, 4), (2, 4), (4, 4), (6, 3)],
+    10: [(0, 4), (2, 4), (4, 4), (6, 4)],
+}
+
+
+def features(sizes):
+    featurizer = Featurizer(
+        WordPieceTokenizer(Vocabulary(TOKENS)),
+        max_seq_length=LENGTH,
+        doc_stride=2,
+        max_query_length=4,
+        for_training=False,
+    )
+    return featurizer(
+        Question(
+            question_id=str(number),
+            text="who",
+            paragraph=Paragraph(context=" ".join("abcdefghij"[:size])),
+        )
+        for number, size in enumerate(sizes)
+    )
+
+
+def echo(batches, total):
+    """A model whose scores are its inputs."""
+    for batch in batches:
+        batch = {name: np.asarray(value) for name, value in batch.items()}
+        outputs = {
+            "start_logits": batch["input_ids"].astype(np.float32),
+            "end_logits": -batch["input_ids"].astype(np.float32),
+        }
+        yield batch, outputs
+
+
+class QuestionLogitsTest(tf.test.TestCase):
+    def check(self, sizes, max_lengths, at_once=4096, batch_size=3, predict=echo):
+        with mock.patch.object(spans, "WINDOWS_AT_ONCE", at_once):
+            results = list(
+                spans.question_logits(
+                    features(sizes),
+                    predict,
+                    batch_size=batch_size,
+                    max_seq_length=LENGTH,
+                    max_lengths=max_lengths,
+                    num_questions=len(sizes),
+                )
+            )
+        self.assertEqual(
+            [result.features.question.question_id for result in results],
+            [str(number) for number in range(len(sizes))],
+        )
+        for result, size in zip(results, sizes, strict=True):
+            # [CLS] who [SEP] window [SEP], by their numbers in TOKENS.
+            expected = [
+                [2, 5, 3, *range(6 + start, 6 + start + length), 3]
+                for start, length in WINDOWS[size]
+            ]
+            if max_lengths is None:
+                expected = [row + [0] * (LENGTH - len(row)) for row in expected]
+            self.assertEqual([row.tolist() for row in result.start_logits], expected)
+            self.assertEqual([(-row).tolist() for row in result.end_logits], expected)
+
+    def test_questions_come_back_in_order_with_their_windows(self):
+        for at_once in (1, 2, 5, 4096):
+            for max_lengths in (None, 1, 3):
+                for batch_size in (1, 3):
+                    self.check(SIZES, max_lengths, at_once, batch_size)
+
+    def test_without_any_window(self):
+        self.check([0, 0], 3, predict=None)
+        self.check([], 3, predict=None)
+
+    def test_lengths_are_those_of_the_first_group(self):
+        shapes = []
+
+        def predict(batches, total):
+            for batch, outputs in echo(batches, total):
+                shapes.append(batch["input_ids"].shape)
+                yield batch, outputs
+
+        self.check([3] * 12 + [1] * 8 + [9] * 2, 2, at_once=12, predict=predict)
+        # 3 tokens and 4 others; what is shorter or longer needs no third length but the
+        # longest that there may be.
+        self.assertEqual(set(shapes), {(3, 7), (3, 8)})
+
+    def test_memory_does_not_grow_with_the_questions(self):
+        alive = []
+
+        def predict(batches, total):
+            for batch, outputs in echo(batches, total):
+                alive.append(len(batches.group.questions))
+                yield batch, outputs
+
+        self.check([4] * 40, 3, at_once=5, predict=predict)
+        self.assertEqual(max(alive), 5)
+
+
+if __name__ == "__main__":
+    tf.test.main()

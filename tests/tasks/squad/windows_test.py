@@ -1,0 +1,562 @@
+import pickle
+import random
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.tasks.squad import windows
+from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
+from bert_tf.tasks.squad.windows import Featurizer, ParagraphTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.squad.toy_tokens import TOKENS, ids, question, tokenizer
+
+
+def tokenized(context):
+    return ParagraphTokenizer(tokenizer())(Paragraph(context=context))
+
+
+def tokens(paragraph):
+    return [TOKENS[token_id] for token_id in paragraph.ids]
+
+
+def words(paragraph):
+    return [paragraph.context[start:end] for start, end in paragraph.words]
+
+
+class ParagraphTokenizerTest(tf.test.TestCase):
+    def test_tokens_and_their_words(self):
+        paragraph = tokenized("A bde\t(c-e).\r\n中d  b")
+        self.assertEqual(words(paragraph), ["A", "bde", "(c-e).", "中d", "b"])
+        self.assertEqual(
+            tokens(paragraph),
+            ["a", "b", "##d", "##e", "(", "c", "-", "e", ")", ".", "中", "d", "b"],
+        )
+        self.assertEqual(
+            paragraph.word_of_token, [0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 4]
+        )
+
+    def test_which_spaces_separate_words(self):
+        # The original's blanks; the no-break, ideographic and line separators are none.
+        paragraph = tokenized("a\u202fb c\u00a0d\u3000e\u2028a")
+        self.assertEqual(words(paragraph), ["a", "b", "c\u00a0d\u3000e\u2028a"])
+        self.assertEqual(paragraph.word_of_token, [0, 1, 2, 2, 2, 2])
+        self.assertEqual(tokens(paragraph), list("abcdea"))
+
+    def test_words_without_a_token(self):
+        paragraph = tokenized("\u00a0 a \u200b\x85 b \u0301")
+        self.assertEqual(words(paragraph), ["\u00a0", "a", "\u200b\x85", "b", "\u0301"])
+        self.assertEqual(paragraph.word_of_token, [1, 3])
+
+    def test_paragraphs_without_a_word_or_a_token(self):
+        for context, num_words in (("", 0), (" \t\u202f\n", 0), ("\u00a0 \x00", 2)):
+            paragraph = tokenized(context)
+            self.assertEqual(paragraph.ids, [])
+            self.assertEqual(paragraph.word_of_token, [])
+            self.assertLen(paragraph.words, num_words)
+            self.assertEqual(paragraph.offsets, [])
+            self.assertEqual(paragraph.id_array.tolist(), [])
+
+    def test_offsets(self):
+        # An accent, on its own and not, belongs to its letter.
+        paragraph = tokenized("a\u0301 (É-中 bd")
+        self.assertEqual(tokens(paragraph), ["a", "(", "e", "-", "中", "b", "##d"])
+        self.assertEqual(
+            paragraph.offsets, [(0, 2), (3, 4), (4, 5), (5, 6), (6, 7), (8, 9), (9, 10)]
+        )
+
+    def test_written_special_tokens(self):
+        recognizing = WordPieceTokenizer(
+            Vocabulary(TOKENS), recognize_special_tokens=True
+        )
+        paragraph = ParagraphTokenizer(recognizing)(Paragraph(context="a [MASK]-b"))
+        self.assertEqual(tokens(paragraph), ["a", "[MASK]", "-", "b"])
+        self.assertEqual(paragraph.word_of_token, [0, 1, 1, 1])
+
+    def test_a_paragraph_is_tokenized_once(self):
+        tokenize = ParagraphTokenizer(tokenizer())
+        one, other = Paragraph(context="a b"), Paragraph(context="c")
+        first = tokenize(one)
+        self.assertEqual(tokenize(other).ids, [TOKENS.index("c")])
+        self.assertIs(tokenize(one), first)
+        # Another object with the same text, as data sets have it.
+        self.assertIs(tokenize(Paragraph(context="a b", title="t")), first)
+
+    def test_paragraphs_long_ago_are_forgotten(self):
+        tokenize = ParagraphTokenizer(tokenizer())
+        first = tokenize(Paragraph(context="a"))
+        for number in range(10):
+            tokenize(Paragraph(context=f"b{'-' * number}"))
+        again = tokenize(Paragraph(context="a"))
+        self.assertIsNot(again, first)
+        self.assertEqual(again.ids, first.ids)
+
+    def test_may_be_pickled(self):
+        tokenize = ParagraphTokenizer(tokenizer())
+        first = tokenize(Paragraph(context="a bd"))
+        copy = pickle.loads(pickle.dumps(tokenize))
+        self.assertEqual(copy(Paragraph(context="a bd")).ids, first.ids)
+
+
+def featurizer(length=12, stride=3, query=4, for_training=True):
+    return Featurizer(
+        tokenizer(),
+        max_seq_length=length,
+        doc_stride=stride,
+        max_query_length=query,
+        for_training=for_training,
+    )
+
+
+def featurize(one, **options):
+    (features,) = featurizer(**options)([one])
+    return features
+
+
+def answer_of(context, answer, start=None):
+    """The answer's tokens in a paragraph."""
+    start = context.index(answer) if start is None else start
+    one = Question(
+        question_id="q",
+        text="",
+        paragraph=Paragraph(context=context),
+        answers=(Answer(answer, start),),
+    )
+    return featurize(one).answer
+
+
+class WindowsTest(tf.test.TestCase):
+    def windows(self, num_tokens, **options):
+        one = question(" ".join("a" * num_tokens), text="e")
+        return featurize(one, for_training=False, **options).windows
+
+    def test_stride(self):
+        # The question leaves room for 8.
+        self.assertEqual(self.windows(1), [(0, 1)])
+        self.assertEqual(self.windows(8), [(0, 8)])
+        self.assertEqual(self.windows(9), [(0, 8), (3, 6)])
+        self.assertEqual(self.windows(11), [(0, 8), (3, 8)])
+        self.assertEqual(self.windows(12), [(0, 8), (3, 8), (6, 6)])
+
+    def test_a_stride_that_is_longer_than_a_window(self):
+        for stride in (8, 9, 1000):
+            self.assertEqual(self.windows(17, stride=stride), [(0, 8), (8, 8), (16, 1)])
+
+    def test_the_smallest_stride_and_room(self):
+        self.assertEqual(
+            self.windows(3, length=5, query=1, stride=1), [(0, 1), (1, 1), (2, 1)]
+        )
+
+    def test_the_question_leaves_what_room_it_does_not_need(self):
+        one = question("a a a a a a a a", text="")
+        features = featurize(one, length=10, for_training=False)
+        self.assertEqual(features.windows, [(0, 7), (3, 5)])
+
+    def test_a_question_is_cut(self):
+        one = question("a b", text="a bd-c e")
+        features = featurize(one, for_training=False)
+        self.assertEqual(features.query_ids, ids("a b ##d -"))
+        self.assertEqual(features.offset, 6)
+        self.assertEqual(featurize(one, query=2, for_training=False).offset, 4)
+
+    def test_a_question_of_spaces(self):
+        features = featurize(question("a", text=" \u00a0\n"), for_training=False)
+        self.assertEqual(features.query_ids, [])
+        self.assertEqual(features.offset, 2)
+        self.assertEqual(features.windows, [(0, 1)])
+
+    def test_a_paragraph_without_tokens(self):
+        for context in ("", " ", "\u00a0"):
+            for for_training in (False, True):
+                one = question(context, answer=context)
+                features = featurize(one, for_training=for_training)
+                self.assertEqual(features.windows, [])
+                self.assertIsNone(features.answer)
+                self.assertEqual(features.max_context(), [])
+
+    def test_questions_in_their_order(self):
+        paragraph = Paragraph(context="a b")
+        questions = [
+            Question(question_id=str(number), text=text, paragraph=paragraph)
+            for number, text in enumerate(("a", "b", "", "c"))
+        ]
+        found = list(featurizer(for_training=False)(questions))
+        self.assertEqual([one.question for one in found], questions)
+        self.assertEqual([len(one.query_ids) for one in found], [1, 1, 0, 1])
+        self.assertLen({id(one.paragraph) for one in found}, 1)
+
+
+class MaxContextTest(tf.test.TestCase):
+    def shown_best(self, num_tokens, *, room, stride):
+        """Of each window, the first and last token that it shows best."""
+        one = question(" ".join("a" * num_tokens), text="")
+        features = featurize(
+            one, length=room + 3, query=1, stride=stride, for_training=False
+        )
+        spans = []
+        for window, best in zip(features.windows, features.max_context(), strict=True):
+            self.assertLen(best, window.length)
+            places = [window.start + place for place in best.nonzero()[0].tolist()]
+            # They are one after another.
+            self.assertEqual(places, list(range(places[0], places[-1] + 1)))
+            spans.append((places[0], places[-1]))
+        return spans
+
+    def test_one_window(self):
+        self.assertEqual(self.shown_best(4, room=9, stride=1), [(0, 3)])
+
+    def test_more_context_wins(self):
+        # Windows 0-4, 3-7, 6-10. Token 3 has 1 on its right in the first one, 0 on its
+        # left in the second; token 4 has 0 and 1.
+        self.assertEqual(
+            self.shown_best(11, room=5, stride=3), [(0, 3), (4, 6), (7, 10)]
+        )
+
+    def test_the_first_of_equals_wins(self):
+        # Windows 0-3, 1-4, 2-5: token 2 has 1 in the first two.
+        self.assertEqual(self.shown_best(6, room=4, stride=1), [(0, 2), (3, 3), (4, 5)])
+
+    def test_length_counts_for_a_hundredth(self):
+        # Windows of 200 tokens and, from 190 on, of 60. Token 195: 4 + 2.0 on its right
+        # in the first one, 5 + 0.6 on its left in the second; token 196: 3 + 2.0, 6.6.
+        self.assertEqual(
+            self.shown_best(250, room=200, stride=190), [(0, 195), (196, 249)]
+        )
+
+    def test_no_overlap(self):
+        self.assertEqual(self.shown_best(5, room=4, stride=4), [(0, 3), (4, 4)])
+
+
+class AnswerTest(tf.test.TestCase):
+    def test_a_word(self):
+        self.assertEqual(answer_of("a b c", "b"), (1, 1))
+        self.assertEqual(answer_of("a bde c", "bde"), (1, 3))
+        self.assertEqual(answer_of("a bd c-d", "bd c"), (1, 3))
+
+    def test_narrowed_to_the_answers_tokens(self):
+        self.assertEqual(answer_of("a (1895-1943).", "1895"), (2, 2))
+        self.assertEqual(answer_of("a (1895-1943).", "1895-1943"), (2, 4))
+        self.assertEqual(answer_of("a (1895-1943).", "1943)."), (4, 6))
+
+    def test_part_of_a_token(self):
+        # "b" is a token of "bde"; "de" and "18" are no tokens there.
+        self.assertEqual(answer_of("a bde c", "b"), (1, 1))
+        self.assertEqual(answer_of("a bde c", "de"), (1, 3))
+        self.assertEqual(answer_of("a 1895", "18"), (1, 1))
+
+    def test_the_first_of_several_places_in_the_words(self):
+        # As in the original, even where the answer is the second one.
+        self.assertEqual(answer_of("c b-b", "b", start=4), (1, 1))
+        self.assertEqual(answer_of("b c-b", "b", start=4), (3, 3))
+
+    def test_the_paragraphs_ends(self):
+        self.assertEqual(answer_of("a b c", "a"), (0, 0))
+        self.assertEqual(answer_of("a b c", "c"), (2, 2))
+        self.assertEqual(answer_of("a b c ", "c "), (2, 2))
+        self.assertEqual(answer_of("a b c", "a b c"), (0, 2))
+        self.assertEqual(answer_of("a", "a"), (0, 0))
+
+    def test_white_space_counts_to_the_word_before(self):
+        self.assertEqual(answer_of("a b c", " b"), (1, 1))
+        self.assertEqual(answer_of("a 1895 c", " 18"), (0, 1))
+        # Before all words the original comes upon the last one.
+        self.assertEqual(answer_of(" a b", " "), (1, -1))
+
+    def test_other_writing(self):
+        self.assertEqual(answer_of("a\u0301 É 中中", "E\u0301 中", start=3), (1, 2))
+        self.assertEqual(answer_of("a 中中d", "中d"), (2, 3))
+
+    def test_words_without_a_token(self):
+        # From the next token to the one before, as in the original.
+        self.assertEqual(answer_of("a \u00a0 b", "\u00a0"), (1, 0))
+        self.assertEqual(answer_of("\u00a0 b", "\u00a0"), (0, -1))
+        self.assertEqual(answer_of("b \u00a0", "\u00a0"), (1, 0))
+
+    def test_none(self):
+        self.assertIsNone(featurize(question("a", is_impossible=True)).answer)
+        self.assertIsNone(
+            featurize(question("a", answer="a"), for_training=False).answer
+        )
+
+    def test_the_first_answer_counts(self):
+        one = Question(
+            question_id="q",
+            text="",
+            paragraph=Paragraph(context="a b c"),
+            answers=(Answer("b", 2), Answer("c", 4)),
+        )
+        self.assertEqual(featurize(one).answer, (1, 1))
+
+    def test_refuses_a_question_without_an_answer(self):
+        with self.assertRaisesRegex(ValueError, "must have an answer.*'q0'"):
+            featurize(question("a"))
+
+    def test_as_word_by_word_and_token_by_token(self):
+        rng = random.Random(0)
+        pieces = ["a", "bd", "(", "-b", "é", "中", " ", " ", "\u00a0", "\t", "\u200b"]
+        narrowed = 0
+        for _ in range(1000):
+            context = "".join(rng.choices(pieces, k=rng.randint(1, 12)))
+            start = rng.randrange(len(context))
+            answer = context[start : rng.randint(start + 1, len(context))]
+            if not tokenizer().encode(context) or context[0].isspace():
+                continue
+            expected = plain_answer(context, answer, start)
+            self.assertEqual(answer_of(context, answer, start), expected[0])
+            narrowed += expected[1]
+        self.assertGreater(narrowed, 100)
+
+
+def plain_answer(context, answer, start):
+    """The answer's tokens, and whether they are fewer than its words'.
+
+    Each character is given its word, each token too; of all spans in the words' tokens,
+    those that begin first and end last come first.
+    """
+    encode = tokenizer().encode
+    word_of_character = []
+    words = [""]
+    for character in context:
+        if character in " \t\r\n\u202f":
+            word_of_character.append(len(words) - 1 - (words[-1] == ""))
+            if words[-1]:
+                words.append("")
+        else:
+            words[-1] += character
+            word_of_character.append(len(words) - 1)
+    tokens = [(token, number) for number, w in enumerate(words) for token in encode(w)]
+    begin = word_of_character[start]
+    end = word_of_character[start + len(answer) - 1]
+    first = sum(word < begin for _, word in tokens)
+    last = sum(word <= end for _, word in tokens) - 1
+    for i in range(first, last + 1):
+        for j in range(last, i - 1, -1):
+            if [token for token, _ in tokens[i : j + 1]] == encode(answer):
+                return (i, j), (i, j) != (first, last)
+    return (first, last), False
+
+
+class FeaturizerTest(tf.test.TestCase):
+    def test_refuses_lengths_that_leave_no_room(self):
+        with self.assertRaisesRegex(InputError, "greater.*Received: 12 and 9"):
+            featurizer(query=9)
+        featurizer(query=8)
+        with self.assertRaisesRegex(InputError, "--doc_stride.*at least 1.*: 0"):
+            featurizer(stride=0)
+        with self.assertRaisesRegex(InputError, "--max_query_length.*at least 0"):
+            featurizer(query=-1)
+
+    def test_settings_tell_features_apart(self):
+        settings = [
+            featurizer(**options).settings
+            for options in (
+                {},
+                {"length": 13},
+                {"stride": 2},
+                {"query": 3},
+                {"for_training": False},
+            )
+        ]
+        for number, one in enumerate(settings):
+            self.assertEqual(settings.index(one), number)
+        self.assertEqual(featurizer().settings, settings[0])
+
+    def test_may_be_pickled(self):
+        make = featurizer()
+        one = question("a b c", answer="b")
+        next(make([one]))
+        copy = pickle.loads(pickle.dumps(make))
+        self.assertEqual(next(copy([one])).answer, (1, 1))
+        self.assertEqual(copy.settings, make.settings)
+
+
+LABELS = ("start_positions", "end_positions", "is_impossible")
+
+
+def featurizer_records(length=9, stride=2, query=2, for_training=True):
+    return Featurizer(
+        tokenizer(),
+        max_seq_length=length,
+        doc_stride=stride,
+        max_query_length=query,
+        for_training=for_training,
+    )
+
+
+def rows(blocks):
+    """All blocks' arrays as one, as lists."""
+    blocks = list(blocks)
+    return {
+        name: np.concatenate([block[name] for block in blocks]).tolist()
+        for name in blocks[0]
+    }
+
+
+def records_of(*questions, **options):
+    make = featurizer_records(**options)
+    found = rows(
+        windows.blocks(
+            make(questions), make.max_seq_length, for_training=make.for_training
+        )
+    )
+    assert found == rows(windows.parallel_blocks(questions, make, num_workers=1))
+    return found
+
+
+def many_questions():
+    """Of several lengths, some without windows, some of them for one paragraph."""
+    for number in range(0, 60, 3):
+        paragraph = Paragraph(context=" ".join("abcde"[: number % 5] * (number // 2)))
+        for shift in range(3):
+            yield Question(
+                question_id=f"{number + shift}",
+                text="c " * shift,
+                paragraph=paragraph,
+                answers=(Answer("a", 0),),
+                is_impossible=number % 4 == 0,
+            )
+
+
+class RecordsTest(tf.test.TestCase):
+    def test_a_short_paragraph(self):
+        found = records_of(question("b (1895-1943)", text="a", answer="1895"))
+        self.assertEqual(
+            found,
+            {
+                "unique_ids": [[1000000000], [1000000001]],
+                "input_ids": [
+                    ids("[CLS] a [SEP] b ( 1895 - 1943 [SEP]"),
+                    ids("[CLS] a [SEP] 1895 - 1943 ) [SEP] [PAD]"),
+                ],
+                "input_mask": [[1] * 9, [1] * 8 + [0]],
+                "segment_ids": [
+                    [0, 0, 0, 1, 1, 1, 1, 1, 1],
+                    [0, 0, 0, 1, 1, 1, 1, 1, 0],
+                ],
+                "start_positions": [[5], [3]],
+                "end_positions": [[5], [3]],
+                "is_impossible": [[0], [0]],
+            },
+        )
+
+    def test_padding(self):
+        found = records_of(question("b", text="a c", answer="b"), length=10)
+        self.assertEqual(found["input_ids"], [ids("[CLS] a c [SEP] b [SEP]") + [0] * 4])
+        self.assertEqual(found["input_mask"], [[1] * 6 + [0] * 4])
+        self.assertEqual(found["segment_ids"], [[0] * 4 + [1] * 2 + [0] * 4])
+
+    def test_an_answer_that_a_window_does_not_show_whole(self):
+        # Windows of 3 tokens: a b c, c d e; and, of 6, an answer in none of them.
+        found = records_of(
+            question("a b c d e", text="", answer="b c"), length=6, query=1
+        )
+        self.assertEqual(found["start_positions"], [[3], [0]])
+        self.assertEqual(found["end_positions"], [[4], [0]])
+        found = records_of(
+            question("a b c d e", text="", answer="c d"), length=6, query=1
+        )
+        self.assertEqual(found["start_positions"], [[0], [2]])
+        self.assertEqual(found["end_positions"], [[0], [3]])
+        found = records_of(
+            question("a b c d e a", text="", answer="b c d e"), length=6, query=1
+        )
+        self.assertEqual(found["start_positions"], [[0]] * 3)
+        self.assertEqual(found["end_positions"], [[0]] * 3)
+        self.assertEqual(found["is_impossible"], [[0]] * 3)
+
+    def test_an_answer_at_the_ends_of_a_window(self):
+        found = records_of(
+            question("a b c d e", text="", answer="c"), length=6, query=1
+        )
+        self.assertEqual(found["start_positions"], [[4], [2]])
+        self.assertEqual(found["end_positions"], [[4], [2]])
+
+    def test_an_impossible_question(self):
+        found = records_of(question("a b", is_impossible=True))
+        self.assertEqual([found[name] for name in LABELS], [[[0]], [[0]], [[1]]])
+
+    def test_an_answer_without_a_token(self):
+        # The original's numbers, from the next token to the one before.
+        found = records_of(question("a \u00a0 b", text="", answer="\u00a0"))
+        self.assertEqual(found["start_positions"], [[3]])
+        self.assertEqual(found["end_positions"], [[2]])
+
+    def test_for_prediction_there_are_no_labels(self):
+        found = records_of(question("a", answer="a"), for_training=False)
+        self.assertEqual(
+            set(found), {"unique_ids", "input_ids", "input_mask", "segment_ids"}
+        )
+
+    def test_a_question_of_spaces(self):
+        found = records_of(question("a", text=" ", answer="a"))
+        self.assertEqual(found["input_ids"][0][:5], ids("[CLS] [SEP] a [SEP] [PAD]"))
+        self.assertEqual(found["start_positions"], [[2]])
+
+    def test_numbers_go_on(self):
+        make = featurizer_records()
+        questions = [one for _ in range(4) for one in many_questions()]
+        blocks = list(
+            windows.parallel_blocks(questions, make, num_workers=1, first_unique_id=7)
+        )
+        self.assertGreater(len(blocks), 1)
+        found = rows(blocks)["unique_ids"]
+        self.assertEqual(found, [[7 + number] for number in range(len(found))])
+
+    def test_no_windows_no_block(self):
+        make = featurizer_records(for_training=False)
+        for questions in ([], [question(" ")]):
+            self.assertEqual(list(windows.blocks(make(questions), 9)), [])
+            self.assertEqual(
+                list(windows.parallel_blocks(questions, make, num_workers=1)), []
+            )
+
+    def test_blocks_are_bounded(self):
+        make = featurizer_records(length=8, stride=1, for_training=False)
+        questions = [question("a " * 500, number=number) for number in range(30)]
+        for blocks in (
+            windows.blocks(make(questions), 8),
+            windows.parallel_blocks(questions, make, num_workers=1),
+        ):
+            sizes = [len(block["unique_ids"]) for block in blocks]
+            self.assertGreater(len(sizes), 5)
+            self.assertLess(max(sizes), 3000)
+            self.assertEqual(sum(sizes), 30 * 497)
+
+    def test_a_small_set_starts_no_process(self):
+        with mock.patch("concurrent.futures.ProcessPoolExecutor.submit") as submit:
+            found = rows(
+                windows.parallel_blocks(
+                    many_questions(), featurizer_records(), num_workers=2
+                )
+            )
+        submit.assert_not_called()
+        self.assertGreater(len(found["unique_ids"]), 100)
+
+    def test_the_same_whatever_the_number_of_processes(self):
+        # One in three questions has a token too many.
+        make = featurizer_records(query=1)
+        questions = [one for _ in range(4) for one in many_questions()]
+        cut = [windows.CutQuestions(), windows.CutQuestions()]
+        with mock.patch.object(windows, "_GROUPS_ALONE", 1):
+            one, two = (
+                list(
+                    windows.parallel_blocks(
+                        questions, make, num_workers=number, cut=cut[number - 1]
+                    )
+                )
+                for number in (1, 2)
+            )
+        self.assertEqual([counted.number for counted in cut], [80, 80])
+        self.assertEqual(len(one), len(two))
+        self.assertGreater(len(one), 2)
+        for here, there in zip(one, two, strict=True):
+            self.assertAllEqual(list(here), list(there))
+            for name, array in here.items():
+                self.assertAllEqual(array, there[name])
+                self.assertEqual(array.dtype, np.int64)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,539 @@
+import os
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf.errors import InputError
+from bert_tf.tasks.glue import GLUE_TASKS
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    DataSet,
+    Example,
+    TableSplit,
+    Target,
+    TfdsSet,
+    TfdsSplit,
+)
+
+
+class TableSplitTest(tf.test.TestCase):
+    def write(self, content, name="data.tsv"):
+        path = os.path.join(self.get_temp_dir(), name)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def test_columns_by_number_name_and_from_the_end(self):
+        path = self.write("id\ttext\tx\tlabel\n7\tA b\tq\tyes\n8\tC\tq\tno\n")
+        expected = [
+            Example("A b", None, "yes", f"{path}:2"),
+            Example("C", None, "no", f"{path}:3"),
+        ]
+        for text, label in (("text", "label"), (1, 3), (1, -1)):
+            self.assertEqual(TableSplit(text_a=text, label=label).read(path), expected)
+
+    def test_pairs_without_labels_and_without_a_header(self):
+        path = self.write("A\tB\nC\tD")
+        self.assertEqual(
+            TableSplit(text_a=0, text_b=1, has_header=False).read(path),
+            [
+                Example("A", "B", None, f"{path}:1"),
+                Example("C", "D", None, f"{path}:2"),
+            ],
+        )
+
+    def test_quotes_are_ordinary_in_tsv_and_quotes_in_csv(self):
+        path = self.write('t\n"quoted, and "" more\n')
+        self.assertEqual(
+            TableSplit(text_a="t").read(path)[0].text_a, '"quoted, and "" more'
+        )
+        path = self.write('t,l\n"one, ""two""\nthree",x\n', "data.csv")
+        self.assertEqual(
+            TableSplit(text_a="t", label="l").read(path),
+            [Example('one, "two"\nthree', None, "x", f"{path}:3")],
+        )
+
+    def test_byte_order_mark_and_line_ends_of_windows(self):
+        path = self.write(b"\xef\xbb\xbftext\tlabel\r\nA\t1\r\n")
+        self.assertEqual(
+            TableSplit(text_a="text", label="label").read(path),
+            [Example("A", None, "1", f"{path}:2")],
+        )
+
+    def test_other_unicode_line_ends_do_not_cut_a_row(self):
+        path = self.write("t\nA\u2028B\x85C\x0cD\n")
+        self.assertEqual(
+            TableSplit(text_a="t").read(path)[0].text_a, "A\u2028B\x85C\x0cD"
+        )
+
+    def test_rows_chosen_and_labels_renamed(self):
+        path = self.write("lang\ttext\tlabel\nde\tA\tx\nzh\tB\tcontradictory\n")
+        split = TableSplit(
+            text_a=1,
+            label=2,
+            only={0: "zh"},
+            rename={"contradictory": "contradiction"},
+        )
+        self.assertEqual(
+            split.read(path), [Example("B", None, "contradiction", f"{path}:3")]
+        )
+
+    def test_a_short_row_is_named_by_its_line(self):
+        path = self.write("a\tb\nA\t1\nC\n")
+        with self.assertRaisesRegex(
+            InputError,
+            r"data.tsv:3: column 2, counted from 1, is missing: the row has 1 column\."
+            r" \(1 of the file's 2 rows cannot be used: line 3; at most 1% may be\.\)",
+        ):
+            TableSplit(text_a=0, label=1).read(path)
+
+    def test_a_missing_column_names_those_there_are(self):
+        path = self.write("a\tb\nA\t1\n")
+        with self.assertRaisesRegex(InputError, "'text'. Columns: 'a', 'b'\\.$"):
+            TableSplit(text_a="text").read(path)
+
+    def test_a_column_is_one_column(self):
+        path = self.write("a\tb\ta\nA\t1\tB\n")
+        with self.assertRaisesRegex(InputError, "several columns are named 'a'"):
+            TableSplit(text_a="a").read(path)
+        self.assertEqual(TableSplit(text_a="b").read(path)[0].text_a, "1")
+
+    def test_a_table_with_the_other_separator_is_called_that(self):
+        advice = "It has commas, no tabs: give the file a name that ends in .csv."
+        path = self.write("text,label\nA,1\n")
+        for split, problem in (
+            (TableSplit(text_a="text"), "Columns: 'text,label'. "),
+            (TableSplit(text_a=0, label=1, has_header=False), "has 1 column. "),
+        ):
+            with self.assertRaisesRegex(InputError, problem + advice):
+                split.read(path)
+        os.rename(path, path.replace(".tsv", ".csv"))
+        path = path.replace(".tsv", ".csv")
+        self.assertLen(TableSplit(text_a="text", label="label").read(path), 1)
+        with open(path, "w") as file:
+            file.write("text\tlabel\nA\t1\n")
+        with self.assertRaisesRegex(InputError, "has tabs, no commas: .* ends in .tsv"):
+            TableSplit(text_a="text").read(path)
+
+    def test_files_that_cannot_be_used(self):
+        split = TableSplit(text_a=0)
+        with self.assertRaisesRegex(InputError, "No such data file: nowhere.tsv"):
+            split.read("nowhere.tsv")
+        with self.assertRaisesRegex(InputError, "no examples"):
+            split.read(self.write("header only\n"))
+        with self.assertRaisesRegex(InputError, "the file is empty"):
+            split.read(self.write("\ufeff"))
+        with self.assertRaisesRegex(InputError, "data.tsv:2: not UTF-8"):
+            split.read(self.write(b"t\n\xff\xfe\n"))
+
+    def test_few_unusable_rows_are_left_out_with_their_lines(self):
+        # What the line end within a question does to a row of QQP, and an empty label.
+        rows = [f"{i}\tA\tB\t1" for i in range(2, 500)]
+        rows[95:97] = ["97\tA", '"\tWas he?\t0', "99\tA\tB\t"]
+        path = self.write("id\tq1\tq2\tlabel\n" + "\n".join(rows))
+        split = TableSplit(text_a="q1", text_b="q2", label="label")
+
+        def check(label, source):
+            if label not in ("0", "1"):
+                raise InputError(f"{source}: no such label: {label!r}.")
+
+        with self.assertLogs(level="WARNING") as logs:
+            examples = split.read(path, check)
+        self.assertLen(examples, 496)
+        self.assertEqual(examples[95].source, f"{path}:100")
+        (warning,) = logs.output
+        self.assertIn(
+            f"{path}: left out 3 of 499 rows, which cannot be used: lines 97, 98, 99."
+            " The first one: column 'q2' is missing: the row has 2 columns.",
+            warning,
+        )
+        # One per cent of 499 is 4.
+        path = self.write("id\tq1\tq2\tlabel\n" + "\n".join([*rows, *"xyz"]))
+        with self.assertRaisesRegex(
+            InputError,
+            r"data.tsv:97: column 'q2' .* \(6 of the file's 502 rows .*"
+            r" 97, 98, 99, 501, 502 and 1 more",
+        ):
+            split.read(path, check)
+
+    def test_no_row_without_labels_may_be_left_out(self):
+        rows = "".join(f"{i}\tA\n" for i in range(500))
+        path = self.write(f"id\ttext\n{rows}500\n")
+        with self.assertRaisesRegex(InputError, "data.tsv:502: column 'text'"):
+            TableSplit(text_a="text").read(path)
+
+    def test_many_lines_are_numbered_in_short(self):
+        path = self.write("t\tl\n" + 7 * "A\t-\n" + "B\t1\n")
+        with self.assertLogs(level="WARNING") as logs:
+            examples = TableSplit(text_a="t", label="l", no_label="-").read(path)
+        self.assertLen(examples, 1)
+        self.assertIn(
+            "left out 7 unlabelled rows: lines 2, 3, 4, 5, 6 and 2 more", logs.output[0]
+        )
+
+    def test_carriage_returns_and_nul_within_a_cell(self):
+        path = self.write("t\tl\nA\rB\x00C\t1\r\n")
+        self.assertEqual(
+            TableSplit(text_a="t", label="l").read(path)[0][:3], ("A\rB\0C", None, "1")
+        )
+
+    def test_a_cell_of_a_csv_file_may_be_long_and_its_quotes_must_close(self):
+        text = "word " * 40_000
+        path = self.write(f't,l\n"{text}",x\n', "data.csv")
+        self.assertEqual(TableSplit(text_a="t").read(path)[0].text_a, text)
+        path = self.write('t,l\n"A,x\nB,y\n', "data.csv")
+        with self.assertRaisesRegex(InputError, "data.csv:3: unexpected end of data"):
+            TableSplit(text_a="t").read(path)
+
+    def test_a_blank_line_would_shift_predictions(self):
+        path = self.write("text\none\n\ntwo\n\n")
+        with self.assertRaisesRegex(InputError, r"tsv:3: the row is blank\.$"):
+            TableSplit(text_a="text").read(path)
+        # At the end it shifts none.
+        path = self.write("text\none\ntwo\n\n")
+        self.assertLen(TableSplit(text_a="text").read(path), 2)
+
+    def test_blank_lines_are_left_out_and_counted(self):
+        with self.assertLogs(level="WARNING") as logs:
+            path = self.write("t\nA\n\n\nB\n")
+            examples = TableSplit(text_a=0, label=0).read(path)
+        self.assertLen(examples, 2)
+        self.assertIn("left out 2 blank rows: lines 3, 4.", logs.output[0])
+
+
+# What a model's outputs of 0, 1, ... are, against the library's numbers of a class.
+LABELS = {
+    "CoLA": ("0", "1"),
+    "SST-2": ("0", "1"),
+    "MRPC": ("0", "1"),
+    "QQP": ("0", "1"),
+    "WNLI": ("0", "1"),
+    "QNLI": ("entailment", "not_entailment"),
+    "RTE": ("entailment", "not_entailment"),
+    # The library's order is not ours, which is the original's.
+    "MNLI": ("entailment", "neutral", "contradiction"),
+}
+
+
+def rows_of(features, labels):
+    """Rows in a shuffled order: sentence 2 of the file first."""
+    for index in (2, 0, 1):
+        row = {
+            name: f"{name} {index}"
+            for name, feature in features.items()
+            if isinstance(feature, tfds.features.Text)
+        }
+        yield {**row, "label": labels[index], "idx": index}
+
+
+def mocked(labels, asked=None):
+    def as_dataset(self, split, **kwargs):
+        if asked is not None:
+            asked.append(str(split))
+        return tf.data.Dataset.from_generator(
+            lambda: rows_of(self.info.features, labels),
+            output_types=self.info.features.dtype,
+            output_shapes=self.info.features.shape,
+        )
+
+    return tfds.testing.mock_data(
+        as_dataset_fn=as_dataset, policy=tfds.testing.MockPolicy.USE_CODE
+    )
+
+
+class GlueTest(tf.test.TestCase):
+    """As the library has GLUE's sets, with rows of our own."""
+
+    def test_classes_and_the_order_of_the_file(self):
+        for task, labels in LABELS.items():
+            classes = [2, 0, 1] if task == "MNLI" else [1, 0, 1]
+            with mocked(classes):
+                examples = GLUE_TASKS[task].from_tfds().read(None, "train")
+            self.assertEqual(
+                [example.label for example in examples], [labels[i] for i in classes]
+            )
+            self.assertEqual([e.text_a[-1] for e in examples], ["0", "1", "2"])
+            self.assertContainsSubset(labels, GLUE_TASKS[task].labels)
+
+    def test_the_same_columns_as_those_of_the_files(self):
+        columns = {
+            "CoLA": ("sentence", None),
+            "MRPC": ("sentence1", "sentence2"),
+            "QQP": ("question1", "question2"),
+            "MNLI": ("premise", "hypothesis"),
+            "QNLI": ("question", "sentence"),
+            "AX": ("premise", "hypothesis"),
+        }
+        for task, (text_a, text_b) in columns.items():
+            with mocked([-1, -1, -1]):
+                example = GLUE_TASKS[task].from_tfds().read(None, "test")[1]
+            self.assertEqual(example.text_a, f"{text_a} 1")
+            self.assertEqual(example.text_b, text_b and f"{text_b} 1")
+            self.assertIsNone(example.label)
+
+    def test_scores(self):
+        with mocked([3.8, 0.0, 5.0]):
+            data_set = GLUE_TASKS["STS-B"].from_tfds()
+            examples = data_set.read(None, "dev")
+        self.assertEqual([e.label for e in examples], ["3.8", "0.0", "5.0"])
+        self.assertEqual(examples[0].source, "tfds:glue/stsb/2.0.0:validation:0")
+
+    def test_both_sets_of_mnli(self):
+        asked = []
+        with mocked([0, 1, 2], asked):
+            data_set = GLUE_TASKS["MNLI"].from_tfds()
+            for split in (*data_set.dev_splits, *data_set.test_splits):
+                data_set.read(None, split)
+        self.assertEqual(
+            " ".join(asked),
+            "validation_matched validation_mismatched test_matched test_mismatched",
+        )
+
+    def test_rows_without_a_label_are_left_out_and_counted(self):
+        rte = GLUE_TASKS["RTE"].from_tfds()
+        with mocked([1, -1, 0]), self.assertLogs(level="WARNING") as logs:
+            examples = rte.read(None, "train")
+        self.assertEqual([e.text_a[-1] for e in examples], ["0", "2"])
+        self.assertIn(
+            "glue/rte/2.0.0:train: left out 1 unlabelled row: line 1.", logs.output[-1]
+        )
+        with mocked([-1, -1, -1]), self.assertRaisesRegex(
+            InputError, "glue/rte/2.0.0:train: no labelled examples in this split"
+        ):  # fmt: skip
+            rte.read(None, "train")
+
+    def test_random_examples_of_the_library(self):
+        """Every task's features are read as the library types them."""
+        for task in GLUE_TASKS.values():
+            with tfds.testing.mock_data(
+                num_examples=300, policy=tfds.testing.MockPolicy.USE_CODE
+            ):
+                examples = task.from_tfds().read(None, "test")
+            self.assertLen(examples, 300)
+            self.assertIsInstance(examples[0].text_a, str)
+
+
+class Reviews(tfds.core.GeneratorBasedBuilder):
+    """Reviews with labels of every kind; the last one has none."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    code_path = None  # nothing is downloaded, so no checksums lie beside the code
+    NUM = 200
+
+    def _info(self):
+        features = {
+            "text": tfds.features.Text(),
+            "mood": tfds.features.ClassLabel(names=["sad", "glad"]),
+            "stars": tf.int64,
+            "word": tfds.features.Text(),
+            "topics": tfds.features.Sequence(
+                tfds.features.ClassLabel(names=["plot", "cast", "music"])
+            ),
+            "numbers": tfds.features.Sequence(tf.float32, length=2),
+        }
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(features)
+        )
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for number in range(self.NUM):
+            yield (
+                number,
+                {
+                    "text": f"Review {number}. é",
+                    "mood": number % 2 if number else -1,
+                    "stars": number % 5,
+                    "word": "yes" if number % 2 else "no",
+                    "topics": list(range(number % 4)),
+                    "numbers": [0.5, number],
+                },
+            )
+
+
+class AnySetTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        tfds.disable_progress_bar()
+        # One for all tests: the set is prepared once.
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+
+    def data_set(self, label, **kwargs):
+        return DataSet(
+            name="reviews",
+            metrics=kwargs.pop("metrics", ("accuracy",)),
+            files={"train": "train.tsv"},
+            splits={},
+            tfds=TfdsSet(
+                name="reviews",
+                splits={"train": "train", "dev": "train[90%:]", "test": "nowhere"},
+                text_a="text",
+                label=label,
+                index=None,
+            ),
+            **kwargs,
+        ).from_tfds(folder=self.folder)
+
+    def by_number(self, data_set, split="train"):
+        examples = data_set.read(None, split)
+        return {int(e.text_a.split()[1][:-1]): e.label for e in examples}
+
+    def test_classes_have_the_sets_own_order(self):
+        data_set = self.data_set("mood")
+        self.assertEqual(data_set.read_target(None).labels, ("sad", "glad"))
+        with self.assertLogs(level="WARNING") as logs:
+            labels = self.by_number(data_set)
+        self.assertLen(labels, Reviews.NUM - 1)
+        self.assertEqual((labels[1], labels[2]), ("glad", "sad"))
+        self.assertIn("left out 1 unlabelled row", logs.output[-1])
+        self.assertLen(data_set.read(None, "dev"), Reviews.NUM // 10)
+
+    def test_numbers_and_words_as_classes(self):
+        data_set = self.data_set("stars")
+        self.assertEqual(data_set.read_target(None).labels, ("0", "1", "2", "3", "4"))
+        self.assertEqual(self.by_number(data_set)[7], "2")
+        data_set = self.data_set("word")
+        self.assertEqual(data_set.read_target(None).labels, ("no", "yes"))
+
+    def test_several_labels_and_numbers(self):
+        data_set = self.data_set("topics", kind=MULTI_LABEL, metrics=("f1_micro",))
+        self.assertEqual(data_set.read_target(None).labels, ("plot", "cast", "music"))
+        labels = self.by_number(data_set)
+        self.assertEqual(
+            [labels[i] for i in (0, 1, 3)], ["", "plot", "plot,cast,music"]
+        )
+        data_set = self.data_set(
+            "numbers",
+            kind=REGRESSION,
+            labels=("half", "number"),
+            separator=";",
+            metrics=("pearson",),
+        )
+        self.assertEqual(self.by_number(data_set)[12], "0.5;12.0")
+
+    def test_errors_are_one_line(self):
+        for reason, arguments in (
+            ("no feature 'body' for --text_a_.* has: text, word", {"text_a": "body"}),
+            ("no feature 'stars' for --text_b_column", {"text_b": "stars"}),
+            ("no feature 'tag' for --label_column", {"label": "tag"}),
+            ("has no split 'nowhere'; it has: train", {"split": "nowhere"}),
+            ("'nothing': Dataset nothing not found", {"name": "nothing"}),
+        ):  # fmt: skip
+            split = TfdsSplit(**{
+                "name": "reviews", "split": "train", "text_a": "text",
+                "folder": self.folder, **arguments,
+            })  # fmt: skip
+            with self.assertRaisesRegex(InputError, reason) as raised:
+                split.read()
+            self.assertNotIn("\n", str(raised.exception))
+
+
+ONE = Target(kind=SINGLE_LABEL, labels=("no", "yes", "maybe"))
+SEVERAL = Target(kind=MULTI_LABEL, labels=("a", "b", "c"))
+NUMBER = Target(kind=REGRESSION)
+NUMBERS = Target(kind=REGRESSION, labels=("width", "height"))
+
+
+class EncodeTest(tf.test.TestCase):
+    def test_one_label(self):
+        self.assertEqual(ONE.encode("maybe", "f:1"), [2])
+        self.assertEqual(ONE.encode(None, "f:1"), [0])
+        with self.assertRaisesRegex(
+            InputError, "f:7: .* one of no, yes, maybe. Found: 'Yes'"
+        ):
+            ONE.encode("Yes", "f:7")
+
+    def test_several_labels(self):
+        self.assertEqual(SEVERAL.encode("c,a", "f:1"), [1.0, 0.0, 1.0])
+        self.assertEqual(SEVERAL.encode(" b , b", "f:1"), [0.0, 1.0, 0.0])
+        for none in ("", " ", None):
+            self.assertEqual(SEVERAL.encode(none, "f:1"), [0.0, 0.0, 0.0])
+        with self.assertRaisesRegex(InputError, "f:7: .*',' between.*Found: 'd'"):
+            SEVERAL.encode("a,d", "f:7")
+
+    def test_another_separator(self):
+        target = Target(kind=MULTI_LABEL, labels=("a", "b, c"), separator="; ")
+        self.assertEqual(target.encode("b, c; a", "f:1"), [1.0, 1.0])
+        self.assertEqual(target.words(np.ones([1, 2])), ["a; b, c"])
+
+    def test_numbers(self):
+        self.assertEqual(NUMBER.encode("2.5", "f:1"), [2.5])
+        self.assertEqual(NUMBER.encode(None, "f:1"), [0.0])
+        self.assertEqual(NUMBERS.encode("1, -2e1", "f:1"), [1.0, -20.0])
+        self.assertEqual(NUMBERS.encode(None, "f:1"), [0.0, 0.0])
+        for wrong in ("x", "", "1,2", "nan", "inf"):
+            with self.assertRaisesRegex(InputError, "f:7: .* a number. Found"):
+                NUMBER.encode(wrong, "f:7")
+        for wrong in ("1", "1,2,3", "1,"):
+            with self.assertRaisesRegex(InputError, "f:7: .* 2 numbers"):
+                NUMBERS.encode(wrong, "f:7")
+
+    def test_what_a_record_holds(self):
+        found = [
+            (target.num_outputs, target.label_length, target.label_dtype)
+            for target in (ONE, SEVERAL, NUMBER, NUMBERS)
+        ]
+        self.assertEqual(
+            found,
+            [(3, 1, "int64"), (3, 3, "float32"), (1, 1, "float32"), (2, 2, "float32")],
+        )
+
+
+class OutputsTest(tf.test.TestCase):
+    def test_one_label(self):
+        # Odds of 1 : 3 : 4.
+        logits = np.log([[1.0, 3.0, 4.0], [5.0, 2.0, 1.0]])
+        self.assertAllClose(
+            ONE.probabilities(logits), [[0.125, 0.375, 0.5], [0.625, 0.25, 0.125]]
+        )
+        self.assertAllEqual(ONE.predictions(logits), [2, 0])
+        self.assertEqual(ONE.words(logits), ["maybe", "no"])
+
+    def test_several_labels(self):
+        # Odds of 1 : 3 against, even, 4 : 1 for.
+        logits = np.log([[1 / 3, 1.0, 4.0], [3.0, 1.5, 1 / 4]])
+        self.assertAllClose(
+            SEVERAL.probabilities(logits), [[0.25, 0.5, 0.8], [0.75, 0.6, 0.2]]
+        )
+        self.assertAllEqual(SEVERAL.predictions(logits), [[0, 0, 1], [1, 1, 0]])
+        self.assertEqual(SEVERAL.words(logits), ["c", "a,b"])
+        self.assertEqual(SEVERAL.words(-np.ones([1, 3])), [""])
+
+    def test_numbers(self):
+        logits = np.array([[3.21449], [-1.0]])
+        self.assertAllClose(NUMBER.probabilities(logits), logits)
+        self.assertAllClose(NUMBER.predictions(logits), [3.21449, -1.0])
+        self.assertEqual(NUMBER.words(logits), ["3.214", "-1.000"])
+        logits = np.array([[1.0, 2.5]])
+        self.assertAllClose(NUMBERS.predictions(logits), logits)
+        self.assertEqual(NUMBERS.words(logits), ["1.000,2.500"])
+
+    def test_large_logits(self):
+        logits = np.array([[1000.0, 0.0, -1000.0]])
+        with np.errstate(all="raise", under="ignore"):
+            self.assertAllClose(ONE.probabilities(logits), [[1.0, 0.0, 0.0]])
+            self.assertAllClose(SEVERAL.probabilities(logits), [[1.0, 0.5, 0.0]])
+
+
+class TargetTest(tf.test.TestCase):
+    def test_what_is_no_target(self):
+        with self.assertRaisesRegex(ValueError, "`kind` must be one of"):
+            Target(kind="ranking")
+        for kind, labels in (
+            (SINGLE_LABEL, ("a",)),
+            (MULTI_LABEL, ()),
+            (SINGLE_LABEL, ("a", "b", "a")),
+        ):
+            with self.assertRaisesRegex(ValueError, "`labels` of a"):
+                Target(kind=kind, labels=labels)
+
+
+if __name__ == "__main__":
+    tf.test.main()

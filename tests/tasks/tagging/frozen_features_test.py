@@ -1,0 +1,363 @@
+import dataclasses
+import json
+import math
+import os
+import tempfile
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import cli, run_ner
+from bert_tf.conversion.source import open_source
+from bert_tf.errors import InputError
+from bert_tf.features.inputs import FeatureInput
+from bert_tf.features.layers import LayerSelection
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import BiLstmTagger
+from bert_tf.records.batching import SplitRecords
+from bert_tf.tasks.tagging import frozen_features, words
+from bert_tf.tasks.tagging.frozen_features import (
+    FeatureSession,
+    VectorBatches,
+    VectorRecords,
+    feature_picture,
+    feature_table,
+    inputs_of_windows,
+    words_of_vectors,
+    words_of_windows,
+)
+from bert_tf.tasks.tagging.words import Features
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
+from tests.finetuning.drawn import drawn
+from tests.modeling import numpy_bert
+from tests.modeling.examples import randomize
+from tests.run_ner_test import TOKENS, columns, sentences
+from tests.training import toy
+
+
+class TaggedWordsTest(tf.test.TestCase):
+    def test_each_word_has_the_vector_of_its_first_piece(self):
+        windows = [
+            Features([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+            # Word 2 is predicted from here, word 1 from the window before.
+            Features([2, 9, 11, 3], np.array([2]), np.array([2])),
+        ]
+        first, second = inputs_of_windows(windows)
+        self.assertEqual(first.ids, [2, 7, 8, 9, 3])
+        self.assertEqual(first.segment_ids, [0] * 5)
+        self.assertEqual([start for start, _ in first.spans], [1, 3])
+        self.assertEqual(first.num_vectors, 2)
+        self.assertEqual([start for start, _ in second.spans], [2])
+        self.assertAllEqual(words_of_vectors(windows), [0, 1, 2])
+
+    def test_nothing(self):
+        self.assertEqual(inputs_of_windows([]), [])
+        self.assertAllEqual(words_of_vectors([]), np.zeros([0]))
+
+
+class FeatureTableTest(tf.test.TestCase):
+    def test_beside_the_paper(self):
+        scores = {"fine_tuned": 0.91234, "concat_last_four": math.nan}
+        lines = feature_table(scores, "accuracy").splitlines()
+        self.assertIn("ours, accuracy", lines[0])
+        cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+        self.assertEqual(cells[2], ["fine_tuned", "91.23", "96.4"])
+        self.assertEqual(cells[3], ["concat_last_four", "–", "96.1"])
+
+    def test_drawn(self):
+        scores = {"last": 0.5, "embeddings": 0.25}
+        texts, _ = drawn(lambda: feature_picture(scores, "f1"))
+        expected = {"ours, f1", "last", "embeddings", "50.0", "25.0", "94.9", "91.0"}
+        self.assertContainsSubset(expected, texts)
+
+
+# Two windows of 2 and 1 words; the words' labels, and their vectors [T, 1, 2].
+WINDOWS = [
+    Features([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+    Features([2, 9, 11, 3], np.array([2]), np.array([2])),
+]
+LABELS = np.array([4, 0, 5])
+VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
+
+
+class WordVectorsTest(tf.test.TestCase):
+    def records(self):
+        return SplitRecords.prepare(
+            os.path.join(self.get_temp_dir(), "train.tf_record"),
+            words.schema(8),
+            {},
+            words.blocks(words_of_windows(WINDOWS), LABELS, 8),
+        )
+
+    def check(self, batch):
+        """A batch of the second window, the first one, and padding."""
+        zero = [[0, 0]]
+        self.assertAllEqual(
+            batch["features"],
+            [[[[5, 6]], zero, zero], [[[1, 2]], [[3, 4]], zero], [zero, zero, zero]],
+        )
+        self.assertEqual(np.asarray(batch["features"]).dtype, np.float32)
+        self.assertAllEqual(batch["label_ids"], [[5, 0, 0], [4, 0, 0], [0, 0, 0]])
+        weights = [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+        self.assertAllEqual(batch["label_weights"], weights)
+        self.assertAllEqual(batch["input_mask"], weights)
+
+    def test_batches_to_train_on(self):
+        records = VectorRecords.of(self.records(), VECTORS)
+        dataset = records.table.batches(np.array([[1, 0, -1]]), 3)
+        self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
+        (batch,) = dataset
+        self.check(batch)
+
+    def test_batches_to_predict(self):
+        plain = self.records().batches(3, max_lengths=1)
+        batches = VectorBatches(plain, VECTORS)
+        self.assertLen(batches, 1)
+        (batch,) = batches
+        self.assertAllEqual(batch["rows"], [1, 0, -1])
+        spec = batches.element_spec["features"]
+        self.assertTrue(spec.is_compatible_with(batch["features"]))
+        batch = {name: np.asarray(value) for name, value in batch.items()}
+        padding = np.zeros([3, 1, 1, 2])
+        batch["features"] = np.concatenate([batch["features"], padding], axis=1)
+        for name in ("label_ids", "label_weights", "input_mask"):
+            batch[name] = np.pad(batch[name], [(0, 0), (0, 1)])
+        batch["features"] = np.float32(batch["features"])
+        self.check(batch)
+
+
+INPUTS = [
+    FeatureInput(ids, [0] * len(ids), [], spans)
+    for ids, spans in (
+        ([2, 7, 8, 9, 3], [(1, 3), (3, 4)]),
+        ([2, 3], []),
+        ([2, 11, 12, 3], [(1, 2)]),
+    )
+]
+
+
+class FeatureSessionTest(tf.test.TestCase):
+    def checkpoint(self, **options):
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        toy.write_config(folder)
+        model = BertEncoder(toy.CONFIG, **options)
+        self.weights = randomize(model)
+        toy.save_checkpoint(folder, model, 1, 1)
+        return open_source(folder)
+
+    def session(self, source, **options):
+        return FeatureSession(
+            source,
+            LayerSelection.parse("embeddings,-1", 1, combine="concat"),
+            tf.distribute.get_strategy(),
+            batch_size=2,
+            max_seq_length=8,
+            **options,
+        )
+
+    def test_features_are_computed_once_and_read_back(self):
+        session = self.session(self.checkpoint())
+        folder = os.path.join(self.get_temp_dir(), "cache")
+        found = session.cached(INPUTS, folder)
+        self.assertLen(found, 3)
+        for number, firsts in ((0, [1, 3]), (1, []), (2, [1])):
+            ids = INPUTS[number].ids
+            record = {
+                "input_ids": ids,
+                "input_mask": [1] * len(ids),
+                "segment_ids": [0] * len(ids),
+            }
+            states, _ = numpy_bert.sequence_outputs(self.weights, toy.CONFIG, record)
+            expected = np.concatenate(states, axis=1)[firsts]
+            self.assertAllClose(found[number][:, 0], expected, atol=1e-5)
+        with mock.patch.object(session, "extract", side_effect=AssertionError):
+            again = session.cached(INPUTS, folder)
+            self.assertAllEqual(again.vectors, found.vectors)
+            with self.assertRaises(AssertionError):
+                session.cached(INPUTS[:2], folder)
+            with self.assertRaises(AssertionError):
+                session.cached(INPUTS, folder, vector_type="float16")
+
+    def test_what_the_features_hang_on(self):
+        source = self.checkpoint()
+        made = self.session(source).settings
+        for change, is_same in (
+            ({"hidden_act": "relu"}, False),
+            ({"layer_norm_eps": 1e-6}, False),
+            ({"hidden_dropout_prob": 0.3}, True),
+        ):
+            config = dataclasses.replace(toy.CONFIG, **change)
+            found = self.session(dataclasses.replace(source, config=config)).settings
+            self.assertEqual(found == made, is_same, change)
+
+    def test_without_a_pooler(self):
+        source = self.checkpoint(use_pooler=False)
+        with self.assertRaisesRegex(InputError, "has no pooler: leave `pooled` out"):
+            self.session(source, sentence_vectors=["pooled"])
+
+
+CONFIG = dataclasses.replace(toy.CONFIG, num_hidden_layers=4)
+
+
+class FeatureTaggingSessionTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = tempfile.mkdtemp(dir=self.get_temp_dir())
+        self.model = self.path("bert")
+        os.makedirs(self.model)
+        encoder = BertEncoder(CONFIG)
+        randomize(encoder)
+        toy.save_checkpoint(self.model, encoder, 1, 1)
+        with open(self.path("bert", "bert_config.json"), "w") as file:
+            file.write(CONFIG.to_json_string())
+        Vocabulary(TOKENS).save(self.path("bert", "vocab.txt"))
+        self.train = self.write("train.txt", columns(sentences(160, 1)))
+        self.dev = self.write("dev.txt", columns(sentences(20, 2)))
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def run_script(self, *arguments, **options):
+        options = {
+            "init_checkpoint": self.model,
+            "features": "last",
+            "train_file": self.train,
+            "dev_file": self.dev,
+            "output_dir": self.path("run"),
+            "max_seq_length": 16,
+            "train_batch_size": 16,
+            "bilstm_size": 16,
+            "learning_rate": 1e-2,
+            "num_train_epochs": 6,
+            **options,
+        }
+        run_ner.run(
+            cli.parse(
+                run_ner.define_flags,
+                [
+                    *arguments,
+                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
+                ],
+            )
+        )
+        with open(os.path.join(options["output_dir"], "eval_results.txt")) as file:
+            pairs = (line.split(" = ") for line in file.read().splitlines())
+            return {name: float(value) for name, value in pairs}
+
+    def test_learns_from_features_that_are_computed_once(self):
+        options = {"features": "embeddings", "bilstm_size": 32, "bilstm_dropout": 0}
+        options |= {"num_train_epochs": 12, "learning_rate": 4e-2}
+        results = self.run_script("--do_train", "--do_eval", **options)
+        self.assertGreater(results["f1"], 0.9)
+        self.assertLess(results["loss"], 0.5)
+        with (
+            mock.patch.object(FeatureSession, "write", side_effect=AssertionError),
+            mock.patch.object(loop, "_call", side_effect=AssertionError),
+        ):
+            again = self.run_script("--do_train", "--do_eval", **options)
+        self.assertEqual(again, results)
+        for change, message in (
+            ({"features": "last"}, "a run with --features=embeddings"),
+            ({"init_checkpoint": None}, "--features=embeddings needs --init_checkp"),
+            (
+                {"features": None, "bilstm_size": None, "bilstm_dropout": None},
+                "holds a BiLSTM .* --features=embeddings too",
+            ),
+            ({"precision": "bfloat16"}, "embeddings, of other weights or in another"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script("--do_train", **(options | change))
+
+    @pytest.mark.slow
+    def test_layers_mixed_and_one_after_another_share_their_vectors(self):
+        expected = {"weighted_sum_last_four": (4, 8), "concat_last_four": (1, 32)}
+        for features, shape in expected.items():
+            with mock.patch.object(
+                frozen_features, "BiLstmTagger", wraps=BiLstmTagger
+            ) as tagger:
+                self.run_script(
+                    "--do_train",
+                    "--do_eval",
+                    features=features,
+                    feature_dir=self.path("features"),
+                    output_dir=self.path(features),
+                    num_train_epochs=1,
+                )
+            self.assertEqual(tagger.call_args.args, (*shape, 5))
+        names = os.listdir(self.path("features"))
+        self.assertCountEqual(names, ["train_-4_-3_-2_-1", "dev_-4_-3_-2_-1"])
+
+    @pytest.mark.slow
+    def test_a_killed_run_ends_as_if_it_had_not_been(self):
+        options = {"save_checkpoints_steps": 3, "iterations_per_loop": 1}
+        options |= {"num_train_epochs": 1, "document_context": True}
+        whole = self.run_script("--do_train", "--do_eval", **options)
+        call, calls = loop._call, []
+
+        def killed(*args):
+            calls.append(args)
+            if len(calls) == 5:
+                raise KeyboardInterrupt
+            return call(*args)
+
+        options["output_dir"] = self.path("again")
+        with (
+            mock.patch.object(loop, "_call", killed),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.run_script("--do_train", "--do_eval", **options)
+        found = self.run_script("--do_train", "--do_eval", **options)
+        self.assertEqual(found, whole)
+
+    def test_the_folders_flags_say_what_it_was_trained_with(self):
+        options = {"learning_rate": None, "num_train_epochs": None}
+        with (
+            mock.patch.object(
+                frozen_features, "finetune", side_effect=SystemExit
+            ) as finetune,
+            self.assertRaises(SystemExit),
+        ):
+            self.run_script("--do_train", **options)
+        own = finetune.call_args.args[2]
+        self.assertEqual((own.learning_rate, own.num_train_epochs), (1e-3, 10.0))
+        self.assertIsNone(own.init_checkpoint)
+        with open(self.path("run", "flags.json")) as file:
+            written = json.load(file)
+        self.assertEqual(
+            (written["learning_rate"], written["num_train_epochs"]), (1e-3, 10.0)
+        )
+        self.assertEqual(written["init_checkpoint"], self.model)
+        # It has no checkpoint, so BERT itself may be fine-tuned there.
+        with (
+            mock.patch.object(words, "finetune", side_effect=SystemExit),
+            self.assertRaises(SystemExit),
+        ):
+            self.run_script("--do_train", features=None, bilstm_size=None)
+        self.assertNotIn("features.json", os.listdir(self.path("run")))
+
+    def test_what_a_user_got_wrong(self):
+        with self.assertRaisesRegex(InputError, "has no BiLSTM. Train first"):
+            self.run_script("--do_eval", labels="O,B-PER,I-PER,B-LOC,I-LOC")
+        small = self.path("small")
+        os.makedirs(small)
+        toy.save_checkpoint(small, BertEncoder(toy.CONFIG), 1, 1)
+        toy.write_config(small)
+        Vocabulary(TOKENS).save(os.path.join(small, "vocab.txt"))
+        with self.assertRaisesRegex(InputError, "of 4 layers; this one has 1"):
+            self.run_script(
+                "--do_train", features="concat_last_four", init_checkpoint=small
+            )
+        with self.assertRaisesRegex(Exception, "must be even"):
+            cli.parse(run_ner.define_flags, ["--bilstm_size=5"])
+
+
+if __name__ == "__main__":
+    tf.test.main()

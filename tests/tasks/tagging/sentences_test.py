@@ -1,0 +1,321 @@
+import bz2
+import gzip
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.tasks.tagging.sentences import Layout, read_sentences
+from bert_tf.tasks.tagging.words import write_predictions
+
+
+def word(number, form, upos="_", xpos="_"):
+    """A line of ten columns."""
+    return "\t".join([number, form, form, upos, xpos, "_", "0", "dep", "_", "_"])
+
+
+CONLLU = "\n".join(
+    [
+        "# newdoc id = one",
+        "# sent_id = 1",
+        "# text = Al's asleep.",
+        "1-2\tAl's" + "\t_" * 8,
+        word("1", "Al", "PROPN", "NNP"),
+        word("2", "'s", "AUX", "VBZ"),
+        word("2.1", "really", "ADV", "RB"),
+        word("3", "asleep", "ADJ", "JJ"),
+        word("4", ".", "PUNCT", "."),
+        "",
+        "# sent_id = 2",
+        word("1", "#", "SYM", "#"),
+        word("2", "20 000", "NUM", "CD"),
+        "",
+        "# newdoc",
+        "#newpar",
+        word("1", "東\xa0京", "PROPN", "NNP"),
+        "",
+        "",
+    ]
+)
+
+
+class ConlluTest(tf.test.TestCase):
+    def write(self, text, name="x.conllu"):
+        path = os.path.join(self.get_temp_dir(), name)
+        data = text.encode("utf-8")
+        with open(path, "wb") as file:
+            file.write(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    def read(self, text, *, name="x.conllu", has_labels=True, **layout):
+        return read_sentences(
+            [self.write(text, name)], Layout(**layout), has_labels=has_labels
+        )
+
+    def test_words_alone_are_read(self):
+        found = self.read(CONLLU.replace("\n", "\r\n"))
+        self.assertEqual(
+            [(one.words, one.labels, one.document) for one in found],
+            [
+                (
+                    ("Al", "'s", "asleep", "."),
+                    ("PROPN", "AUX", "ADJ", "PUNCT"),
+                    0,
+                ),
+                (("#", "20 000"), ("SYM", "NUM"), 0),
+                (("東\xa0京",), ("PROPN",), 1),
+            ],
+        )
+        self.assertEndsWith(found[0].source, "x.conllu:5")
+        self.assertEqual(self.read(CONLLU, name="x.conllu.gz")[1].words, found[1].words)
+        self.assertEqual(
+            self.read(CONLLU, name="x.txt", format="conllu")[2].labels, ("PROPN",)
+        )
+
+    def test_columns_by_name_and_number(self):
+        for column in ("XPOS", "4", "-6"):
+            found = self.read(CONLLU, label_column=column)
+            self.assertEqual(found[0].labels, ("NNP", "VBZ", "JJ", "."), column)
+        found = self.read(CONLLU, word_column="UPOS", label_column="DEPREL")
+        self.assertEqual(found[1].words, ("SYM", "NUM"))
+        self.assertEqual(found[1].labels, ("dep", "dep"))
+
+    def test_predictions_have_a_line_a_word(self):
+        found = self.read(CONLLU)
+        path = os.path.join(self.get_temp_dir(), "p.txt")
+        write_predictions(path, found, [["A", "B", "C", "D"], ["E", "F"], ["G"]])
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        self.assertLen(lines, 11)
+        # The scorer compares the last two columns.
+        self.assertEqual(lines[0], "1 Al Al PROPN NNP _ 0 dep _ _ PROPN A")
+        # No white space in a column.
+        self.assertEqual(lines[6], "2 20_000 20_000 NUM CD _ 0 dep _ _ NUM F")
+        self.assertEqual([lines[4], lines[7], *lines[9:]], [""] * 4)
+
+    def test_what_has_no_labels(self):
+        bare = "\n".join([word("1", "a"), word("2", "b"), "", word("1", "c"), ""])
+        found = self.read(bare, has_labels=None)
+        self.assertEqual([one.labels for one in found], [None, None])
+        self.assertIsNone(self.read(CONLLU, has_labels=False)[0].labels)
+        self.assertEqual(self.read(CONLLU, has_labels=None)[2].labels, ("PROPN",))
+        # Of a column that some words have, "_" is a label.
+        some = f"{word('1', 'a', 'X')}\n{word('2', 'b')}\n"
+        self.assertEqual(self.read(some, has_labels=None)[0].labels, ("X", "_"))
+
+    def test_what_is_wrong_is_named_with_its_line(self):
+        one = word("1", "a", "X")
+        for text, layout, message in (
+            (
+                f"{one}\n2\tb\tb\n",
+                {},
+                ":2: 3 columns, but the first word's line has 10",
+            ),
+            (f"# c\n{one}\nx y\n", {}, ":3: the first column .* number.*'x y'"),
+            ("1 a a X\n", {}, ":1: the first column .* with a tab behind it"),
+            (word("1", "a"), {}, "no word has a label: column 3 is _"),
+            (one, {"label_column": "12"}, ":1: 10 columns, so none has the number 12"),
+            (one, {"label_column": "upos"}, "--label_column=upos"),
+            ("# newdoc\n\n", {}, "no sentence"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.read(text, **layout)
+
+
+# As CoNLL-2003's files are: a document's line has as many columns as a word's.
+CONLL = """\
+-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+# NN I-NP O
+
+-DOCSTART- -X- O O
+
+東\xa0京 NNP I-NP I-LOC
+"""
+
+
+class ReaderTest(tf.test.TestCase):
+    def write(self, text, name="file.txt"):
+        path = os.path.join(self.get_temp_dir(), name)
+        with open(path, "wb") as file:
+            file.write(text.encode("utf-8") if isinstance(text, str) else text)
+        return path
+
+    def read(self, text, *, name="file.txt", has_labels=True, **layout):
+        return read_sentences(
+            [self.write(text, name)], Layout(**layout), has_labels=has_labels
+        )
+
+    def test_columns(self):
+        found = self.read("\ufeff" + CONLL.replace("\n", "\r\n"))
+        self.assertEqual(
+            [(one.words, one.labels, one.document) for one in found],
+            [
+                (("EU", "rejects"), ("I-ORG", "O"), 0),
+                (("#",), ("O",), 0),
+                (("東\xa0京",), ("I-LOC",), 1),
+            ],
+        )
+        self.assertEndsWith(found[1].source, "file.txt:6")
+        self.assertEqual(found[0].rows, ("EU NNP I-NP I-ORG", "rejects VBZ I-VP O"))
+        self.assertEqual(found[2].before, ("", "-DOCSTART- -X- O O", ""))
+
+    def test_other_columns_and_files(self):
+        text = "1\tEr \tPPER\tO\n2\tlebt\tVV\tO\n\n\n\n1\tJa\tADV\tO\n"
+        found = self.read(
+            bz2.compress(text.encode()),
+            name="x.bz2",
+            word_column="1",
+            label_column="2",
+        )
+        self.assertEqual([one.words for one in found], [("Er", "lebt"), ("Ja",)])
+        self.assertEqual(found[0].labels, ("PPER", "VV"))
+        # A stray carriage return is none of a line's end.
+        found = self.read("a O\r\nb\r O\r\n\r\nc O\r\n")
+        self.assertEqual([one.words for one in found], [("a", "b"), ("c",)])
+        # Of several files each is a document, and a sentence does not reach over.
+        paths = [self.write("a O", "1"), self.write("b O\n", "2")]
+        found = read_sentences(paths, Layout())
+        self.assertEqual([one.document for one in found], [0, 1])
+        self.assertEqual(found[1].before, ("",))
+
+    def test_comments_in_front_of_sentences(self):
+        for comment, document in (
+            ("# id 4037ff98\tdomain=en", 0),  # MultiCoNER: as many columns as a word's
+            ("#\thttp://example.com/a\t[2009-10-17]\tx", 0),  # GermEval
+            ("# text = It is.", 0),
+            ("#begin document (bc/cctv/00); part 000", 1),  # CoNLL-2012
+            ("# newdoc id = b", 1),
+            ("# a b", 0),
+        ):
+            first, second = "it _ _ O\n# _ _ O\n\n", "# NN I-NP O\n\n#end document\n"
+            found = self.read(f"{comment}\n{first}{comment}\n{second}")
+            words = [one.words for one in found]
+            self.assertEqual(words, [("it", "#"), ("#",)], comment)
+            documents = [one.document for one in found]
+            self.assertEqual(documents, [0, document], comment)
+            # Predictions have no line for them.
+            self.assertEqual(found[1].before, ("",))
+        # Words with # in them are words.
+        words = ("#begin", "#id", "#a=b", "#id=1", "#http://a")
+        found = self.read("".join(f"{word} O\n\n" for word in words))
+        self.assertEqual([one.words for one in found], [(word,) for word in words])
+        for width in (1, 2, 5):
+            columns = " ".join(["O"] * width)
+            text = "# newdoc id = a\n# sent_id = 1\n# newpar\n# text = a b c d e f\n"
+            found = self.read(f"{text}it {columns}\n\n# newdoc\n# {columns}\n")
+            self.assertEqual([one.words for one in found], [("it",), ("#",)])
+            self.assertEqual([one.document for one in found], [0, 1])
+        # Words alone.
+        found = self.read("# NN\n1 CD\n\n# NN\n", has_labels=None)
+        self.assertEqual([one.words for one in found], [("#", "1"), ("#",)])
+        (found,) = self.read("# NN\n")
+        self.assertEqual(found.words, ("#",))
+
+    def test_lines_behind_a_files_last_sentence(self):
+        for after in ((), ("",), ("", "")):
+            paths = [self.write(CONLL + "\n" * len(after), "1"), self.write(CONLL, "2")]
+            found = read_sentences(paths, Layout())
+            self.assertEqual(found[2].after, after)
+            before = found[3].before
+            self.assertEqual(before, ("-DOCSTART- -X- O O", ""))
+            self.assertEqual([one.document for one in found], [0, 0, 1, 2, 2, 3])
+
+    def test_columns_without_labels(self):
+        self.assertIsNone(self.read("a\nb\n\nc\n", has_labels=None)[0].labels)
+        (found,) = self.read("a DT\nb NN\n", has_labels=False)
+        self.assertIsNone(found.labels)
+        self.assertEqual(found.rows, ("a DT", "b NN"))
+        self.assertEqual(self.read("a DT\n", has_labels=None)[0].labels, ("DT",))
+
+    def test_slashes(self):
+        found = self.read(
+            "\n\tThe/at Fulton/np-tl ''/'' ///nn\n\n1/2/cd\n", format="slashes"
+        )
+        self.assertEqual(found[0].words, ("The", "Fulton", "''", "//"))
+        self.assertEqual(found[0].labels, ("at", "np-tl", "''", "nn"))
+        self.assertEqual((found[1].words, found[1].labels), (("1/2",), ("cd",)))
+        (found,) = self.read("a_x b_y", format="slashes", separator="_")
+        self.assertEqual(found.labels, ("x", "y"))
+        (found,) = self.read("and/or b", format="slashes", has_labels=None)
+        self.assertEqual((found.words, found.labels), (("and/or", "b"), None))
+
+    def test_json_lines(self):
+        rows = [
+            {"tokens": ["a b", ""], "ner_tags": ["O", "B-X"], "document_id": 7},
+            {"tokens": ["c"], "ner_tags": ["O"], "document_id": 7},
+            {"tokens": [], "ner_tags": [], "document_id": 8},
+            {"tokens": ["d"], "ner_tags": ["O"], "document_id": 9},
+        ]
+        text = "\n".join(map(json.dumps, rows))
+        found = self.read(text, name="x.jsonl")
+        self.assertEqual([one.document for one in found], [0, 0, 1])
+        self.assertEqual(found[0].words, ("a b", ""))
+        # In columns no white space and nothing empty.
+        self.assertEqual(found[0].rows, ("a_b O", "_ B-X"))
+        # What says no document is not of the next one's.
+        names = ("x", None, None, "y", "y")
+        rows = [{"tokens": ["a"], "document_id": name} for name in names]
+        text = "\n".join(map(json.dumps, rows))
+        found = self.read(text, name="x.jsonl", has_labels=False)
+        self.assertEqual([one.document for one in found], [0, 1, 1, 2, 2])
+        numbers = json.dumps({"text": ["a", "b"], "pos": [1, 0]})
+        (found,) = self.read(
+            numbers,
+            format="jsonl",
+            word_column="text",
+            label_column="pos",
+            label_names=("nn", "vb"),
+        )
+        self.assertEqual(found.labels, ("vb", "nn"))
+        (found,) = self.read('{"words": ["a"]}', name="x.json", has_labels=None)
+        self.assertIsNone(found.labels)
+
+    def test_what_is_wrong_is_named_with_its_line(self):
+        for text, layout, message in (
+            ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
+            ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
+            ("a O\rb O\r\rc O\r", {}, "carriage returns alone"),
+            ("a\n", {}, ":1: 1 columns.*--label_column"),
+            ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
+            ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),
+            ("\n\n", {}, "no sentence"),
+            ("a/x b\n", {"format": "slashes"}, ":1: 'b' must be a word, /"),
+            ("\na/\n", {"format": "slashes"}, ":2: 'a/' must be"),
+            ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
+            ("3", {"format": "jsonl"}, ":1: it must be a JSON object. Found: int"),
+            ('{"x": 1}', {"format": "jsonl"}, "no 'tokens' or 'words'.*own: x"),
+            ('{"tokens": "a"}', {"format": "jsonl"}, "must be a list"),
+            ('{"tokens": [1]}', {"format": "jsonl"}, "words must be text"),
+            (
+                '{"tokens": ["a"], "ner_tags": []}',
+                {"format": "jsonl"},
+                "1 words, but 0 labels",
+            ),
+            (
+                '{"tokens": ["a"], "ner_tags": [2]}',
+                {"format": "jsonl"},
+                "labels are numbers; --labels",
+            ),
+            (
+                '{"tokens": ["a"], "ner_tags": [2]}',
+                {"format": "jsonl", "label_names": ("O",)},
+                "no name for the label 2",
+            ),
+            (b"\xff O\n", {}, ":1: not UTF-8"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.read(text, **layout)
+        with self.assertRaisesRegex(InputError, "No such file of tagged words"):
+            read_sentences(["nowhere"], Layout())
+        paths = [self.write("a O\n", "1"), self.write("b\n", "2")]
+        with self.assertRaisesRegex(InputError, "1 of 2 sentences have no labels"):
+            read_sentences(paths, Layout(), has_labels=None)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,688 @@
+import os
+import tempfile
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import cli, run_ner
+from bert_tf.conversion.names import HEADS, TAGGING
+from bert_tf.errors import DivergedError, InputError
+from bert_tf.modeling import objectives
+from bert_tf.modeling.heads import BertSpanPredictor
+from bert_tf.tasks.tagging import words
+from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
+from bert_tf.tasks.tagging.words import (
+    Features,
+    Featurizer,
+    WordPredictions,
+    best_windows,
+    find_file_schemes,
+    find_labels,
+    label_ids,
+    predict_words,
+    respelt_unless,
+    shown,
+    windows,
+    write_predictions,
+)
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.training import toy
+
+
+def context(window, place, total):
+    """The tokens on that side of one on which a window has fewer."""
+    start, end = window
+    if not start <= place < end:
+        return -1
+    left = place - start if start else total
+    right = end - 1 - place if end < total else total
+    return min(left, right)
+
+
+class WindowsTest(tf.test.TestCase):
+    def test_windows_by_hand(self):
+        for arguments, expected in (
+            ((3, 10), [(0, 3)]),
+            ((10, 10), [(0, 10)]),
+            # The last one is moved back, so that it is as long as the others.
+            ((12, 10), [(0, 10), (2, 12)]),
+            ((20, 10), [(0, 10), (5, 15), (10, 20)]),
+            ((21, 10), [(0, 10), (5, 15), (10, 20), (11, 21)]),
+            ((20, 10, 10), [(0, 10), (10, 20)]),
+            ((20, 10, 99), [(0, 10), (10, 20)]),
+            ((3, 1), [(0, 1), (1, 2), (2, 3)]),
+        ):
+            self.assertEqual(windows(*arguments), expected, arguments)
+
+    def test_a_token_counts_where_it_has_most_context(self):
+        places = np.arange(20)
+        best = best_windows(places, windows(20, 10))
+        # Of 7 there are 2 tokens behind it in the first window, in the second one 2
+        # before it: the first of equals. The text's own ends lack nothing.
+        self.assertEqual(best.tolist(), [0] * 8 + [1] * 5 + [2] * 7)
+
+    def test_each_token_counts_once_and_where_no_other_window_has_more(self):
+        generator = np.random.default_rng(1)
+        for _ in range(50):
+            total, room = generator.integers(1, 60), generator.integers(1, 20)
+            found = windows(int(total), int(room), int(generator.integers(1, 25)))
+            best = best_windows(np.arange(total), found)
+            for place, number in enumerate(best.tolist()):
+                contexts = [context(window, place, total) for window in found]
+                self.assertEqual(contexts.index(max(contexts)), number)
+
+    def test_a_document_of_millions_of_tokens_takes_no_table_of_windows(self):
+        """Tokens by windows are 30 billion numbers here."""
+        places = np.arange(2_000_000)
+        best = best_windows(places, windows(len(places), 128))
+        self.assertEqual(
+            best[[0, 95, 96, 1_000_000, -1]].tolist(), [0, 0, 1, 15624, 31248]
+        )
+
+
+TOKENS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "a",
+    "b",
+    "c",
+    "##d",
+    "東",
+    "京",
+]
+UNK, CLS, SEP, A, B, C, D, TO, KYO = 1, 2, 3, 5, 6, 7, 8, 9, 10
+
+
+def sentence(text, document=0):
+    return Sentence.of_words(text.split(" "), None, document=document, source="f:1")
+
+
+def features(sentences, **options):
+    tokenizer = WordPieceTokenizer(Vocabulary(TOKENS))
+    options = {"max_seq_length": 8, **options}
+    return [
+        (one.ids, one.places.tolist(), one.words.tolist())
+        for one in Featurizer(tokenizer, **options)(sentences)
+    ]
+
+
+class FeaturesTest(tf.test.TestCase):
+    def test_the_first_piece_of_each_word(self):
+        # Accents go, an ideograph is a token, and a soft hyphen alone is [UNK].
+        found = features([sentence("add Ád 東京 \xad b"), sentence("c")])
+        # The first sentence has 9 tokens, of which 6 fit: the second window ends with
+        # it, and has more context of its last three words.
+        self.assertEqual(
+            found,
+            [
+                ([CLS, A, D, D, A, D, TO, SEP], [1, 4], [0, 1]),
+                ([CLS, A, D, TO, KYO, UNK, B, SEP], [3, 5, 6], [2, 3, 4]),
+                ([CLS, C, SEP], [1], [5]),
+            ],
+        )
+
+    def test_a_document_is_one_text(self):
+        sentences = [sentence("a b"), sentence("c"), sentence("b", document=1)]
+        self.assertEqual(
+            features(sentences, document_context=True),
+            [
+                ([CLS, A, B, C, SEP], [1, 2, 3], [0, 1, 2]),
+                ([CLS, B, SEP], [1], [3]),
+            ],
+        )
+        self.assertLen(features(sentences), 3)
+
+    def test_every_word_is_in_one_window(self):
+        generator = np.random.default_rng(3)
+        sentences = [
+            sentence(" ".join(generator.choice(["a", "bddd", "c" + 20 * "d"], number)))
+            for number in generator.integers(1, 30, 40)
+        ]
+        for options in ({}, {"doc_stride": 1}, {"document_context": True}):
+            found = features(sentences, **options)
+            words = [word for _, _, some in found for word in some]
+            self.assertEqual(words, list(range(sum(len(s.words) for s in sentences))))
+            for ids, places, _ in found:
+                self.assertLessEqual(len(ids), 8)
+                # Where a word begins, no piece goes on.
+                self.assertNotIn(D, [ids[place] for place in places])
+
+    def test_no_room(self):
+        with self.assertRaisesRegex(InputError, "at least 3"):
+            features([], max_seq_length=2)
+
+    def test_the_digest_tells_sentences_apart(self):
+        rows = [
+            [sentence("a b")],
+            [sentence("a"), sentence("b")],
+            [sentence("a b", document=1)],
+            [Sentence.of_words(["a", "b"], ["x", "y"], document=0, source="")],
+        ]
+        self.assertLen({digest(one) for one in rows}, 4)
+        self.assertEqual(digest(rows[0]), digest([sentence("a b")]))
+
+
+FEATURES = [
+    Features([2, 7, 8, 3], np.array([1]), np.array([0])),
+    Features([2, 7, 8, 9, 10, 3], np.array([1, 2, 4]), np.array([1, 2, 3])),
+]
+# The second word's label is one that the model does not have.
+LABELS = np.array([4, words.NO_LABEL, 0, 5])
+
+
+class TaskTest(tf.test.TestCase):
+    def test_model_and_objective(self):
+        task = words.task(toy.CONFIG, 6, name="parts", recompute=True)
+        self.assertEqual(task.name, "parts")
+        self.assertIs(task.objective, objectives.TAGGING)
+        model = task.build_model()
+        self.assertEqual(model.num_labels, 6)
+        self.assertTrue(model.get_config()["recompute"])
+        # A label more for each of 2 x 12 tokens: a row of 8, two FLOPs each, three
+        # times (forward, and backward twice).
+        more = words.task(toy.CONFIG, 7).training_flops({"input_ids": (2, 12)})
+        less = task.training_flops({"input_ids": (2, 12)})
+        self.assertEqual(more - less, 3 * 2 * 12 * 2 * toy.CONFIG.hidden_size)
+
+    def test_records_by_hand(self):
+        (block,) = words.blocks(FEATURES, LABELS, 7)
+        for name, rows in (
+            ("input_ids", [[2, 7, 8, 3, 0, 0, 0], [2, 7, 8, 9, 10, 3, 0]]),
+            ("input_mask", [[1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 0]]),
+            ("segment_ids", [[0] * 7, [0] * 7]),
+            ("label_ids", [[0, 4, 0, 0, 0, 0, 0], [0, 0, 0, 0, 5, 0, 0]]),
+            ("label_weights", [[0, 1, 0, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0, 0]]),
+        ):
+            self.assertAllEqual(block[name], rows)
+        schema = words.schema(7)
+        parsed = schema.parse(tf.constant(schema.serialize_block(block)))
+        self.assertAllEqual(parsed["label_ids"], block["label_ids"])
+
+    def test_the_loss_is_the_mean_over_words(self):
+        (block,) = words.blocks(FEATURES, LABELS, 7)
+        logits = np.zeros([2, 7, 6], np.float32)
+        logits[0, 1, 4] = np.log(5.0)  # p = 5 / 10
+        logits[1, 4, 5] = np.log(15.0)  # p = 15 / 20
+        logits[:, 5] = 100.0  # of no word
+        means = objectives.TAGGING.means(block, {"logits": logits})
+        # Of the third word p = 1 / 6.
+        expected = -np.log([0.5, 0.75, 1 / 6]).mean()
+        self.assertAllClose(means["cross_entropy"].value(), expected)
+
+    def test_many_windows_in_several_blocks(self):
+        many = [Features([2, 3], np.array([], int), np.array([], int))] * 2500
+        sizes = [len(b["input_ids"]) for b in words.blocks(many, LABELS, 3)]
+        self.assertEqual(sizes, [1024, 1024, 452])
+        self.assertEqual(list(words.blocks([], LABELS, 3)), [])
+
+
+def sentence_tagging_labels(labels):
+    labels = labels.split()
+    return Sentence.of_words(["w"] * len(labels), labels, document=0, source="f:1")
+
+
+def source(labels, head=TAGGING):
+    return SimpleNamespace(
+        path="ckpt",
+        labels=tuple(labels.split()),
+        weights={row.original: None for row in HEADS[head]},
+    )
+
+
+def find(train, file_scheme="iob2", *, recorded=None, source=None, **options):
+    flag_values = {"labels": None, "model_scheme": "auto", "init_head": True, **options}
+    found = find_labels(
+        SimpleNamespace(**flag_values),
+        None if train is None else [sentence_tagging_labels(train)],
+        file_scheme,
+        recorded=recorded,
+        source=source,
+    )
+    return " ".join(found.names), found.scheme
+
+
+class LabelsTest(tf.test.TestCase):
+    def test_labels_of_the_sentences(self):
+        self.assertEqual(find("O I-A"), ("O B-A I-A", "iob2"))
+        self.assertEqual(find("O I-A", "iob1"), ("O B-A I-A", "iob2"))
+        self.assertEqual(find("O U-A", "bilou"), ("O B-A I-A L-A U-A", "bilou"))
+        self.assertEqual(find("vb nn", "none"), ("nn vb", "none"))
+        self.assertEqual(
+            find("O B-A", model_scheme="iobes"), ("O B-A I-A E-A S-A", "iobes")
+        )
+        # There is nothing to spell.
+        self.assertEqual(find("vb", "none", model_scheme="iobes"), ("vb", "none"))
+
+    def test_labels_that_are_given(self):
+        given = ["B-A", "I-A", "O", "B-B"]
+        self.assertEqual(find("O B-A", labels=given), (" ".join(given), "iob2"))
+        # They name the files' numbers, which the model has in another scheme.
+        self.assertEqual(
+            find("O B-A", labels=given, model_scheme="iobes"),
+            ("O B-A I-A E-A S-A", "iobes"),
+        )
+        with self.assertRaisesRegex(InputError, "--labels: O must be there once"):
+            find("O B-A", labels=["O", "B-A", "O"])
+        # What they lack is found when words are numbered.
+        self.assertEqual(find("O B-C", "iob1", labels=given)[0], " ".join(given))
+
+    def test_a_trained_head_goes_on_with_its_labels(self):
+        trained = source("B-A O I-A I-C B-C")
+        self.assertEqual(find("O B-A", source=trained)[0], "B-A O I-A I-C B-C")
+        self.assertEqual(find("O B-X", source=trained, init_head=False)[0], "O B-X I-X")
+        with self.assertRaisesRegex(InputError, "ckpt has a head.*--init_head=false"):
+            find("O B-X", source=trained)
+        with self.assertRaisesRegex(InputError, "the labels here are O, B-A"):
+            find("O B-A", source=trained, labels=["O", "B-A"])
+        # A classifier's labels are something else.
+        other = source("yes no", head="classifier")
+        self.assertEqual(find("O B-A", source=other)[0], "O B-A I-A")
+
+    def test_without_training(self):
+        self.assertEqual(
+            find(None, recorded=["O", "S-A"], labels=["x"]), ("O S-A", "iobes")
+        )
+        self.assertEqual(find(None, labels=["nn", "vb"]), ("nn vb", "none"))
+        self.assertEqual(find(None, source=source("O I-A")), ("O I-A", "iob2"))
+        self.assertEqual(
+            find(None, labels=["O", "I-A"], model_scheme="iob1"), ("O I-A", "iob1")
+        )
+        with self.assertRaisesRegex(InputError, "give --labels"):
+            find(None)
+
+    def test_the_schemes_of_the_files(self):
+        unlabelled = Sentence.of_words(["w"], None, document=0, source="")
+        splits = {
+            "train": [sentence_tagging_labels("O I-A I-B")],
+            "dev": [sentence_tagging_labels("O U-A")],
+            "test": [unlabelled],
+        }
+        self.assertEqual(
+            find_file_schemes(splits, "auto"),
+            {"train": "iob1", "dev": "bilou", "test": "iob1"},
+        )
+        self.assertEqual(
+            find_file_schemes(splits, "iob2"), dict.fromkeys(splits, "iob2")
+        )
+        self.assertEqual(
+            find_file_schemes({"test": [unlabelled]}, "auto"), {"test": "none"}
+        )
+
+    def test_a_label_that_keeps_the_others_from_being_entities_is_named(self):
+        rows = [
+            sentence_tagging_labels("O B-A I-A B-A I-A"),
+            sentence_tagging_labels("B_A"),
+            sentence_tagging_labels("B-A O"),
+        ]
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as log:
+            found = find_file_schemes({"dev": rows}, "auto")
+        self.assertEqual(found, {"dev": "none"})
+        (line,) = log.output
+        self.assertIn("dev: 5 labels spell entities, but not 'B_A' (1 times", line)
+        self.assertIn("f:1), so there is no entity F1. Mend", line)
+        splits = {"train": [sentence_tagging_labels("B-A O")], "dev": rows}
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as log:
+            found = find_file_schemes(splits, "auto")
+        self.assertEqual(found, {"train": "iob2", "dev": "iob2"})
+        self.assertIn("f:1). Mend", log.output[0])
+        # Parts of speech are no such labels, whatever two of them look like.
+        with self.assertNoLogs(logging.get_absl_logger(), "WARNING"):
+            find_file_schemes({"dev": [sentence_tagging_labels("nn vb B-A")]}, "auto")
+            find_file_schemes({"dev": [sentence_tagging_labels("O O")]}, "auto")
+
+    def test_labels_stay_as_they_are_where_the_scheme_does(self):
+        labels = ["O", "I-A", "B-A"]
+        for scheme, wanted, expected in (
+            ("iob2", "iob2", labels),
+            ("none", "iob2", labels),
+            ("iob2", "none", labels),
+            ("iob1", "iob2", ["O", "B-A", "B-A"]),
+        ):
+            self.assertEqual(respelt_unless(labels, scheme, wanted), expected)
+
+    def test_the_numbers_of_labels(self):
+        sentences = [sentence_tagging_labels("O I-A"), sentence_tagging_labels("B-X")]
+        golds = [["O", "B-A"], ["B-X"]]  # as the model spells them
+
+        def ids(golds, must_be_known=False):
+            return label_ids(
+                "dev", sentences, golds, ["O", "B-A"], must_be_known=must_be_known
+            ).tolist()
+
+        with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
+            self.assertEqual(ids(golds), [0, 1, -1])
+        self.assertIn("dev: 1 of 3 words have labels", logs.output[0])
+        self.assertEqual(ids([]), [-1, -1, -1])
+        with self.assertRaisesRegex(InputError, "f:1: the label 'B-X' is none of"):
+            ids(golds, must_be_known=True)
+
+    def test_shown(self):
+        self.assertEqual(shown("ab"), "a, b")
+        self.assertEqual(shown("abcdefg"), "a, b, c, d, e and 2 more")
+
+
+CONLL = """\
+-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+# NN I-NP O
+
+-DOCSTART- -X- O O
+
+東\xa0京 NNP I-NP I-LOC
+"""
+
+
+class PredictionFilesTest(tf.test.TestCase):
+    def path(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def read(self, text, **layout):
+        with open(self.path("file.txt"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return read_sentences([file.name], Layout(**layout), has_labels=None)
+
+    def written(self, sentences, labels):
+        path = self.path("predictions.txt")
+        write_predictions(path, sentences, labels)
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def test_the_files_lines_with_a_column_more(self):
+        labels = [["I-ORG", "O"], ["B-X"], ["O"]]
+        self.assertEqual(
+            self.written(self.read(CONLL), labels),
+            """\
+-DOCSTART- -X- O O O
+
+EU NNP I-NP I-ORG I-ORG
+rejects VBZ I-VP O O
+
+# NN I-NP O B-X
+
+-DOCSTART- -X- O O O
+
+東\xa0京 NNP I-NP I-LOC O
+
+""",
+        )
+
+    def test_all_lines_have_the_same_columns(self):
+        sentences = self.read("-DOCSTART-\n\na\tX  O\n")
+        self.assertEqual(
+            self.written(sentences, [["O"]]), "-DOCSTART- O O O\n\na X O O\n\n"
+        )
+        sentences = self.read("a\nb\n")
+        self.assertEqual(self.written(sentences, [["O", "X"]]), "a O\nb X\n\n")
+
+    def test_lines_at_the_end_of_files(self):
+        paths = []
+        for number, text in enumerate(
+            ("-DOCSTART- O\n\na O\n\n", "-DOCSTART- O\n\nb O\n")
+        ):
+            paths.append(self.path(f"{number}.txt"))
+            with open(paths[-1], "w", encoding="utf-8") as file:
+                file.write(text)
+        sentences = read_sentences(paths, Layout())
+        expected = "-DOCSTART- O O\n\na O X\n\n-DOCSTART- O O\n\nb O Y\n\n"
+        self.assertEqual(self.written(sentences, [["X"], ["Y"]]), expected)
+        alone = self.written(sentences[:1], [["X"]])
+        self.assertEqual(alone, "-DOCSTART- O O\n\na O X\n\n")
+
+    def test_labels_that_are_not_the_last_column_stand_before_the_predicted_ones(self):
+        sentences = self.read(CONLL, label_column="1")
+        self.assertEqual(
+            self.written(sentences, [["NNP", "VB"], ["NN"], ["NN"]]),
+            """\
+-DOCSTART- -X- O O O O
+
+EU NNP I-NP I-ORG NNP NNP
+rejects VBZ I-VP O VBZ VB
+
+# NN I-NP O NN NN
+
+-DOCSTART- -X- O O O O
+
+東\xa0京 NNP I-NP I-LOC NNP NN
+
+""",
+        )
+
+    def test_a_word_without_a_label(self):
+        sentences = self.read("a O\nb O\n")
+        for labels in ([["O"]], [["O", "O"], ["O"]], []):
+            with self.assertRaises(ValueError):
+                self.written(sentences, labels)
+
+
+NUM_LABELS = 5
+
+
+def echo(batches, total):
+    """A model that says of token n the label n % 5, with p = 6 / 10."""
+    for batch in batches:
+        batch = {name: np.asarray(value) for name, value in batch.items()}
+        is_said = batch["input_ids"][:, :, None] % NUM_LABELS == np.arange(NUM_LABELS)
+        yield batch, {"logits": np.where(is_said, np.log(6.0), 0.0).astype(np.float32)}
+
+
+def windowed_words(number, seed=0):
+    """Windows of random lengths; and the token that each word begins with."""
+    generator = np.random.default_rng(seed)
+    found, tokens = [], []
+    for _ in range(number):
+        ids = generator.integers(5, 99, generator.integers(3, 12))
+        places = np.flatnonzero(generator.random(len(ids)) < 0.5)
+        found.append(
+            Features(ids.tolist(), places, len(tokens) + np.arange(len(places)))
+        )
+        tokens += ids[places].tolist()
+    return found, np.array(tokens)
+
+
+class PredictWordsTest(tf.test.TestCase):
+    def test_each_word_has_the_label_of_its_first_token(self):
+        features, tokens = windowed_words(37)
+        labels = tokens % NUM_LABELS
+        labels[1::3] = (labels[1::3] + 1) % NUM_LABELS
+        labels[2::3] = words.NO_LABEL
+        losses = np.zeros(len(tokens))
+        losses[0::3], losses[1::3] = -np.log(0.6), -np.log(0.1)
+        for batch_size, max_lengths in ((4, 3), (4, None), (64, 12), (1, 1)):
+            found = predict_words(
+                features,
+                labels,
+                echo,
+                batch_size=batch_size,
+                max_seq_length=12,
+                max_lengths=max_lengths,
+            )
+            self.assertAllEqual(found.label_ids, tokens % NUM_LABELS)
+            self.assertAllClose(found.losses, losses)
+
+    def test_scores_that_are_not_finite(self):
+        def diverged(batches, total):
+            for batch, outputs in echo(batches, total):
+                yield batch, {"logits": outputs["logits"] * np.nan}
+
+        features, tokens = windowed_words(3)
+        with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
+            predict_words(
+                features,
+                tokens % NUM_LABELS,
+                diverged,
+                batch_size=4,
+                max_seq_length=12,
+                max_lengths=None,
+            )
+
+
+GOLD = [["B-A", "I-A", "O"], ["O", "B-B"]]
+SAID = [["B-A", "I-A", "O"], ["I-B", "I-B"]]
+
+
+class ScoresTest(tf.test.TestCase):
+    def test_entities_by_hand(self):
+        losses = np.array([1.0, 2.0, 6.0])
+        accuracy = words.accuracy(GOLD, SAID)
+        scores = words.scores(
+            GOLD,
+            SAID,
+            "iob2",
+            losses=losses,
+            accuracy=accuracy,
+            majority=words.majority(GOLD),
+        )
+        # By the default reading I-B I-B is an entity, and a wrong one.
+        self.assertEqual(
+            scores,
+            {
+                "loss": 3.0,
+                "accuracy": 3 / 5,
+                "majority": 2 / 5,
+                "strict_precision": 1.0,
+                "strict_recall": 0.5,
+                "strict_f1": 2 / 3,
+                "precision": 0.5,
+                "recall": 0.5,
+                "f1": 0.5,
+            },
+        )
+        del scores["majority"]  # the same for every run
+        self.assertEqual(list(scores), words.metric_names("iob2"))
+        self.assertNotIn("strict_f1", words.metric_names("iob1"))
+        self.assertIn(
+            "processed 5 tokens with 2 phrases; found: 2 phrases; correct: 1.",
+            words.report(GOLD, SAID),
+        )
+
+    def test_other_labels_have_an_accuracy(self):
+        scores = words.scores(
+            GOLD, SAID, "none", losses=np.array([]), accuracy=0.25, majority=0.5
+        )
+        self.assertEqual(scores, {"loss": 0.0, "accuracy": 0.25, "majority": 0.5})
+
+
+TOKENS_TAGGING_SESSION = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "ann",
+    "lee",
+    "and",
+]
+# IOB1: B stands where an entity is right behind one of its type. Read as IOB2 it has a
+# B here and there, and keeps them.
+TRAIN = "ann I-PER\nlee I-PER\nann B-PER\n\nand O\nann I-PER\n"
+
+
+class TaggingSessionTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = tempfile.mkdtemp(dir=self.get_temp_dir())
+        self.config = toy.write_config(self.root)
+        Vocabulary(TOKENS_TAGGING_SESSION).save(self.path("v.txt"))
+        with open(self.path("train.txt"), "w") as file:
+            file.write(TRAIN)
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+    def records(self, *arguments):
+        """What a run would train on."""
+        given = [
+            "--do_train",
+            f"--vocab_file={self.path('v.txt')}",
+            f"--bert_config_file={self.config}",
+            f"--train_file={self.path('train.txt')}",
+            f"--output_dir={self.path('run')}",
+            "--max_seq_length=6",
+            *arguments,
+        ]
+        with (
+            mock.patch.object(words, "finetune", side_effect=SystemExit) as finetune,
+            self.assertRaises(SystemExit),
+        ):
+            run_ner.run(cli.parse(run_ner.define_flags, given))
+        return finetune.call_args.args[1]
+
+    def labels(self, *arguments):
+        """The labels of each sentence's first tokens, [CLS]'s left out."""
+        batch = next(iter(self.records(*arguments).batches(2)))
+        return batch["label_ids"].numpy()[:, 1:4].tolist()
+
+    def test_labels_are_of_the_scheme_that_the_files_are_read_in(self):
+        # 0 is O, 1 B-PER and 2 I-PER.
+        self.assertEqual(self.labels(), [[1, 2, 1], [0, 1, 0]])
+        # The records that lie there are those of IOB1.
+        expected = [[2, 2, 1], [0, 2, 0]]
+        self.assertEqual(self.labels("--tag_scheme=iob2"), expected)
+        self.assertEqual(self.labels("--tag_scheme=iob1"), [[1, 2, 1], [0, 1, 0]])
+
+    def test_scores_are_those_of_what_is_written(self):
+        """An entity without a B is right in IOB1, and is written so."""
+        flag_values = cli.parse(
+            run_ner.define_flags,
+            [
+                "--do_eval",
+                f"--dev_file={self.path('train.txt')}",
+                f"--vocab_file={self.path('v.txt')}",
+                f"--bert_config_file={self.config}",
+                f"--output_dir={self.path('run')}",
+                "--labels=O,B-PER,I-PER",
+                "--max_seq_length=6",
+            ],
+        )
+        session = words.TaggingSession(
+            flag_values,
+            tf.distribute.get_strategy(),
+            splits={"dev": read_sentences([self.path("train.txt")], Layout())},
+            output_dir=self.path("run"),
+        )
+        self.assertEqual(session.labels.scheme, "iob2")
+        # I I B, O I: the same entities as in the file; strictly read one is none.
+        found = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
+        results = session.scores("dev", found)
+        self.assertEqual(results["accuracy"], 1.0)
+        self.assertEqual(results["f1"], 1.0)
+        self.assertLess(results["strict_f1"], 1.0)
+        self.assertEqual(
+            session.predicted_labels("dev", found),
+            [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
+        )
+        self.assertIn("accuracy: 100.00%", session.report("dev", found))
+
+    def test_another_tasks_folder_stays_as_it_is(self):
+        os.makedirs(self.path("run"))
+        toy.save_checkpoint(self.path("run"), BertSpanPredictor(toy.CONFIG), 1, 1)
+        toy.write_config(self.path("run"))
+        before = os.listdir(self.path("run"))
+        with self.assertRaisesRegex(InputError, "is for span, this one's for tagging"):
+            run_ner.run(
+                cli.parse(
+                    run_ner.define_flags,
+                    [
+                        "--do_train",
+                        f"--vocab_file={self.path('v.txt')}",
+                        f"--train_file={self.path('train.txt')}",
+                        f"--output_dir={self.path('run')}",
+                        "--max_seq_length=6",
+                    ],
+                )
+            )
+        self.assertCountEqual(os.listdir(self.path("run")), before)
+
+
+if __name__ == "__main__":
+    tf.test.main()

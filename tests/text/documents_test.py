@@ -1,0 +1,663 @@
+import bz2
+import gzip
+import html
+import json
+import lzma
+import os
+import pickle
+import random
+import tempfile
+from collections import Counter
+
+import tensorflow as tf
+
+from bert_tf.errors import InputError
+from bert_tf.text.documents import (
+    LANGUAGES,
+    find_sources,
+    make_chunks,
+    read_chunk,
+    sentence_splitter,
+)
+
+# From the fault that sentencex has with wide spaces before a period to plain words.
+PIECES = (
+    *(
+        "Mr.",
+        "e.g.",
+        "z.B.",
+        "3.14",
+        "1.",
+        "a)",
+        "J. R. R.",
+        "...",
+        "?!",
+        '"',
+        "”",
+        "B",
+    ),
+    *("\u00a0", "\u2009", "\u3000", "\u2028", "\x85", " ", "  ", "\t", ".", "。", "।"),
+    *("«", "»", "(", ")", "[1]", "é", "語", "\U0001f600", "\u0301", "\x00", "A.", "г."),
+)
+
+
+def letters(text):
+    return "".join(text.split())
+
+
+class SentencesTest(tf.test.TestCase):
+    def test_english(self):
+        split = sentence_splitter("en")
+        self.assertEqual(
+            split("Mr. Smith paid $3.50. He left!  Did J. R. R. Tolkien?  Yes."),
+            ["Mr. Smith paid $3.50.", "He left!", "Did J. R. R. Tolkien?", "Yes."],
+        )
+        self.assertEqual(split("no end"), ["no end"])
+        self.assertEqual(split("One.\n\nTwo."), ["One.", "Two."])
+        self.assertEmpty(split(""))
+
+    def test_other_languages(self):
+        self.assertEqual(
+            sentence_splitter("ja")("日本語です。はい。"), ["日本語です。", "はい。"]
+        )
+        self.assertEqual(
+            sentence_splitter("hi")("यह एक है। वह दो है।"), ["यह एक है।", "वह दो है।"]
+        )
+        # A language without rules.
+        self.assertEqual(sentence_splitter("tlh")("Qapla. Maj."), ["Qapla.", "Maj."])
+
+    def test_no_language_no_split(self):
+        self.assertEqual(sentence_splitter("")("One. Two."), ("One. Two.",))
+        self.assertEqual(sentence_splitter("")(""), ())
+
+    def test_a_wide_space_before_a_period(self):
+        for space in "\u00a0\u202f\u3000\x85":
+            text = f"Plan B{space}. Next one."
+            for language in ("en", "fr", "tlh"):
+                found = sentence_splitter(language)(text)
+                self.assertEqual(letters("".join(found)), "PlanB.Nextone.")
+
+    def test_nothing_is_lost(self):
+        chance = random.Random(1)
+        for _ in range(3000):
+            pieces = chance.choices(PIECES, k=chance.randrange(1, 20))
+            text = "".join(pieces).strip()
+            found = sentence_splitter(chance.choice(LANGUAGES))(text)
+            self.assertEqual(letters("".join(found)), letters(text))
+            for sentence in found:
+                self.assertTrue(sentence)
+                self.assertEqual(sentence, sentence.strip())
+
+
+class JsonLinesTest(tf.test.TestCase):
+    def read(self, content, name="c.jsonl", **kwargs):
+        path = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), name)
+        with open(path, "wb") as file:
+            file.write(content.encode())
+        dropped = Counter()
+        lines = [
+            list(line.sentences)
+            for chunk in make_chunks([path], **kwargs)
+            for line in read_chunk(chunk, dropped)
+        ]
+        return lines, dropped
+
+    def test_objects_are_documents_and_their_lines_paragraphs(self):
+        content = (
+            '{"text": "One. Two.\\r\\n\\n  Three \\u00e4.\\n"}\r\n'
+            "\n"
+            ' {"id": 1, "text": "Vier.\u2028 Five."} \n'
+            '{"text": ""}\n'
+            '{"text": "Six"}'
+        )
+        expected = [
+            [],
+            *(["One.", "Two."], ["Three ä."], []),
+            *(["Vier.", "Five."], []),
+            *(["Six"], []),
+        ]
+        for chunk_bytes in range(1, len(content.encode()) + 2):
+            lines, dropped = self.read(content, chunk_bytes=chunk_bytes)
+            self.assertEqual(lines, expected)
+            self.assertEqual(dropped, {"documents without text": 1})
+        self.assertEqual(self.read("\ufeff" + content)[0], expected)
+
+    def test_other_fields(self):
+        content = '{"body": "One. Two.", "text": 1}\n'
+        self.assertEqual(
+            self.read(content, text_field="body", split_sentences=False)[0],
+            [[], ["One. Two."], []],
+        )
+
+    def test_titles_that_begin_the_text(self):
+        content = "".join(
+            json.dumps({"title": title, "text": text}) + "\n"
+            for title, text in (("T", "T\n\nTea.\nT"), ("T", "Tea.\nT"), ("", "Tea"))
+        )
+        lines, dropped = self.read(content)
+        self.assertEqual(
+            lines, [[], ["Tea."], ["T"], [], ["Tea."], ["T"], [], ["Tea"], []]
+        )
+        self.assertEqual(dropped, {"title lines": 1})
+
+    def test_halves_of_characters(self):
+        content = '{"text": "a\\ud83d\\ude00b \\ud83dc \\uDE00"}\n{"text": "\\\\ud83d"}'
+        lines, dropped = self.read(content)
+        self.assertEqual(
+            lines, [[], ["a\U0001f600b \ufffdc \ufffd"], [], ["\\ud83d"], []]
+        )
+        self.assertEqual(dropped, {"halves of surrogate pairs": 2})
+        self.assertEqual(self.read('{"text": "\\uDE00"}')[0], [[], ["\ufffd"], []])
+
+    def test_errors_name_file_and_line(self):
+        good = '{"text": "a"}\n'
+        for line, reason in (
+            ('{"text": "a"', "one JSON object on one line"),
+            ("{", "one JSON object on one line"),
+            ('{"text": "a"}{"text": "b"}', "one JSON object on one line"),
+            ("plain text", "one JSON object on one line"),
+            ('[{"text": "a"}]', "must be a JSON object. Found: list"),
+            ('{"txt": "a", "n": 1}', "no field 'text'; --text_field .*: txt, n"),
+            ('{"text": null}', "field 'text' must be text. Found: NoneType"),
+            ("[" * 100_000, "c.jsonl:6"),
+            ('{"text": "a", "n": ' + "1" * 5000 + "}", "c.jsonl:6"),
+        ):
+            content = good * 3 + "\n" + good + line + "\n" + good
+            for chunk_bytes in (1, 10, 1 << 20):
+                with self.assertRaisesRegex(InputError, reason) as raised:
+                    self.read(content, chunk_bytes=chunk_bytes)
+                self.assertIn("c.jsonl:6: ", str(raised.exception))
+
+    def test_not_utf8(self):
+        path = os.path.join(self.get_temp_dir(), "latin.jsonl")
+        with open(path, "wb") as file:
+            file.write(b'{"text": "a"}\n{"text": "\xe4"}\n')
+        with self.assertRaisesRegex(InputError, r"latin.jsonl:2: not UTF-8"):
+            for chunk in make_chunks([path]):
+                list(read_chunk(chunk, Counter()))
+
+
+ARTICLES = """\
+<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Tea">
+Tea
+
+Tea is a drink. It is hot.
+
+Dr. Tea likes it.
+Section::::History.
+BULLET::::- green
+BULLET::::1. black
+The end.
+
+
+</doc>
+<doc id="13" revid="7" url="u" title="A &amp; "B"">
+A &amp; "B"
+
+A &lt;b&gt; c &amp;lt; d.
+Tea
+
+</doc>
+<doc id="14" url="u" title="Redirect">
+Redirect
+
+</doc>
+<doc id="15" url="u" title="Ünïcode">
+No title line 語.
+Ünïcode
+
+</doc>
+"""
+
+EXPECTED = [
+    [],
+    *(["Tea is a drink.", "It is hot."], ["Dr. Tea likes it."], ["The end."], []),
+    *(["A <b> c &lt; d."], ["Tea"], []),
+    *(["No title line 語."], ["Ünïcode"], []),
+]
+
+
+class WikiextractorTest(tf.test.TestCase):
+    def write(self, content, name="wiki_00"):
+        path = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), name)
+        with open(path, "wb") as file:
+            file.write(content.encode())
+        return path
+
+    def read(self, content, **kwargs):
+        dropped = Counter()
+        lines = [
+            line
+            for chunk in make_chunks([self.write(content)], **kwargs)
+            for line in read_chunk(chunk, dropped)
+        ]
+        return [list(line.sentences) for line in lines], dropped, lines
+
+    def test_text_passages_alone_whatever_the_chunks(self):
+        for chunk_bytes in range(1, len(ARTICLES.encode()) + 2):
+            sentences, dropped, lines = self.read(ARTICLES, chunk_bytes=chunk_bytes)
+            self.assertEqual(sentences, EXPECTED)
+            self.assertEqual(
+                dropped,
+                {
+                    "title lines": 3,
+                    "section headings": 1,
+                    "list items": 2,
+                    "documents without text": 1,
+                },
+            )
+            self.assertEqual(lines[1].text, "Tea is a drink. It is hot.")
+
+    def test_windows_line_ends_and_a_byte_order_mark(self):
+        content = "\ufeff" + ARTICLES.replace("\n", "\r\n")
+        for chunk_bytes in (1, 100, 10_000):
+            self.assertEqual(self.read(content, chunk_bytes=chunk_bytes)[0], EXPECTED)
+
+    def test_without_splitting_a_paragraph_is_one_sentence(self):
+        self.assertEqual(
+            self.read(ARTICLES, split_sentences=False)[0][1],
+            ["Tea is a drink. It is hot."],
+        )
+
+    def test_lines_like_titles_and_headers(self):
+        article = '<doc id="1" title="Echo">\nEcho\n\nEcho\n<doc of it.\nEcho\n</doc>\n'
+        for chunk_bytes in (1, 1000):
+            sentences, dropped, _ = self.read(article, chunk_bytes=chunk_bytes)
+            self.assertEqual(sentences, [[], ["Echo"], ["<doc of it."], ["Echo"], []])
+            self.assertEqual(dropped, {"title lines": 1})
+
+    def test_articles_longer_than_a_block(self):
+        paragraph = "Word & word. " * 1000
+        article = f'<doc id="1" title="T">\nT\n\n{html.escape(paragraph)}\n'
+        content = (article + f"{paragraph}\n\n" * 200 + "</doc>\n") * 2
+        for chunk_bytes in (100_000, 1 << 30):
+            sentences, dropped, lines = self.read(content, chunk_bytes=chunk_bytes)
+            document = [["Word & word."] * 1000] * 201
+            self.assertEqual(sentences, [[], *document, [], *document, []])
+            self.assertEqual(dropped, {"title lines": 2})
+            self.assertLessEqual(
+                sum(line.num_bytes for line in lines), len(content.encode())
+            )
+
+    def test_text_outside_documents(self):
+        for chunk_bytes in (1, 50, 10_000):
+            with self.assertRaisesRegex(InputError, "wiki_00:31: text outside <doc"):
+                self.read(ARTICLES + "\nlost\n", chunk_bytes=chunk_bytes)
+            with self.assertRaisesRegex(InputError, "wiki_00:1: text outside <doc"):
+                self.read(
+                    "lost\n" + ARTICLES,
+                    chunk_bytes=chunk_bytes,
+                    input_format="wikiextractor",
+                )
+
+    def test_documents_without_an_end(self):
+        begin = ARTICLES.index("</doc>\n")
+        within = ARTICLES[:begin] + ARTICLES[begin + len("</doc>\n") :]
+        for chunk_bytes in (1, 50, 10_000):
+            with self.assertRaisesRegex(InputError, "wiki_00:1: this <doc .*no </doc>"):
+                self.read(within, chunk_bytes=chunk_bytes)
+            with self.assertRaisesRegex(InputError, "wiki_00:25: this <doc .*cut off"):
+                self.read(ARTICLES.removesuffix("</doc>\n"), chunk_bytes=chunk_bytes)
+
+    def test_an_end_of_no_document(self):
+        with self.assertRaisesRegex(InputError, "wiki_00:30: text outside"):
+            self.read(ARTICLES + "</doc>\n")
+
+
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+NASTY = {
+    "empty": "",
+    "one line": "a",
+    "windows": "a\r\nb\r\n\r\nc\r\n \r\n\r\nd",
+    "blank around": "\n\n\na\n\n\n\nb\n\n\n",
+    "blank alone": "\n \n\t\n",
+    "no blank": "a\nb\nc\nd\ne\nf\n",
+    "wide blanks": "a\n\u00a0\u3000\nb\n\x85\n\u2028\u2029\nc\u00a0\n",
+    "wide characters": "ä\U0001f600\n\n\U0001f600\n語\n\n\u00a0語\u00a0\n\n",
+    "other line ends": "a\x0bb\x0cc\x1cd\u2028e\rf\n\ng",
+    "control": "\x00\n\n\x01\nb\n\ufeff\n",
+    "nothing but blanks inside": "a\n\n" + "\n" * 9 + " \n" * 9 + "b",
+}
+
+
+def plain_lines(content):
+    """The whole text at once: what Python's own split says that its lines are."""
+    lines = content.decode("utf-8").split("\n")
+    if lines[-1] == "":
+        del lines[-1]
+    return [line.replace("\r", "").strip() for line in lines]
+
+
+class ReaderTestCase(tf.test.TestCase):
+    def write(self, name, content):
+        path = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), name)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def read(self, paths, **kwargs):
+        dropped = Counter()
+        chunks = pickle.loads(pickle.dumps(make_chunks(paths, **kwargs)))
+        return [list(read_chunk(chunk, dropped)) for chunk in chunks], dropped
+
+    def sentences(self, paths, **kwargs):
+        """Sentences of all chunks, in one list; [] for an end of a document."""
+        chunks, _ = self.read(paths, **kwargs)
+        return [list(line.sentences) for lines in chunks for line in lines]
+
+
+class PlainTextTest(ReaderTestCase):
+    def test_each_line_once_whatever_the_chunks(self):
+        for name, text in NASTY.items():
+            content = text.encode()
+            path = self.write("text.txt", content)
+            expected = plain_lines(content)
+            for chunk_bytes in range(1, len(content) + 2):
+                chunks, dropped = self.read([path], chunk_bytes=chunk_bytes)
+                with self.subTest(name, chunk_bytes=chunk_bytes):
+                    read = [line for lines in chunks for line in lines]
+                    self.assertEqual([line.text for line in read], expected)
+                    self.assertEqual(
+                        [list(line.sentences) for line in read],
+                        [[text] if text else [] for text in expected],
+                    )
+                    self.assertEqual(sum(line.num_bytes for line in read), len(content))
+                    self.assertEqual(dropped, {})
+
+    def test_chunks_begin_with_documents_and_end_with_ends(self):
+        for name, text in NASTY.items():
+            path = self.write("text.txt", text)
+            num_lines = len(plain_lines(text.encode()))
+            for chunk_bytes in range(1, len(text.encode()) + 2):
+                chunks, _ = self.read([path], chunk_bytes=chunk_bytes)
+                seen = 0
+                for lines in chunks:
+                    seen += len(lines)
+                    if lines and seen < num_lines:
+                        with self.subTest(name, chunk_bytes=chunk_bytes):
+                            self.assertEmpty(lines[-1].sentences)
+
+    def test_documents_stay_whole_and_where_they_begin(self):
+        path = self.write("text.txt", "a\nb\n\nc\nd\n\ne\n")
+        chunks, _ = self.read([path], chunk_bytes=4)
+        # The bytes 0-3, 4-7 and 8-11: a begins at 0, c at 5, and e at 10.
+        self.assertEqual(
+            [[line.text for line in lines] for lines in chunks],
+            [["a", "b", ""], ["c", "d", ""], ["e"]],
+        )
+
+    def test_lines_of_wide_spaces_are_borders_too(self):
+        path = self.write("text.txt", "a\n\u00a0\nb\n")
+        chunks, _ = self.read([path], chunk_bytes=2)
+        self.assertEqual(
+            [[line.text for line in lines] for lines in chunks],
+            [["a", ""], ["b"], [], []],
+        )
+
+    def test_the_end_of_a_file_ends_no_document(self):
+        paths = [self.write("a.txt", "\n\na\nb"), self.write("b.txt", "c\n")]
+        expected = [[], [], ["a"], ["b"], ["c"]]
+        self.assertEqual(self.sentences(paths), expected)
+        self.assertEqual(self.sentences(paths, whole_files=True), expected)
+
+    def test_carriage_returns_and_line_ends_as_tensorflows_reader_has_them(self):
+        content = b"a\rb\n\rc\r\r\n\xe2\x80\xa8d\x0b\n"
+        path = self.write("text.txt", content)
+        with tf.io.gfile.GFile(path, "r") as reader:
+            expected = [line.strip() for line in reader]
+        self.assertEqual(expected, ["ab", "c", "d"])
+        self.assertEqual(self.sentences([path]), [[line] for line in expected])
+
+    def test_blocks_longer_and_shorter_than_lines(self):
+        lines = ["x" * 3_000_000, "", "ä" * 700_000, *["y" * 99] * 20_000, "", "z"]
+        content = "\n".join(lines).encode()
+        path = self.write("text.txt", content)
+        for chunk_bytes in (1 << 20, 1_000_003, len(content)):
+            chunks, _ = self.read([path], chunk_bytes=chunk_bytes)
+            read = [line for chunk in chunks for line in chunk]
+            self.assertEqual([line.text for line in read], lines)
+            self.assertEqual(sum(line.num_bytes for line in read), len(content))
+
+    def test_packed_files(self):
+        content = "\n".join(f"line {i}\n" * (i % 3) for i in range(20_000)).encode()
+        expected = [[line] if line else [] for line in plain_lines(content)]
+        for suffix, pack in PACKERS.items():
+            half = len(content) // 2
+            # Parallel packers write several streams, some pad them.
+            packed = pack(content[:half]) + bytes(8) + pack(content[half:])
+            path = self.write("text.txt" + suffix, packed)
+            chunks, _ = self.read([path], chunk_bytes=100)
+            self.assertLen(chunks, 1)
+            self.assertEqual([list(line.sentences) for line in chunks[0]], expected)
+            self.assertEqual(sum(line.num_bytes for line in chunks[0]), len(packed))
+
+    def test_damaged_packed_files_name_the_file(self):
+        content = os.urandom(5000).hex().encode()
+        for suffix, pack in PACKERS.items():
+            packed = pack(content)
+            half = len(packed) // 2
+            spoiled = packed[:half] + bytes(20) + packed[half + 20 :]
+            for damaged, reason in (
+                (b"", "ends too early"),
+                (packed[:-1], "ends too early"),
+                (packed[:half], "ends too early"),
+                (spoiled, "damaged"),
+                (content, "damaged, or not"),
+                (packed + b"more", "ends too early|damaged"),
+                (packed + spoiled, "damaged"),
+                (packed + packed[:half], "ends too early"),
+            ):
+                path = self.write("text.txt" + suffix, damaged)
+                with self.assertRaisesRegex(
+                    InputError, f"text.txt{suffix}: .*{reason}"
+                ):
+                    self.read([path])
+
+    def test_not_utf8_names_file_and_line_from_any_chunk(self):
+        content = b"a\n\n" * 50 + b"Bl\xe4tter\n\n" + b"b\n\n" * 50
+        for suffix, pack in {"": bytes, **PACKERS}.items():
+            path = self.write("text.txt" + suffix, pack(content))
+            for chunk_bytes in (1, 7, 100, 1000):
+                with self.assertRaisesRegex(
+                    InputError, rf"text.txt{suffix}:101: not UTF-8 \(byte 0xe4\)"
+                ):
+                    self.read([path], chunk_bytes=chunk_bytes, input_format="text")
+
+    def test_a_character_cut_at_the_end_of_the_file(self):
+        path = self.write("text.txt", b"a\nb\xe2\x80")
+        with self.assertRaisesRegex(InputError, r"text.txt:2: not UTF-8 \(byte 0xe2\)"):
+            self.read([path])
+
+    def test_remote_files_read_alike(self):
+        content = "a\n\nä\nb\n\n\nc".encode()
+        path = "ram://readers_test/text.txt"
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(content)
+        for chunk_bytes in range(1, len(content) + 1):
+            self.assertEqual(
+                self.sentences([path], chunk_bytes=chunk_bytes),
+                [["a"], [], ["ä"], ["b"], [], [], ["c"]],
+            )
+
+    def test_lines_are_split_when_asked(self):
+        path = self.write("text.txt", "One. Two.\n\nMr. Smith went.\n")
+        self.assertEqual(
+            self.sentences([path], split_sentences=True),
+            [["One.", "Two."], [], ["Mr. Smith went."]],
+        )
+
+
+class OneStreamTest(ReaderTestCase):
+    def test_documents_of_other_formats_end_those_of_text_before_them(self):
+        paths = [
+            self.write("a.txt", "a\nb"),
+            self.write("b.jsonl", '{"text": "Cc. Dd."}\n{"text": " \\n"}\n'),
+            self.write("c.txt", "e"),
+            self.write("d", '<doc id="1" title="T">\nT\n\nf\n</doc>\n'),
+            self.write("e.txt", "g"),
+        ]
+        expected = [["a"], ["b"], [], ["Cc.", "Dd."], [], ["e"], [], ["f"], [], ["g"]]
+        for chunk_bytes in (1, 7, 1 << 20):
+            self.assertEqual(self.sentences(paths, chunk_bytes=chunk_bytes), expected)
+            dropped = self.read(paths, chunk_bytes=chunk_bytes)[1]
+            self.assertEqual(dropped, {"documents without text": 1, "title lines": 1})
+
+
+WIKI = '<doc id="1" url="u" title="T">\nT\n</doc>\n'
+
+
+class SourcesTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+
+    def write(self, name, content=b"a\n"):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+
+class FindSourcesTest(SourcesTestCase):
+    def find(self, *patterns):
+        joined = ",".join(os.path.join(self.folder, pattern) for pattern in patterns)
+        return [os.path.relpath(p, self.folder) for p in find_sources(joined, "input")]
+
+    def test_files_globs_and_folders_in_the_order_given(self):
+        for name in ("b.txt", "a.txt", "w/AB/wiki_00", "w/AA/wiki_01", "w/AA/wiki_00"):
+            self.write(name)
+        for name in ("w/.hidden", "w/_SUCCESS", "w/.git/c", "w/_old/wiki_00"):
+            self.write(name)
+        wiki = ["w/AA/wiki_00", "w/AA/wiki_01", "w/AB/wiki_00"]
+        self.assertEqual(self.find("b.txt", "a.txt"), ["b.txt", "a.txt"])
+        self.assertEqual(self.find("*.txt", "w"), ["a.txt", "b.txt", *wiki])
+        self.assertEqual(self.find("w/A*"), wiki)
+        self.assertEqual(self.find("w/_*"), ["w/_SUCCESS", "w/_old/wiki_00"])
+        self.assertEqual(self.find("a.txt", "a.txt"), ["a.txt", "a.txt"])
+
+    def test_names_with_brackets(self):
+        self.write("a[1].txt")
+        self.write("a1.txt")
+        self.assertEqual(self.find("a[1].txt"), ["a[1].txt"])
+        self.assertEqual(self.find("a[0-9].txt"), ["a1.txt"])
+
+    def test_links_to_folders_are_followed_but_not_in_circles(self):
+        self.write("real/a")
+        os.makedirs(os.path.join(self.folder, "top"))
+        for name, target in (("top/x", "real"), ("top/y", "top")):
+            link = os.path.join(self.folder, name)
+            os.symlink(os.path.join(self.folder, target), link)
+            self.addCleanup(os.remove, link)
+        self.assertEqual(self.find("top"), ["top/x/a"])
+
+    def test_remote_folders(self):
+        for name in ("B/b", "A/a", "A/_b", ".c/c"):
+            self.write(name)
+        remote = "file://" + self.folder
+        self.assertEqual(
+            find_sources(remote, "input"), [remote + "/A/a", remote + "/B/b"]
+        )
+        self.assertEqual(find_sources(remote + "/A/*", "input")[-1], remote + "/A/a")
+
+    def test_nothing_there(self):
+        os.makedirs(os.path.join(self.folder, "empty"))
+        with self.assertRaisesRegex(InputError, "--input: no file matches .*nowhere"):
+            self.find("nowhere")
+        with self.assertRaisesRegex(InputError, "--input: there is no file in .*empty"):
+            self.find("empty")
+        with self.assertRaisesRegex(InputError, "--input: no file matches ''"):
+            find_sources("", "input")
+
+
+class MakeChunksTest(SourcesTestCase):
+    def format_of(self, name, content, **kwargs):
+        return make_chunks([self.write(name, content)], **kwargs)[0].source.input_format
+
+    def test_formats_by_name_and_first_line(self):
+        for name, content, expected in (
+            ("a.txt", "a\n", "text"),
+            ("a.txt", "", "text"),
+            ("a.txt", "\n\n", "text"),
+            ("a", WIKI, "wikiextractor"),
+            ("a.txt", "\n\n" + WIKI, "wikiextractor"),
+            ("a", "\ufeff" + WIKI, "wikiextractor"),
+            ("a.gz", gzip.compress(WIKI.encode()), "wikiextractor"),
+            ("a", "<doc >\n", "text"),
+            ("a", "<doctor id=\n", "text"),
+            ("a", "<doc \nid=", "text"),
+            ("a", '{"text": "a"}\n', "text"),
+            ("a.jsonl", WIKI, "jsonl"),
+            ("a.json", "", "jsonl"),
+            ("a.ndjson.gz", b"not read", "jsonl"),
+            ("a.jsonl.txt", "", "text"),
+        ):
+            self.assertEqual(self.format_of(name, content), expected, (name, content))
+        self.assertEqual(self.format_of("a.jsonl", WIKI, input_format="text"), "text")
+
+    def test_sizes(self):
+        path = self.write("a.txt", b"0123456789")
+        packed = self.write("b.txt.gz", gzip.compress(b"0123456789" * 9))
+        packed_bytes = os.path.getsize(packed)
+
+        def shapes(paths, **kwargs):
+            return [
+                (chunk.start, chunk.stop, chunk.num_bytes)
+                for chunk in make_chunks(paths, **kwargs)
+            ]
+
+        self.assertEqual(
+            shapes([path], chunk_bytes=4), [(0, 4, 4), (4, 8, 4), (8, None, 2)]
+        )
+        self.assertEqual(shapes([path], chunk_bytes=5), [(0, 5, 5), (5, None, 5)])
+        self.assertEqual(
+            shapes([path, packed]), [(0, None, 10), (0, None, packed_bytes)]
+        )
+        self.assertEqual(shapes([packed], chunk_bytes=4), [(0, None, packed_bytes)])
+        self.assertEqual(
+            shapes([path], chunk_bytes=4, whole_files=True), [(0, None, 10)]
+        )
+        self.assertEqual(shapes([self.write("c.txt", "")]), [(0, None, 0)])
+
+    def test_who_is_split(self):
+        paths = [self.write("a.txt"), self.write("b.jsonl"), self.write("c", WIKI)]
+
+        def languages(**kwargs):
+            return [chunk.language for chunk in make_chunks(paths, **kwargs)]
+
+        self.assertEqual(languages(), ["", "en", "en"])
+        self.assertEqual(languages(language="de"), ["", "de", "de"])
+        self.assertEqual(languages(split_sentences=True), ["en"] * 3)
+        self.assertEqual(languages(split_sentences=False), [""] * 3)
+
+    def test_languages_without_rules_are_said_once(self):
+        paths = [self.write("a.jsonl"), self.write("b.jsonl")]
+        with self.assertLogs("absl", "WARNING") as logs:
+            make_chunks(paths, language="tlh")
+        self.assertLen(logs.output, 1)
+        self.assertIn("no rules for splitting 'tlh'", logs.output[0])
+        with self.assertNoLogs("absl", "WARNING"):
+            make_chunks(paths, language="de")
+
+    def test_errors(self):
+        with self.assertRaisesRegex(InputError, "No such input file: nowhere.txt"):
+            make_chunks(["nowhere.txt"])
+        with self.assertRaisesRegex(InputError, "is a folder"):
+            make_chunks([self.folder])
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        with self.assertRaisesRegex(InputError, "is a pipe or a device.*/pipe"):
+            make_chunks([pipe])
+        with self.assertRaisesRegex(InputError, "a.gz: damaged, or not a .gz file"):
+            make_chunks([self.write("a.gz", b"plain")])
+        with self.assertRaisesRegex(ValueError, "`input_format` must be.*'tsv'"):
+            make_chunks([], input_format="tsv")
+        with self.assertRaisesRegex(ValueError, "`chunk_bytes`.*Received: 0"):
+            make_chunks([], chunk_bytes=0)
+        with self.assertRaisesRegex(ValueError, "`language`"):
+            make_chunks([self.write("a.jsonl")], language="")
+
+
+if __name__ == "__main__":
+    tf.test.main()
