@@ -357,6 +357,11 @@ class ModelFiles(NamedTuple):
     do_lower_case: bool
     source: Source | None
 
+    @property
+    def tokenizer(self) -> WordPieceTokenizer:
+        """The tokenizer of the vocabulary and its casing."""
+        return WordPieceTokenizer(self.vocabulary, do_lower_case=self.do_lower_case)
+
 
 def model_files(
     init_checkpoint: str | None,

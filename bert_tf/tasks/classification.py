@@ -9,15 +9,14 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
-from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.adapter_files import AdapterFiles, write_adapter
+from bert_tf.conversion.adapter_files import AdapterFiles
+from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.metrics import pearson_and_spearman
@@ -26,18 +25,20 @@ from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.records.spec import RecordSchema, classifier_schema
-from bert_tf.tasks.data_set_options import ClassifierOptions
+from bert_tf.tasks import submission
+from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
 from bert_tf.tasks.finetuning import (
     EXAMPLE_LOSS,
     LOSS,
-    Settings,
-    TaskSession,
-    finetune,
-    is_parameter_efficient,
+    MAJORITY,
+    FineTuningTask,
+    Outputs,
+    baseline,
+    folder_of_model,
+    logits_of,
     model_options,
     opened_adapter,
     scores,
-    settings_of,
 )
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
@@ -56,7 +57,6 @@ from bert_tf.text.wordpiece import (
 from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
-from bert_tf.training.task import Task
 from bert_tf.training.throughput import classifier_flops
 
 if TYPE_CHECKING:
@@ -433,31 +433,6 @@ def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
 _EXAMPLES_AT_ONCE = 1024
 
 
-def task(
-    config: BertConfig,
-    target: Target,
-    name: str,
-    *,
-    recompute: bool = False,
-    **options: Any,
-) -> Task:
-    """The task of predicting a target."""
-    return Task(
-        name=name,
-        build_model=lambda: BertClassifier(
-            config,
-            target.num_outputs,
-            problem_type=target.kind,
-            recompute=recompute,
-            **options,
-        ),
-        objective=CLASSIFIERS[target.kind],
-        training_flops=functools.partial(
-            classifier_flops, config, num_labels=target.num_outputs
-        ),
-    )
-
-
 def schema(target: Target, max_seq_length: int) -> RecordSchema:
     """What a record of a target holds."""
     return classifier_schema(max_seq_length, target.label_dtype, target.label_length)
@@ -767,177 +742,180 @@ def write_reports(
     return written
 
 
-# What all runs on one task share: its examples, their records, the model's files.
-#
-# A session reads and checks every input before anything is written or trained. A run
-# is
-# then a call: `fine_tune` in a folder, `logits` and `scores` of a split.
-
-
 # A split's records, under the original's names where it has one.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-class ClassifierSession(TaskSession[ClassifierOptions]):
-    """The runs on sentences and sentence pairs.
+def classification_task(
+    options: ClassifierOptions,
+    found: ModelFiles,
+    strategy: tf.distribute.Strategy,
+    *,
+    data_set: DataSet | None = None,
+    submission_dir: str | None = None,
+) -> FineTuningTask[np.ndarray]:
+    """The task of classifying, on the data set that the options name, or another."""
+    data_set = data_set or data_set_of(options)
+    if options.do_eval and not data_set.dev_splits:
+        raise InputError(
+            f"`do_eval`: {data_set.name} has no development set. Leave it out."
+        )
+    adapter = opened_adapter(options, found.config)
+    trained = adapter or found.source
+    target = _target(options, data_set, trained)
+    if trained is not None and options.init_head:
+        _refuse_other_head(trained, target)
+    texts = _Texts(options, found, data_set, target, num_workers(strategy) == 1)
+    built = model_options(options, adapter)
+    # The accuracy, which the original reports, always.
+    original = ["accuracy"] if target.kind == SINGLE_LABEL else []
+    metrics = list(dict.fromkeys([*data_set.metrics, *original]))
+    return FineTuningTask(
+        name=data_set.name,
+        head=names.CLASSIFIER,
+        # One without a training set, GLUE's AX, is predicted by another's model.
+        trains_task=data_set.name if "train" in data_set.splits else None,
+        build_model=lambda: BertClassifier(
+            found.config,
+            target.num_outputs,
+            problem_type=target.kind,
+            recompute=options.recompute,
+            **built,
+        ),
+        objective=CLASSIFIERS[target.kind],
+        training_flops=functools.partial(
+            classifier_flops, found.config, num_labels=target.num_outputs
+        ),
+        records=lambda: texts.records("train"),
+        data=texts.data,
+        predict=texts.logits,
+        score=functools.partial(texts.score, metrics=metrics),
+        write=functools.partial(texts.write, submission_dir=submission_dir),
+        identity=lambda split: texts.records(split).made_from,
+        baseline=texts.baseline,
+        dev_splits=data_set.dev_splits,
+        test_splits=data_set.test_splits,
+        metrics=[LOSS, EXAMPLE_LOSS, *metrics],
+        metric=data_set.metrics[0],
+        labels=target.labels,
+        problem_type=target.kind,
+        result_names={name: f"eval_{{}}{name}" for name in (*metrics, MAJORITY)},
+    )
 
-    Attributes:
-        data_set: what the task's files are.
-        target: what the model predicts.
-        examples: by split.
-    """
 
-    head = names.CLASSIFIER
+class _Texts:
+    """The examples of each split, tokenized once, and what their outputs mean."""
 
     def __init__(
         self,
         options: ClassifierOptions,
-        strategy: tf.distribute.Strategy,
-        *,
+        found: ModelFiles,
         data_set: DataSet,
-        splits: Sequence[str],
-        records_dir: str,
-        output_dir: str,
+        target: Target,
+        is_alone: bool,
     ) -> None:
-        super().__init__(options, strategy, output_dir=output_dir)
-        self.data_set = data_set
-        self._records_dir = records_dir
-        adapter = opened_adapter(options, self.config)
-        trained = adapter or self.source
-        self.target = self._target(output_dir, trained)
-        self.refuse_other_metrics([LOSS, EXAMPLE_LOSS, *self._metrics])
-        if trained is not None and options.init_head:
-            self._refuse_other_head(trained)
+        self._options = options
+        self._tokenizer = found.tokenizer
+        self._data_set = data_set
+        self._target = target
+        self._is_alone = is_alone
+        splits = [
+            *(["train"] if options.do_train and "train" in data_set.splits else []),
+            *(data_set.dev_splits if options.looks_at_dev else []),
+            *(data_set.test_splits if options.do_predict else []),
+        ]
         self.examples: dict[str, list[Example]] = {
             split: data_set.read(options.data_dir, split) for split in splits
         }
         for examples in self.examples.values():
-            check_labels(examples, self.target)
-        self._model_options = model_options(options, adapter)
-        self.task = task(
-            self.config,
-            self.target,
-            data_set.name,
-            recompute=options.recompute,
-            **self._model_options,
-        )
+            check_labels(examples, target)
         self._records: dict[str, SplitRecords] = {}
 
-    def fine_tune(
-        self, folder: str, settings: Settings | None = None, *, until: float = 1.0
-    ) -> tuple[keras.Model, int]:
-        """A run: trains in a folder, from where that stands."""
-        data = self._run_data()
-        self.prepare(folder, data)
-        values = settings or settings_of(self._options)[0]
-        model, step = finetune(
-            self.task,
-            self.records("train"),
-            self._options,
-            self.strategy,
-            folder=folder,
-            data=data,
-            max_lengths=self.max_lengths,
-            until=until,
-            evaluate=self._evaluate if self._options.eval_steps else None,
-            best_metric=self._options.best_metric or self.data_set.metrics[0],
-            **values._asdict(),
-        )
-        self.save_adapter(model, folder)
-        return model, step
-
-    def save_adapter(self, model: keras.Model, folder: str) -> None:
-        """Writes what LoRA or adapters have learnt; nothing if all is trained."""
-        if is_parameter_efficient(self._model_options) and self.is_chief:
-            write_adapter(
-                folder,
-                model,
-                labels=self.target.labels,
-                problem_type=self.target.kind,
-            )
+    def data(self) -> RunData:
+        """The training set."""
+        if self._data_set.is_from_tfds:
+            where = self._options.tfds_name
+        else:
+            where = self._data_set.path(self._options.data_dir, "train")
+        count = len(self.examples["train"])
+        return RunData(f"{count} examples of {where}", self._digest("train"))
 
     def records(self, split: str) -> SplitRecords:
-        """A split's records, tokenized once."""
+        """A split's records, in --output_dir."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
         return self._records[split]
 
-    def logits(self, model: keras.Model, split: str) -> np.ndarray:
+    def logits(self, split: str, outputs: Outputs) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
-        batch_size = (
-            self._options.predict_batch_size
-            if split in self.data_set.test_splits
-            else self._options.eval_batch_size
-        )
-        records = self.records(split)
-        logits = self.logits_of(
-            model, records, batch_size=batch_size, num_outputs=self.target.num_outputs
+        options, records = self._options, self.records(split)
+        is_test = split in self._data_set.test_splits
+        logits = logits_of(
+            outputs,
+            records,
+            options,
+            batch_size=options.predict_batch_size
+            if is_test
+            else options.eval_batch_size,
+            num_outputs=self._target.num_outputs,
         )
         counts = records.notes["window_counts"]
         return average_windows(logits, counts) if counts else logits
 
-    def scores(
-        self, model: keras.Model, split: str, logits: np.ndarray | None = None
+    def score(
+        self, split: str, logits: np.ndarray, metrics: Sequence[str]
     ) -> dict[str, float]:
         """A split's losses and metrics: see `bert_tf.tasks.finetuning.scores`."""
-        if logits is None:
-            logits = self.logits(model, split)
+        if split in self._data_set.test_splits:
+            return {}
         return scores(
             self.examples[split],
-            self.target,
+            self._target,
             logits,
-            objective=self.task.objective,
-            metric_names=self._metrics,
+            objective=CLASSIFIERS[self._target.kind],
+            metric_names=metrics,
             batch_size=self._options.eval_batch_size,
         )
 
-    def write_reports(self, split: str, logits: np.ndarray) -> None:
-        """Writes a split's predictions, plots and mistakes to --output_dir."""
-        if self.is_chief:
-            write_reports(
-                self._options.output_dir,
-                split,
-                self.examples[split],
-                self.target,
-                logits,
-                task_name=self.task.name,
-                class_names=self.data_set.class_names,
-                plots=self._options.plots,
-                num_mistakes=self._options.num_mistakes,
-            )
+    def baseline(self, metric: str) -> float | None:
+        """The majority-class baseline's score on the development set."""
+        split = self._data_set.dev_splits[0]
+        return baseline(self.examples[split], self._target, metric)
 
-    @property
-    def _metrics(self) -> list[str]:
-        """The data set's metrics; the accuracy, which the original reports, always."""
-        original = ["accuracy"] if self.target.kind == SINGLE_LABEL else []
-        return list(dict.fromkeys([*self.data_set.metrics, *original]))
-
-    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
-        return self.scores(model, self.data_set.dev_splits[0])
-
-    @property
-    def trains_task(self) -> str | None:
-        """The name of the task whose run a folder must hold.
-
-        A data set without a training set, GLUE's AX, is predicted by another's model.
-        """
-        return self.data_set.name if "train" in self.data_set.splits else None
-
-    def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, and records its labels there."""
-        described = self.target.labels, self.target.kind
-        run_folder.refuse_other_labels(folder, *described)
-        super().prepare(folder, data)
-        run_folder.check_labels(folder, *described)
-
-    def _run_data(self) -> RunData:
-        """The training set, as a run's folder records it."""
-        if self.data_set.is_from_tfds:
-            where = self._options.tfds_name
-        else:
-            where = self.data_set.path(self._options.data_dir, "train")
-        return RunData(
-            f"{len(self.examples['train'])} examples of {where}", self._digest("train")
+    def write(
+        self,
+        folder: str,
+        split: str,
+        logits: np.ndarray,
+        step: int,
+        submission_dir: str | None = None,
+    ) -> None:
+        """Writes predictions, plots and mistakes; of a test set what a server takes."""
+        del step
+        write_reports(
+            folder,
+            split,
+            self.examples[split],
+            self._target,
+            logits,
+            task_name=self._data_set.name,
+            class_names=self._data_set.class_names,
+            plots=self._options.plots,
+            num_mistakes=self._options.num_mistakes,
+        )
+        if split not in self._data_set.test_splits:
+            return
+        path = os.path.join(folder, f"test_results{split.removeprefix('test')}.tsv")
+        rows = self._target.probabilities(logits)
+        # One line per example, as the original: its probabilities, tabs between.
+        lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
+        files.write_atomically(path, "".join(lines))
+        logging.info("Wrote %d lines to %s.", len(lines), path)
+        submission.write_task_file(
+            submission_dir or os.path.join(folder, "submission"),
+            self._data_set.name,
+            split,
+            self._target.words(logits),
         )
 
     def _digest(self, split: str) -> str:
@@ -945,64 +923,26 @@ class ClassifierSession(TaskSession[ClassifierOptions]):
             (one.text_a, one.text_b, one.label) for one in self.examples[split]
         )
 
-    def _target(self, output_dir: str, trained: Source | AdapterFiles | None) -> Target:
-        """What the model predicts.
-
-        Where nothing is trained, a table's classes are those that the run recorded, or
-        that the checkpoint was trained with, so that prediction needs no training file.
-        """
-        data_set = self.data_set
-        if data_set.labels is None and not self._options.do_train:
-            recorded = run_folder.recorded_labels(output_dir)
-            labels = recorded or (trained.labels if trained else None)
-            if labels:
-                return data_set.target(tuple(labels))
-        return data_set.read_target(self._options.data_dir)
-
-    def _refuse_other_head(self, trained: Source | AdapterFiles) -> None:
-        """Raises InputError if a trained head predicts something else."""
-        if isinstance(trained, AdapterFiles):
-            kind: str | None = trained.problem_type
-        else:
-            kind = trained.classifier_problem_type()
-        if kind is None:
-            return
-        target = self.target
-        # Labels without names are of the same number, or their weights will not fit.
-        labels = target.labels if trained.labels is None else trained.labels
-        if (kind, labels) == (target.kind, target.labels):
-            return
-        raise InputError(
-            f"{trained.path} has a head that predicts {_described(kind, labels)}; this"
-            f" task's predicts {_described(target.kind, target.labels)}."
-            " --init_head=false begins with a new head."
-        )
-
     def _tokenized(self, split: str) -> SplitRecords:
-        examples = self.examples[split]
-        length = self._options.max_seq_length
+        examples, length = self.examples[split], self._options.max_seq_length
         featurizer = Featurizer(
-            self.tokenizer,
+            self._tokenizer,
             max_seq_length=length,
-            target=self.target,
+            target=self._target,
             windows=self._options.long_text == "window",
             doc_stride=self._options.doc_stride,
         )
+        name = f"{_RECORD_NAMES.get(split, split)}.tf_record"
         records = SplitRecords.prepare(
-            os.path.join(
-                self._records_dir, f"{_RECORD_NAMES.get(split, split)}.tf_record"
-            ),
-            schema(self.target, length),
-            {
-                **featurizer.settings,
-                "examples": self._digest(split),
-            },
+            os.path.join(self._options.output_dir, name),
+            schema(self._target, length),
+            {**featurizer.settings, "examples": self._digest(split)},
             featurizer.blocks(examples),
             lambda: {
                 "num_truncated": featurizer.num_truncated,
                 "window_counts": featurizer.window_counts,
             },
-            is_alone=num_workers(self.strategy) == 1,
+            is_alone=self._is_alone,
         )
         cut = records.notes["num_truncated"]
         if cut:
@@ -1021,6 +961,43 @@ class ClassifierSession(TaskSession[ClassifierOptions]):
                 records.num_records,
             )
         return records
+
+
+def _target(
+    options: ClassifierOptions,
+    data_set: DataSet,
+    trained: Source | AdapterFiles | None,
+) -> Target:
+    """What the model predicts.
+
+    If nothing is trained, a table's classes are those that the run recorded, or that
+    the checkpoint was trained with, so that prediction needs no training file.
+    """
+    if data_set.labels is None and not options.do_train:
+        recorded = run_folder.recorded_labels(folder_of_model(options))
+        labels = recorded or (trained.labels if trained else None)
+        if labels:
+            return data_set.target(tuple(labels))
+    return data_set.read_target(options.data_dir)
+
+
+def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:
+    """Raises InputError if a trained head predicts something else."""
+    if isinstance(trained, AdapterFiles):
+        kind: str | None = trained.problem_type
+    else:
+        kind = trained.classifier_problem_type()
+    if kind is None:
+        return
+    # Labels without names are of the same number, or their weights will not fit.
+    labels = target.labels if trained.labels is None else trained.labels
+    if (kind, labels) == (target.kind, target.labels):
+        return
+    raise InputError(
+        f"{trained.path} has a head that predicts {_described(kind, labels)}; this"
+        f" task's predicts {_described(target.kind, target.labels)}."
+        " --init_head=false begins with a new head."
+    )
 
 
 def _described(kind: str, labels: Sequence[str]) -> str:

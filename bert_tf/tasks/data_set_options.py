@@ -11,13 +11,11 @@ from bert_tf.metrics import METRICS, OWN_METRICS
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
 from bert_tf.tasks.run_options import (
-    AdapterOptions,
     LongTextOptions,
     Predicts,
     ReportOptions,
     ScoredOptions,
     SelectionOptions,
-    StabilityOptions,
     TfdsOptions,
 )
 from bert_tf.tasks.tables import (
@@ -124,10 +122,7 @@ class DataSetOptions(TfdsOptions, title=options.DATA):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceOptions(
     ScoredOptions,
-    SelectionOptions,
     LongTextOptions,
-    StabilityOptions,
-    AdapterOptions,
     ReportOptions,
 ):
     """Fine-tuning on sentences and sentence pairs, of whatever data set."""

@@ -1,27 +1,28 @@
-"""A run of fine-tuning: train or restore, evaluate, predict."""
+"""Fine-tuning: what a task is, and its runs: train or restore, evaluate, predict."""
 
+import collections
 import dataclasses
 import functools
-import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import metrics
-from bert_tf.config import BertConfig
+from bert_tf import files, metrics
+from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.adapter_files import (
     MODEL_OPTIONS,
     AdapterFiles,
     open_adapter,
     refuse_other_base,
+    write_adapter,
 )
-from bert_tf.conversion.loading import model_files
-from bert_tf.conversion.source import Source
+from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records import pipeline
@@ -34,20 +35,28 @@ from bert_tf.records.batching import (
     training_lengths,
 )
 from bert_tf.records.pipeline import InputShard
-from bert_tf.tasks.data_set_options import SentenceOptions
-from bert_tf.tasks.run_options import AdapterOptions, FineTuningOptions
+from bert_tf.tasks.run_options import (
+    AdapterOptions,
+    FineTuningOptions,
+    Settings,
+    warn_of_stride,
+    with_recipe,
+)
 from bert_tf.tasks.tables import Target
-from bert_tf.text.wordpiece import WordPieceTokenizer
-from bert_tf.training import run_folder
+from bert_tf.training import checkpoints, run_folder
+from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
-from bert_tf.training.strategy import is_chief
+from bert_tf.training.strategy import check_batch_size, is_chief, strategy_of
 from bert_tf.training.task import Task
 
-# What the flags make of a classifier: LoRA, adapters, a mixture of layers.
+# Of a selection: what is known of its runs.
+SELECTION_NAME = "selection.jsonl"
+
+# The model's options: LoRA, adapters, a mixture of layers.
 
 
 def opened_adapter(options: AdapterOptions, config: BertConfig) -> AdapterFiles | None:
@@ -62,7 +71,7 @@ def opened_adapter(options: AdapterOptions, config: BertConfig) -> AdapterFiles 
 def model_options(
     options: AdapterOptions, adapter: AdapterFiles | None = None
 ) -> dict[str, Any]:
-    """BertClassifier's arguments, as `bert_tf.tasks.classification.task` takes them."""
+    """A head's arguments: LoRA, adapters, a mixture of layers."""
     if adapter is None:
         return {name: getattr(options, name) for name in MODEL_OPTIONS}
     for name in MODEL_OPTIONS:
@@ -73,93 +82,6 @@ def model_options(
                 f" trained with {adapter.model[name]}. Leave `{name}` out."
             )
     return dict(adapter.model)
-
-
-def is_parameter_efficient(options: dict[str, Any]) -> bool:
-    """Whether the pre-trained weights are frozen, so that an adapter is to be saved."""
-    return bool(options["lora_rank"] or options["adapter_size"])
-
-
-# What the runs of a selection differ in, and which of them the flags ask for.
-
-
-class Settings(NamedTuple):
-    """What may differ between the runs on one task.
-
-    Attributes:
-        learning_rate: the peak.
-        train_batch_size: sequences a step, over all devices.
-        num_train_epochs: passes over the training examples.
-        random_seed: of the new weights, dropout and the order of the data.
-    """
-
-    learning_rate: float
-    train_batch_size: int
-    num_train_epochs: float
-    random_seed: int
-
-    @property
-    def name(self) -> str:
-        """The settings as a folder's name: lr5e-05_bs16_ep3_seed12345."""
-        return (
-            f"lr{_short(self.learning_rate)}_bs{self.train_batch_size}"
-            f"_ep{_short(self.num_train_epochs)}_seed{self.random_seed}"
-        )
-
-
-def grid(
-    learning_rates: Sequence[float],
-    train_batch_sizes: Sequence[int],
-    num_train_epochs: Sequence[float],
-    num_restarts: int,
-    random_seed: int,
-) -> list[Settings]:
-    """All combinations of settings, each once, in the order that they are run in.
-
-    Seeds change slowest: whoever looks early has seen every combination once. Then come
-    batch sizes, epochs and learning rates, as they are given.
-    """
-    combinations = itertools.product(
-        range(random_seed, random_seed + num_restarts),
-        dict.fromkeys(train_batch_sizes),
-        dict.fromkeys(num_train_epochs),
-        dict.fromkeys(learning_rates),
-    )
-    return [
-        Settings(rate, batch_size, epochs, seed)
-        for seed, batch_size, epochs, rate in combinations
-    ]
-
-
-def settings_of(options: SentenceOptions) -> list[Settings]:
-    """The runs that the options ask for."""
-
-    def values(plural: str, singular: str) -> Sequence[Any]:
-        several = getattr(options, plural)
-        is_asked_for = options.is_given(singular) and not options.is_given(plural)
-        if several is None or is_asked_for:
-            return [getattr(options, singular)]
-        return several
-
-    return grid(
-        values("learning_rates", "learning_rate"),
-        values("train_batch_sizes", "train_batch_size"),
-        options.num_train_epochs,
-        options.num_restarts,
-        options.random_seed,
-    )
-
-
-def is_selection(options: SentenceOptions) -> bool:
-    """Whether the options ask for a selection, be it among one run."""
-    plurals = ("learning_rates", "train_batch_sizes")
-    asks = any(options.is_given(name) for name in plurals)
-    return asks or len(settings_of(options)) > 1
-
-
-def _short(number: float) -> str:
-    """A number's shortest digits that mean it: 3 for 3.0."""
-    return repr(float(number)).removesuffix(".0")
 
 
 # What a split's outputs are worth: the task's loss, and metrics.
@@ -219,6 +141,28 @@ def scores(
         **metrics.scores(metric_names, predictions, labels.reshape(predictions.shape)),
         **majority,
     }
+
+
+def baseline(examples: Sequence[Labelled], target: Target, metric: str) -> float | None:
+    """The majority-class baseline's score; None for a loss.
+
+    It answers the most frequent class; for several labels, of each one whether most
+    examples have it; for numbers, their mean.
+    """
+    if metric not in metrics.METRICS:
+        return None
+    labels = np.array([target.encode(one.label, one.source) for one in examples])
+    if target.kind == SINGLE_LABEL:
+        counts = collections.Counter(labels[:, 0].tolist())
+        constant = np.array([max(counts, key=lambda label: counts[label])])
+    elif target.kind == MULTI_LABEL:
+        constant = (labels.mean(axis=0) > 0.5).astype(labels.dtype)
+    else:
+        constant = labels.mean(axis=0)
+    answers = np.broadcast_to(constant, labels.shape)
+    if labels.shape[1] == 1:
+        labels, answers = labels[:, 0], answers[:, 0]
+    return metrics.scores([metric], answers, labels)[metric]
 
 
 def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> float:
@@ -297,7 +241,7 @@ def finetune(
         config,
         folder=folder,
         phases=[phase],
-        init_checkpoint=init_checkpoint or options.init_checkpoint,
+        init_checkpoint=init_checkpoint,
         strategy=strategy,
         start=Start(
             task=task.name,
@@ -392,63 +336,94 @@ def _by_length(
     )
 
 
-# What the runs on any task share: the model's files, and a step from batch to
-# outputs.
-#
-# A task's own session knows its examples and their records, and what outputs mean.
-#
-# Shapes: R records, C outputs.
-
-
 Arrays = Mapping[str, np.ndarray]
+# Batches, and how many there are -> (batch, outputs) as arrays, batch by batch.
+Outputs = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
+P = TypeVar("P")
 
 
-AnyOptions = TypeVar("AnyOptions", bound=FineTuningOptions)
-
-
-class TaskSession(Generic[AnyOptions]):
-    """The runs on one task.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningTask(Task, Generic[P]):
+    """A task, as data: all that its runs ask, in training, evaluation and prediction.
 
     Attributes:
-        strategy: the devices.
-        config: the model's architecture.
-        tokenizer: of its vocabulary and casing.
-        source: the opened --init_checkpoint, where there is one.
-        task: what to train; set by the task's own session.
-        head: its model's head, of `bert_tf.conversion.names.HEADS`; likewise.
+        head: its model's head, of `bert_tf.conversion.names.HEADS`.
+        records: the records to train on.
+        data: the training set, as a run's folder records it.
+        predict: a split, the model's outputs -> the predictions of its examples.
+        score: a split, its predictions -> losses and metrics; {} without labels.
+        write: a folder, a split, its predictions, the checkpoint's step: writes them.
+        dev_splits: what is evaluated on; the first one while a run trains.
+        test_splits: what is predicted.
+        metrics: the names that `score` gives.
+        metric: the one that the best run is the best by.
+        identity: a split -> a digest of its examples and of how they are read.
+        baseline: a metric -> the majority-class baseline's score on the development
+            set; None if it has none.
+        num_examples: examples that an epoch passes over; None for one per record.
+        labels: what is predicted, as a run's folder records it; None for nothing.
+        problem_type: likewise, of `bert_tf.config`.
+        trains_task: the task whose run a folder must hold; None for any.
+        is_restorable: whether a checkpoint to start from can be evaluated as it is.
+        refuse_folder: raises InputError if a folder holds something else.
+        side_files: files that a run's folder has for this task: name -> content.
+        result_names: names in eval_results.txt that differ from the metrics'.
+        keeps_results: whether earlier results of the same step stay there.
     """
 
-    task: Task
     head: str
+    records: Callable[[], SplitRecords]
+    data: Callable[[], RunData]
+    predict: Callable[[str, Outputs], P]
+    score: Callable[[str, P], dict[str, float]]
+    write: Callable[[str, str, P, int], None]
+    dev_splits: Sequence[str]
+    test_splits: Sequence[str]
+    metrics: Sequence[str]
+    metric: str
+    identity: Callable[[str], str]
+    baseline: Callable[[str], float | None] = lambda metric: None
+    num_examples: Callable[[SplitRecords], int] | None = None
+    labels: Sequence[str] | None = None
+    problem_type: str = SINGLE_LABEL
+    trains_task: str | None = None
+    is_restorable: bool = True
+    refuse_folder: Callable[[str], None] = lambda folder: None
+    side_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keeps_results: bool = False
 
-    @property
-    def trains_task(self) -> str | None:
-        """The name of the task whose run a folder must hold."""
-        return self.task.name
+
+class FineTuning:
+    """The runs on one task: the only runner.
+
+    Attributes:
+        task: what is trained.
+        options: how.
+        strategy: the devices.
+        found: the model's files.
+        init_checkpoint: what a run starts from.
+    """
 
     def __init__(
         self,
-        options: AnyOptions,
+        task: FineTuningTask,
+        options: FineTuningOptions,
+        found: ModelFiles,
         strategy: tf.distribute.Strategy,
-        *,
-        output_dir: str,
     ) -> None:
+        self.task = task
+        self.options = options
         self.strategy = strategy
-        self._options = options
-        found = model_files(
-            options.init_checkpoint,
-            bert_config_file=options.bert_config_file,
-            vocab_file=options.vocab_file,
-            do_lower_case=options.given("do_lower_case"),
-            output_dir=output_dir,
-        )
-        self.config: BertConfig = found.config
-        self.source: Source | None = found.source
-        self.config.check_sequence_length(options.max_seq_length)
-        self.tokenizer = WordPieceTokenizer(
-            found.vocabulary, do_lower_case=found.do_lower_case
-        )
+        self.init_checkpoint = options.init_checkpoint if task.is_restorable else None
+        self.found = found
         self._predictor: tuple[keras.Model, Predictor] | None = None
+        metric = options.best_metric
+        if metric and metric not in task.metrics:
+            raise InputError(
+                f"`best_metric={metric}` is none of the evaluation's metrics:"
+                f" {', '.join(task.metrics)}."
+            )
 
     @property
     def is_chief(self) -> bool:
@@ -456,79 +431,273 @@ class TaskSession(Generic[AnyOptions]):
         return is_chief(self.strategy)
 
     @property
-    def max_lengths(self) -> int | None:
-        """How many lengths batches may have; None for max_seq_length alone."""
-        return self._options.max_lengths
+    def metric(self) -> str:
+        """The metric that checkpoints and runs are chosen by."""
+        return self.options.best_metric or self.task.metric
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, with all that its checkpoints need beside them."""
+        """Makes a run's folder, with all that its checkpoints need next to them."""
+        task = self.task
+        described = (task.labels or (), task.problem_type)
+        task.refuse_folder(folder)
+        if task.labels is not None:
+            run_folder.refuse_other_labels(folder, *described)
         run_folder.prepare(
             folder,
-            self.config,
-            self.tokenizer.vocabulary,
-            self.tokenizer.do_lower_case,
-            self._options,
-            head=self.head,
-            task=self.trains_task,
+            self.found.config,
+            self.found.vocabulary,
+            self.found.do_lower_case,
+            self.options,
+            head=task.head,
+            task=task.trains_task,
             data=data,
         )
+        if task.labels is not None:
+            run_folder.check_labels(folder, *described)
+        for name, content in task.side_files.items():
+            files.write_atomically(os.path.join(folder, name), content)
+
+    def fine_tune(
+        self,
+        folder: str,
+        settings: Settings | None = None,
+        *,
+        until: float = 1.0,
+        epochs_flag: str = "num_train_epochs",
+    ) -> tuple[keras.Model, int]:
+        """A run: trains in a folder, from where it stands, to a share of its steps."""
+        task, options = self.task, self.options
+        data = task.data()
+        self.prepare(folder, data)
+        records = task.records()
+        model, step = finetune(
+            task,
+            records,
+            options,
+            self.strategy,
+            folder=folder,
+            data=data,
+            max_lengths=options.max_lengths,
+            num_examples=task.num_examples(records) if task.num_examples else None,
+            epochs_flag=epochs_flag,
+            init_checkpoint=self.init_checkpoint,
+            until=until,
+            evaluate=self._evaluate if options.eval_steps else None,
+            best_metric=self.metric,
+            **(settings or options.settings[0])._asdict(),
+        )
+        self.save_adapter(model, folder)
+        return model, step
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
-        """The model of a folder's last checkpoint, or else of --init_checkpoint."""
+        """The model of a folder's last checkpoint, or else of the one to start from."""
         self.prepare(folder)
         return restore_or_initialize(
             self.task,
             folder,
-            self._options.init_checkpoint,
-            self._options.precision,
+            self.init_checkpoint,
+            self.options.precision,
             self.strategy,
-            init_adapter=getattr(self._options, "init_adapter", None),
+            init_adapter=self.options.init_adapter,
         )
 
-    def outputs(
-        self, model: keras.Model, batches: EvaluationBatches, num_batches: int
-    ) -> Iterator[tuple[Arrays, Arrays]]:
-        """Yields (batch, outputs) as arrays, batch by batch."""
-        if self._predictor is None or self._predictor[0] is not model:
-            self._predictor = (
+    def predict(self, model: keras.Model, split: str) -> Any:
+        """The predictions of a split."""
+        return self.task.predict(split, self.outputs(model))
+
+    def outputs(self, model: keras.Model) -> Outputs:
+        """Runs a model over batches."""
+        return functools.partial(self._outputs, model)
+
+    def scores(self, model: keras.Model, split: str) -> dict[str, float]:
+        """A split's losses and metrics."""
+        return self.task.score(split, self.predict(model, split))
+
+    def save_adapter(self, model: keras.Model, folder: str) -> None:
+        """Writes what LoRA or adapters have learnt; nothing if all is trained."""
+        config = model.get_config()
+        if (config.get("lora_rank") or config.get("adapter_size")) and self.is_chief:
+            write_adapter(
+                folder,
                 model,
-                Predictor(
-                    self.task,
-                    model,
-                    self.strategy,
-                    jit_compile=self._options.jit_compile,
-                ),
-            )
-        return self._predictor[1].run(batches, total_batches=num_batches)
-
-    def logits_of(
-        self,
-        model: keras.Model,
-        records: SplitRecords,
-        *,
-        batch_size: int,
-        num_outputs: int,
-    ) -> np.ndarray:
-        """What the model says of records, [R, C] float32, in their order."""
-        logits = np.zeros([records.num_records, num_outputs], np.float32)
-        for batch, outputs in self.outputs(
-            model,
-            records.batches(batch_size, self.max_lengths),
-            records.num_batches(batch_size),
-        ):
-            is_real = batch[ROWS] >= 0
-            logits[batch[ROWS][is_real]] = outputs["logits"][is_real]
-        return logits
-
-    def refuse_other_metrics(self, there: Sequence[str]) -> None:
-        """Raises InputError now for what would come out at the first evaluation."""
-        name = self._options.best_metric
-        if name and name not in there:
-            raise InputError(
-                f"--best_metric={name} is none of the evaluation's metrics:"
-                f" {', '.join(there)}."
+                labels=self.task.labels or (),
+                problem_type=self.task.problem_type,
             )
 
     def forget_model(self) -> None:
         """Lets go of the model that predicted last, so that its memory can be freed."""
         self._predictor = None
+
+    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
+        return self.scores(model, self.task.dev_splits[0])
+
+    def _outputs(
+        self, model: keras.Model, batches: EvaluationBatches, num_batches: int
+    ) -> Iterator[tuple[Arrays, Arrays]]:
+        if self._predictor is None or self._predictor[0] is not model:
+            jit_compile = self.options.jit_compile
+            predictor = Predictor(
+                self.task, model, self.strategy, jit_compile=jit_compile
+            )
+            self._predictor = model, predictor
+        return self._predictor[1].run(batches, total_batches=num_batches)
+
+
+def logits_of(
+    outputs: Outputs,
+    records: SplitRecords,
+    options: FineTuningOptions,
+    *,
+    batch_size: int,
+    num_outputs: int,
+) -> np.ndarray:
+    """What the model says of records, [R, C] float32, in their order."""
+    logits = np.zeros([records.num_records, num_outputs], np.float32)
+    for batch, found in outputs(
+        records.batches(batch_size, options.max_lengths),
+        records.num_batches(batch_size),
+    ):
+        is_real = batch[ROWS] >= 0
+        logits[batch[ROWS][is_real]] = found["logits"][is_real]
+    return logits
+
+
+# Reads and checks every input, before anything is written or trained.
+MakeTask = Callable[[Any, ModelFiles, tf.distribute.Strategy], FineTuningTask]
+# Trains what comes before a run -> what the run starts from.
+FirstStage = Callable[[FineTuning], str | None]
+
+
+def main(make_task: MakeTask, options: FineTuningOptions) -> None:
+    """A command: trains or restores, then evaluates and predicts, as asked."""
+    evaluate_and_predict(*trained(make_task, options))
+
+
+def trained(
+    make_task: MakeTask,
+    options: FineTuningOptions,
+    first_stage: FirstStage = lambda run: None,
+) -> tuple[FineTuning, keras.Model, int]:
+    """The run that is asked for, trained or restored: its model, and its step."""
+    options = with_recipe(options)
+    warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
+    strategy = strategy_of(options)
+    check_batches(options, strategy)
+    _refuse_useless(options)
+    found = files_of(options, folder_of_model(options))
+    run = FineTuning(make_task(options, found, strategy), options, found, strategy)
+    return run, *_train_or_restore(run, first_stage)
+
+
+def check_batches(options: FineTuningOptions, strategy: tf.distribute.Strategy) -> None:
+    """Raises InputError now for what would otherwise come out after training."""
+    wanted = {"predict_batch_size": getattr(options, "do_predict", False)}
+    of_dev = "eval_batch_size" if hasattr(options, "eval_batch_size") else None
+    wanted[of_dev or "predict_batch_size"] = options.looks_at_dev or (
+        not of_dev and wanted["predict_batch_size"]
+    )
+    for name, is_wanted in wanted.items():
+        if is_wanted:
+            check_batch_size(strategy, getattr(options, name), flag=name)
+
+
+def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
+    """The model's files: in a run's folder, of a checkpoint, or as given."""
+    found = model_files(
+        options.init_checkpoint,
+        bert_config_file=options.bert_config_file,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.given("do_lower_case"),
+        output_dir=folder,
+    )
+    found.config.check_sequence_length(options.max_seq_length)
+    return found
+
+
+def folder_of_model(options: FineTuningOptions) -> str:
+    """Where a run's checkpoints are: after a selection, those of the best."""
+    output_dir = options.output_dir
+    best = checkpoints.folder_of(output_dir)
+    is_selection = (
+        files.exists(os.path.join(output_dir, SELECTION_NAME))
+        and files.exists(os.path.join(best, STATE_NAME))
+        and not files.exists(os.path.join(output_dir, STATE_NAME))
+    )
+    return (
+        best if is_selection and not getattr(options, "do_train", True) else output_dir
+    )
+
+
+def _refuse_useless(options: FineTuningOptions) -> None:
+    if not getattr(options, "do_train", True) or options.selects:
+        return
+    for name in ("stop_early", "keep_all_runs"):
+        if getattr(options, name):
+            raise InputError(
+                f"`{name}` is for several runs, and this is one: give `learning_rates`,"
+                " `train_batch_sizes` or `num_restarts` too, or leave it out."
+            )
+    if files.exists(os.path.join(options.output_dir, SELECTION_NAME)):
+        raise InputError(
+            f"`output_dir={options.output_dir}` holds several runs, of which the best"
+            " one is kept. Give another folder for a single run."
+        )
+
+
+def _train_or_restore(
+    run: FineTuning, first_stage: FirstStage
+) -> tuple[keras.Model, int]:
+    """The model to evaluate and to predict with, and the step that it is of."""
+    options, folder = run.options, run.options.output_dir
+    if not getattr(options, "do_train", True):
+        return run.restore(folder_of_model(options))
+    if options.selects and not run.task.dev_splits:
+        raise InputError("Several runs need a development set to choose the best by.")
+    with run_folder.held_for_training(folder, run.strategy):
+        run.init_checkpoint = first_stage(run) or run.init_checkpoint
+        if not options.selects:
+            return run.fine_tune(folder)
+        from bert_tf.tasks.selection import search  # which makes runs by this module
+
+        search(run, folder)
+        model, step = run.restore(checkpoints.folder_of(folder))
+        run.save_adapter(model, folder)
+        return model, step
+
+
+def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None:
+    """Scores the development sets, predicts the test sets, and writes both down.
+
+    A second development set, MNLI's mismatched one, has its name before its metrics;
+    a test set with labels has "test_".
+    """
+    task, options = run.task, run.options
+    results: dict[str, float] = {}
+    names: dict[str, str] = {}
+    wanted = [
+        *(task.dev_splits if getattr(options, "do_eval", False) else ()),
+        *(task.test_splits if getattr(options, "do_predict", False) else ()),
+    ]
+    for split in wanted:
+        is_dev = split in task.dev_splits
+        what = "evaluation" if is_dev else "prediction"
+        logging.info("***** Running %s: %s *****", what, split)
+        predictions = run.predict(model, split)
+        if run.is_chief:
+            task.write(options.output_dir, split, predictions, step)
+        prefix = split.removeprefix("dev").removeprefix("_")
+        prefix = f"{prefix}_" if prefix else ""
+        for name, value in task.score(split, predictions).items():
+            results[prefix + name] = value
+            if name in task.result_names:
+                names[prefix + name] = task.result_names[name].format(prefix)
+    if results:
+        run_folder.report_evaluation(
+            options.output_dir,
+            step,
+            results,
+            names=names,
+            keeps_others=task.keeps_results,
+            is_chief=run.is_chief,
+            task_name=task.name,
+        )

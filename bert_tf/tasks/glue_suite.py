@@ -1,15 +1,13 @@
 """All of GLUE: its tasks one by one, the table of scores, the submission."""
 
 import dataclasses
-import io
 import json
 import math
 import os
 import statistics
 import types
-import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -19,8 +17,9 @@ from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.metrics import MISMATCHED, glue_average
 from bert_tf.pictures import drawing, png
-from bert_tf.tasks.classification import ClassifierSession
+from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
+from bert_tf.tasks.finetuning import FineTuning, files_of
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find
 from bert_tf.tasks.selection import (
     Selection,
@@ -31,203 +30,11 @@ from bert_tf.tasks.selection import (
     search,
     table,
 )
+from bert_tf.tasks.submission import task_file
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import is_chief
-
-# The zip that the GLUE server takes (gluebenchmark.com): the test sets' predictions.
-#
-# One TSV a test set, at the top of the zip, under the names of `TASK_FILES`. Each has
-# the
-# header `index<tab>prediction`, then a line an example of the test set, in its order,
-# counted from 0. Predictions are the words of the task's data: 0 or 1, or entailment
-# and
-# so on; for STS-B a number from 0 to 5. The server refuses a zip that lacks a file.
-# AX,
-# the diagnostics, are predicted by the model of MNLI.
-
-
-_HEADER = "index\tprediction"
-_LEAST_SCORE, _LARGEST_SCORE = 0.0, 5.0
-# The first date that a zip can have: the same predictions give the same bytes.
-_NO_DATE = (1980, 1, 1, 0, 0, 0)
-
-_BINARY = ("0", "1")
-_ENTAILMENT = ("entailment", "not_entailment")
-_NLI = ("contradiction", "entailment", "neutral")
-
-
-class TaskFile(NamedTuple):
-    """The predictions of a test set as the server takes them.
-
-    Attributes:
-        task_name: the task, as GLUE spells it.
-        split: its test split: "test", or "test_mismatched".
-        file_name: the file's name in the zip.
-        num_examples: the test set's examples.
-        words: the predictions there are; () for a number.
-    """
-
-    task_name: str
-    split: str
-    file_name: str
-    num_examples: int
-    words: tuple[str, ...]
-
-
-# The numbers are those of the lines of GLUE's own test files.
-TASK_FILES = (
-    TaskFile("CoLA", "test", "CoLA.tsv", 1063, _BINARY),
-    TaskFile("SST-2", "test", "SST-2.tsv", 1821, _BINARY),
-    TaskFile("MRPC", "test", "MRPC.tsv", 1725, _BINARY),
-    TaskFile("STS-B", "test", "STS-B.tsv", 1379, ()),
-    TaskFile("QQP", "test", "QQP.tsv", 390965, _BINARY),
-    TaskFile("MNLI", "test", "MNLI-m.tsv", 9796, _NLI),
-    TaskFile("MNLI", "test_mismatched", "MNLI-mm.tsv", 9847, _NLI),
-    TaskFile("QNLI", "test", "QNLI.tsv", 5463, _ENTAILMENT),
-    TaskFile("RTE", "test", "RTE.tsv", 3000, _ENTAILMENT),
-    TaskFile("WNLI", "test", "WNLI.tsv", 146, _BINARY),
-    TaskFile("AX", "test", "AX.tsv", 1104, _NLI),
-)
-
-
-def task_file(task_name: str, split: str) -> TaskFile | None:
-    """The file of a task's test split; None for what GLUE has no test set of."""
-    for file in TASK_FILES:
-        if (file.task_name.lower(), file.split) == (task_name.lower(), split):
-            return file
-    return None
-
-
-def write_task_file(
-    folder: str, task_name: str, split: str, words: Sequence[str]
-) -> str | None:
-    """Writes the predictions of a test split as the server takes them."""
-    file = task_file(task_name, split)
-    if file is None:
-        return None
-    predictions = [_prediction(file, word) for word in words]
-    files.make_folder(folder)
-    path = os.path.join(folder, file.file_name)
-    files.write_atomically(path, _table(predictions))
-    if len(predictions) != file.num_examples:
-        logging.warning(
-            "%s has %d predictions; GLUE's test set has %d. The server will refuse it.",
-            path,
-            len(predictions),
-            file.num_examples,
-        )
-    return path
-
-
-def write_submission(
-    folder: str, path: str, *, fill_missing: bool = False
-) -> list[TaskFile]:
-    """Packs the test sets' predictions into the zip for the server.
-
-    Each test set that is missing is said in a line of the log. The same files give the
-    same bytes.
-    """
-    tables, missing = {}, []
-    for file in TASK_FILES:
-        source = os.path.join(folder, file.file_name)
-        if files.exists(source):
-            tables[file.file_name] = _checked(source, file)
-        else:
-            missing.append(file)
-    if not tables:
-        raise InputError(
-            f"{folder}: no predictions of GLUE's test sets. Predict some first"
-            " (--do_predict=true)."
-        )
-    for file in missing:
-        name = f"{file.task_name}, {file.file_name}"
-        if fill_missing:
-            tables[file.file_name] = _table(_filling(file))
-            logging.warning("%s is missing: a placeholder stands for it.", name)
-        else:
-            logging.warning(
-                "%s is missing, and the server refuses a zip without it. Predict it, or"
-                " --fill_missing_tasks.",
-                name,
-            )
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for file in TASK_FILES:
-            if file.file_name not in tables:
-                continue
-            member = zipfile.ZipInfo(file.file_name, _NO_DATE)
-            member.compress_type = zipfile.ZIP_DEFLATED
-            member.external_attr = 0o644 << 16
-            # As on Unix, wherever it is written.
-            member.create_system = 3
-            archive.writestr(member, tables[file.file_name])
-    files.write_atomically(path, content.getvalue())
-    logging.info("Wrote %s, %d of %d files.", path, len(tables), len(TASK_FILES))
-    return missing
-
-
-def _prediction(file: TaskFile, word: str) -> str:
-    if not file.words:
-        # The larger first: of 0.0 and -0.0 this keeps the one without a sign.
-        score = min(max(_LEAST_SCORE, float(word)), _LARGEST_SCORE)
-        if math.isnan(float(word)):
-            raise ValueError(f"{file.task_name} predicts numbers. Received: {word!r}")
-        return f"{score:.3f}"
-    if word not in file.words:
-        raise ValueError(
-            f"{file.task_name} predicts {', '.join(file.words)}. Received: {word!r}"
-        )
-    return word
-
-
-def _filling(file: TaskFile) -> list[str]:
-    """What stands for a test set that was not predicted."""
-    values = file.words[:1] or (f"{_LEAST_SCORE:.3f}", f"{_LARGEST_SCORE:.3f}")
-    return [values[i % len(values)] for i in range(file.num_examples)]
-
-
-def _table(predictions: Sequence[str]) -> str:
-    rows = [f"{index}\t{word}" for index, word in enumerate(predictions)]
-    return "\n".join([_HEADER, *rows]) + "\n"
-
-
-def _checked(path: str, file: TaskFile) -> str:
-    """A file's content, if the server takes it."""
-    content = files.read_text(path, "predictions")
-    number = 0
-    for number, line in enumerate(files.lines(content)):
-        row = line.removesuffix("\n")
-        if number == 0:
-            expected = "the header index<tab>prediction"
-            good = row == _HEADER
-        else:
-            index, _, word = row.partition("\t")
-            values = "|".join(file.words) or "a number from 0 to 5"
-            expected = f"{number - 1}<tab>{values}"
-            good = index == str(number - 1) and _is_prediction(file, word)
-        if not good:
-            raise InputError(
-                f"{path}:{number + 1}: must be {expected}. Found: {row!r}. Predict it"
-                " again."
-            )
-    if number != file.num_examples:
-        raise InputError(
-            f"{path}: {number} predictions; the test set of {file.task_name} has"
-            f" {file.num_examples}. Predict the whole of it."
-        )
-    return content
-
-
-def _is_prediction(file: TaskFile, word: str) -> bool:
-    if file.words:
-        return word in file.words
-    try:
-        return _LEAST_SCORE <= float(word) <= _LARGEST_SCORE
-    except ValueError:
-        return False
-
 
 # What a task of GLUE came to, kept in OUTPUT_DIR/TASK/result.json.
 #
@@ -655,26 +462,26 @@ def run_task(
     logging.info("***** %s *****", data_set.name)
     values = _options_of(data_set, options)
     folder = values.output_dir
-    session = ClassifierSession(
+    found = files_of(values, folder)
+    task = classification_task(
         values,
+        found,
         strategy,
         data_set=data_set,
-        splits=_splits(data_set, options),
-        records_dir=folder,
-        output_dir=folder,
+        submission_dir=os.path.join(options.output_dir, SUBMISSION_NAME),
     )
+    run = FineTuning(task, values, found, strategy)
     if data_set.name == "AX":
         if options.do_predict:
-            model, _ = session.restore(_best_of(options, "MNLI"))
-            _predict(session, model, options.output_dir)
+            model, _ = run.restore(_best_of(options, "MNLI"))
+            _predict(run, model)
         return
     # run_classifier may be given the same folder.
     with held_for_training(folder, strategy):
-        selection = search(session, values, folder)
+        selection = search(run, folder)
     predicted = data_set.test_splits if options.do_predict else ()
     inputs = {
-        split: session.records(split).made_from
-        for split in (*data_set.dev_splits, *predicted)
+        split: task.identity(split) for split in (*data_set.dev_splits, *predicted)
     }
     there = read_result(folder)
     if (
@@ -687,11 +494,11 @@ def run_task(
             data_set.name, selection, there.scores, there.predicted, there.inputs
         )
     else:
-        model, _ = session.restore(_best_of(options, data_set.name))
-        session.save_adapter(model, folder)
-        scores = _score(session, model)
+        model, _ = run.restore(_best_of(options, data_set.name))
+        run.save_adapter(model, folder)
+        scores = _score(run, model, data_set.metrics)
         if predicted:
-            _predict(session, model, options.output_dir)
+            _predict(run, model)
         result = result_of(data_set.name, selection, scores, predicted, inputs)
     if is_chief(strategy):
         write_result(result, folder)
@@ -703,30 +510,27 @@ def results_in(output_dir: str) -> list[TaskResult]:
     return [result for result in found if result is not None]
 
 
-def _score(session: ClassifierSession, model: keras.Model) -> dict[str, float]:
+def _score(
+    run: FineTuning, model: keras.Model, metrics: Sequence[str]
+) -> dict[str, float]:
     """The metrics on all development sets, with reports on their predictions."""
     scores: dict[str, float] = {}
-    for split in session.data_set.dev_splits:
-        logits = session.logits(model, split)
+    for split in run.task.dev_splits:
+        predictions = run.predict(model, split)
         ending = MISMATCHED if split.endswith(MISMATCHED) else ""
-        found = session.scores(model, split, logits)
-        scores |= {name + ending: found[name] for name in session.data_set.metrics}
-        session.write_reports(split, logits)
+        found = run.task.score(split, predictions)
+        scores |= {name + ending: found[name] for name in metrics}
+        if run.is_chief:
+            run.task.write(run.options.output_dir, split, predictions, 0)
     return scores
 
 
-def _predict(session: ClassifierSession, model: keras.Model, output_dir: str) -> None:
+def _predict(run: FineTuning, model: keras.Model) -> None:
     """The predictions of all test sets, as GLUE's server takes them too."""
-    for split in session.data_set.test_splits:
-        logits = session.logits(model, split)
-        session.write_reports(split, logits)
-        if is_chief(session.strategy):
-            write_task_file(
-                os.path.join(output_dir, SUBMISSION_NAME),
-                session.data_set.name,
-                split,
-                session.target.words(logits),
-            )
+    for split in run.task.test_splits:
+        predictions = run.predict(model, split)
+        if run.is_chief:
+            run.task.write(run.options.output_dir, split, predictions, 0)
 
 
 def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
@@ -734,6 +538,7 @@ def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
     changes: dict[str, Any] = {
         "data_dir": _data_dir(data_set, options),
         "output_dir": os.path.join(options.output_dir, data_set.name),
+        "do_eval": bool(data_set.dev_splits),
     }
     if options.two_stage and data_set.name in SECOND_STAGE:
         changes |= {"init_checkpoint": _best_of(options, "MNLI"), "init_head": False}

@@ -11,20 +11,30 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
-from bert_tf.config import SINGLE_LABEL, BertConfig
+from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import names
+from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.records.spec import RecordSchema, multiple_choice_schema
-from bert_tf.tasks.finetuning import EXAMPLE_LOSS, LOSS, TaskSession, finetune, scores
+from bert_tf.tasks.finetuning import (
+    EXAMPLE_LOSS,
+    LOSS,
+    FineTuningTask,
+    Outputs,
+    baseline,
+    logits_of,
+    model_options,
+    opened_adapter,
+    scores,
+)
 from bert_tf.tasks.run_options import ChoiceOptions
 from bert_tf.tasks.tables import (
     Target,
@@ -38,7 +48,6 @@ from bert_tf.text.documents import whole_characters
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
-from bert_tf.training.task import Task
 from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples of multiple choice: a premise, and endings of which one is right.
@@ -429,18 +438,6 @@ def _unpacked(path: str) -> str:
 _EXAMPLES_AT_ONCE = 256
 
 
-def task(
-    config: BertConfig, *, name: str = "swag", recompute: bool = False, **options: Any
-) -> Task:
-    """The task of choosing."""
-    return Task(
-        name=name,
-        build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
-        objective=CLASSIFICATION,
-        training_flops=functools.partial(multiple_choice_flops, config),
-    )
-
-
 def schema(target: Target, max_seq_length: int) -> RecordSchema:
     """What a record of a target holds."""
     return multiple_choice_schema(max_seq_length, target.num_outputs)
@@ -576,9 +573,6 @@ def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
     files.write_atomically(path, "".join(lines))
 
 
-# The runs on multiple choice: examples in, scores of their endings out.
-
-
 ACCURACY = "accuracy"
 METRICS = (LOSS, EXAMPLE_LOSS, ACCURACY)
 
@@ -586,105 +580,158 @@ METRICS = (LOSS, EXAMPLE_LOSS, ACCURACY)
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-class MultipleChoiceSession(TaskSession[ChoiceOptions]):
-    """The runs on SWAG, or on any examples of multiple choice.
+def choice_task(
+    options: ChoiceOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> FineTuningTask[np.ndarray]:
+    """The task of choosing, on the examples that the options name."""
+    choices = _Choices(options, found, _read(options), num_workers(strategy) == 1)
+    built = model_options(options, opened_adapter(options, found.config))
+    return FineTuningTask(
+        name="swag",
+        head=names.MULTIPLE_CHOICE,
+        trains_task="swag",
+        build_model=lambda: BertMultipleChoice(
+            found.config, recompute=options.recompute, **built
+        ),
+        objective=CLASSIFICATION,
+        training_flops=functools.partial(multiple_choice_flops, found.config),
+        records=lambda: choices.records("train"),
+        data=choices.data,
+        predict=choices.logits,
+        score=choices.score,
+        write=choices.write,
+        identity=lambda split: choices.records(split).made_from,
+        baseline=choices.baseline,
+        dev_splits=("dev",),
+        test_splits=("test",),
+        metrics=METRICS,
+        metric=ACCURACY,
+        result_names={ACCURACY: f"eval_{{}}{ACCURACY}"},
+    )
 
-    Attributes:
-        sets: the examples, by split.
-    """
 
-    head = names.MULTIPLE_CHOICE
+def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
+    """The examples, by split."""
+    columns = ColumnNames(
+        premise=options.premise_column,
+        start=options.start_column,
+        endings=options.ending_columns or None,
+        label=options.label_column,
+        labels=options.labels or None,
+    )
+    wanted = {
+        "train": (options.do_train, options.train_file),
+        "dev": (options.looks_at_dev, options.dev_file),
+        "test": (options.do_predict, options.test_file),
+    }
+    sets = {}
+    for number, (split, (is_wanted, path)) in enumerate(wanted.items()):
+        has_labels = split != "test"
+        if is_wanted and options.tfds_name:
+            from bert_tf.tasks.swag_tfds import read_tfds_choices
+
+            sets[split] = read_tfds_choices(
+                options.tfds_name,
+                options.tfds_splits[number],
+                columns,
+                data_dir=options.tfds_data_dir,
+                has_labels=has_labels,
+            )
+        elif is_wanted:
+            if path is None:
+                raise InputError(f"Give `{split}_file`: the runs are compared by it.")
+            sets[split] = read_choices(path, columns, has_labels=has_labels)
+    return sets
+
+
+class _Choices:
+    """The examples of each split, tokenized once, and what their outputs mean."""
 
     def __init__(
         self,
         options: ChoiceOptions,
-        strategy: tf.distribute.Strategy,
-        *,
+        found: ModelFiles,
         sets: Mapping[str, ChoiceSet],
-        output_dir: str,
+        is_alone: bool,
     ) -> None:
-        super().__init__(options, strategy, output_dir=output_dir)
-        self.sets = sets
-        self.task = task(self.config, recompute=options.recompute)
+        self._options = options
+        self._tokenizer = found.tokenizer
+        self._sets = sets
+        self._is_alone = is_alone
         self._records: dict[str, SplitRecords] = {}
-        self.refuse_other_metrics(METRICS)
 
-    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
-        """Trains in a folder, from where that stands."""
-        examples = self.sets["train"].examples
+    def data(self) -> RunData:
+        """The training set."""
         where = self._options.tfds_name or self._options.train_file
-        data = RunData(f"{len(examples)} examples of {where}", self._digest("train"))
-        self.prepare(folder, data)
-        return finetune(
-            self.task,
-            self.records("train"),
-            self._options,
-            self.strategy,
-            folder=folder,
-            data=data,
-            num_train_epochs=self._options.num_train_epochs,
-            max_lengths=self.max_lengths,
-            evaluate=self._evaluate if self._options.eval_steps else None,
-            best_metric=self._options.best_metric or ACCURACY,
-        )
+        count = len(self._sets["train"].examples)
+        return RunData(f"{count} examples of {where}", self._digest("train"))
 
     def records(self, split: str) -> SplitRecords:
-        """A split's records, tokenized once, in --output_dir."""
+        """A split's records, in --output_dir."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
         return self._records[split]
 
-    def logits(self, model: keras.Model, split: str) -> np.ndarray:
+    def logits(self, split: str, outputs: Outputs) -> np.ndarray:
         """The endings' scores, [examples, endings] float32, in the examples' order."""
-        batch_size = (
-            self._options.predict_batch_size
-            if split == "test"
-            else self._options.eval_batch_size
-        )
-        return self.logits_of(
-            model,
+        is_test = split == "test"
+        options = self._options
+        return logits_of(
+            outputs,
             self.records(split),
-            batch_size=batch_size,
-            num_outputs=self.sets[split].target.num_outputs,
+            options,
+            batch_size=options.predict_batch_size
+            if is_test
+            else options.eval_batch_size,
+            num_outputs=self._sets[split].target.num_outputs,
         )
 
-    def scores(
-        self, model: keras.Model, split: str, logits: np.ndarray | None = None
-    ) -> dict[str, float]:
+    def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
         """A split's losses and accuracy: see `bert_tf.tasks.finetuning.scores`."""
-        if logits is None:
-            logits = self.logits(model, split)
-        examples, target = self.sets[split]
+        if split == "test":
+            return {}
+        examples, target = self._sets[split]
         return scores(
             examples,
             target,
             logits,
-            objective=self.task.objective,
+            objective=CLASSIFICATION,
             metric_names=[ACCURACY],
             batch_size=self._options.eval_batch_size,
         )
 
-    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
-        return self.scores(model, "dev")
+    def baseline(self, metric: str) -> float | None:
+        """The accuracy of always choosing the ending that is most often right."""
+        return baseline(*self._sets["dev"], metric)
+
+    def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
+        """Writes the predictions' table; of a test set the original's file too."""
+        del step
+        examples, target = self._sets[split]
+        name = "dev_predictions.csv"
+        if split == "test":
+            name = "swag_predictions.csv"
+            write_probabilities(
+                os.path.join(folder, "test_results.tsv"), target, logits
+            )
+        write_choices(os.path.join(folder, name), examples, target, logits)
+        logging.info("Wrote %d predictions to %s.", len(examples), name)
 
     def _digest(self, split: str) -> str:
         # Not the line: the same rows in another file are the same.
-        return rows_digest(one[:-1] for one in self.sets[split].examples)
+        return rows_digest(one[:-1] for one in self._sets[split].examples)
 
     def _tokenized(self, split: str) -> SplitRecords:
-        examples, target = self.sets[split]
+        examples, target = self._sets[split]
         length = self._options.max_seq_length
-        featurizer = Featurizer(self.tokenizer, max_seq_length=length, target=target)
+        featurizer = Featurizer(self._tokenizer, max_seq_length=length, target=target)
         records = SplitRecords.prepare(
             os.path.join(self._options.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
             schema(target, length),
-            {
-                **featurizer.settings,
-                "examples": self._digest(split),
-            },
+            {**featurizer.settings, "examples": self._digest(split)},
             featurizer.blocks(examples),
             lambda: {"num_truncated": featurizer.num_truncated},
-            is_alone=num_workers(self.strategy) == 1,
+            is_alone=self._is_alone,
         )
         cut = records.notes["num_truncated"]
         if cut:

@@ -1,8 +1,9 @@
 """The options of fine-tuning commands, in groups."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from absl import logging
 
@@ -45,146 +46,6 @@ class PaddingOptions(Options, title=options.LENGTHS):
     def max_lengths(self) -> int | None:
         """How many lengths batches may have; None for max_seq_length alone."""
         return None if self.pad == "max" else self.length_buckets
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(
-    OutputOptions,
-    ModelOptions,
-    CheckpointOptions,
-    TrainingOptions,
-    EvaluationOptions,
-    DeviceOptions,
-    LengthOptions,
-    PaddingOptions,
-    title=options.TRAINING,
-):
-    """What every fine-tuning command has."""
-
-    warmup_proportion: float = option(
-        0.1,
-        "Share of the training steps during which the learning rate rises linearly.",
-        least=0.0,
-    )
-    predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Epochs(Options, title=options.TRAINING):
-    """How long to train."""
-
-    num_train_epochs: float = option(
-        3.0, "Passes over the training examples.", least=0.0
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Predicts(Options, title=options.WHAT_TO_DO):
-    """Whether to predict."""
-
-    do_predict: bool = option(False, "Predict on the test data.")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatches):
-    """Fine-tuning that evaluates on a split of its own, and predicts another one."""
-
-    eval_batch_size: int = options.with_default(
-        EvaluationBatches, "eval_batch_size", 32
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LongTextOptions(Options, title=options.LENGTHS):
-    """Texts that are longer than max_seq_length."""
-
-    long_text: str = option(
-        "truncate",
-        "What becomes of a text longer than --max_seq_length: it is cut, and the number"
-        " of cut ones is logged; or it is read in windows that overlap, in training"
-        " each an example of its own, in evaluation and prediction averaged (their"
-        " logits).",
-        choices=("truncate", "window"),
-    )
-    doc_stride: int | None = option(
-        None,
-        "For --long_text=window. Tokens from one window's beginning to the next"
-        " one's, as for SQuAD (Devlin et al. 2018). Default: half of what a window"
-        " holds.",
-        least=1,
-    )
-
-    def problems(self) -> Iterator[str]:
-        """A stride without windows."""
-        yield from super().problems()
-        if self.doc_stride is not None and self.long_text != "window":
-            yield (
-                "`doc_stride` is for `long_text=window`: give both, or leave it out."
-            )
-
-
-def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
-    """Warns if windows do not overlap: [CLS] and two [SEP] are no text."""
-    room = max_seq_length - 3
-    if doc_stride is not None and doc_stride >= room:
-        logging.warning(
-            "--doc_stride=%d is no less than the %d tokens of a window: windows do not"
-            " overlap, and what crosses the end of one is seen whole in none.",
-            doc_stride,
-            room,
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options, title=options.RESULTS):
-    """Reports on a split's predictions."""
-
-    plots: bool = option(
-        True,
-        "Draw the predictions of a labelled split: a confusion matrix and a"
-        " calibration plot (Guo et al. 2017), or predicted against true numbers, as"
-        " PNG in --output_dir.",
-    )
-    num_mistakes: int = option(
-        50,
-        "Mistakes to list in --output_dir, the most confident ones; 0 for none.",
-        least=0,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TfdsOptions(Options, title=options.DATA):
-    """TensorFlow Datasets instead of files; each command has splits of its own."""
-
-    tfds_name: str | None = option(
-        None, "Read a set of TensorFlow Datasets instead of files."
-    )
-    tfds_data_dir: str | None = option(
-        None,
-        "Folder of prepared TensorFlow Datasets. Default: the library's folder.",
-        path=Path.OUTPUT,
-    )
-    tfds_splits: tuple[str, ...] = option((), "Their splits.")
-
-    def problems(self) -> Iterator[str]:
-        """Splits of which there must be as many as the command reads."""
-        yield from super().problems()
-        wanted: Any = type(self).__dataclass_fields__["tfds_splits"].default
-        if len(self.tfds_splits) != len(wanted):
-            found = ",".join(self.tfds_splits)
-            yield (
-                f"`tfds_splits={found}` must name {len(wanted)} splits, such as"
-                f" {','.join(wanted)}."
-            )
-
-
-def tfds_splits(uses: Mapping[str, str]) -> Any:
-    """The option of the splits: their usual names, and what each is for."""
-    said = ", ".join(uses.values())
-    return option(
-        tuple(uses),
-        f"For --tfds_name. Splits, or slices such as train[:90%], one each: {said}.",
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -322,7 +183,231 @@ class AdapterOptions(Options, title=options.TRAINING):
             yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
 
 
-T = TypeVar("T", bound=StabilityOptions)
+class Settings(NamedTuple):
+    """What may differ between the runs on one task.
+
+    Attributes:
+        learning_rate: the peak.
+        train_batch_size: sequences a step, over all devices.
+        num_train_epochs: passes over the training examples.
+        random_seed: of the new weights, dropout and the order of the data.
+    """
+
+    learning_rate: float
+    train_batch_size: int
+    num_train_epochs: float
+    random_seed: int
+
+    @property
+    def name(self) -> str:
+        """The settings as a folder's name: lr5e-05_bs16_ep3_seed12345."""
+        return (
+            f"lr{_short(self.learning_rate)}_bs{self.train_batch_size}"
+            f"_ep{_short(self.num_train_epochs)}_seed{self.random_seed}"
+        )
+
+
+def grid(
+    learning_rates: Sequence[float],
+    train_batch_sizes: Sequence[int],
+    num_train_epochs: Sequence[float],
+    num_restarts: int,
+    random_seed: int,
+) -> list[Settings]:
+    """All combinations of settings, each once, in the order that they are run in.
+
+    Seeds change slowest, so that every combination is seen once early; then batch
+    sizes, epochs and learning rates, as they are given.
+    """
+    combinations = itertools.product(
+        range(random_seed, random_seed + num_restarts),
+        dict.fromkeys(train_batch_sizes),
+        dict.fromkeys(num_train_epochs),
+        dict.fromkeys(learning_rates),
+    )
+    return [
+        Settings(rate, batch_size, epochs, seed)
+        for seed, batch_size, epochs, rate in combinations
+    ]
+
+
+def _short(number: float) -> str:
+    """A number's shortest digits that mean it: 3 for 3.0."""
+    return repr(float(number)).removesuffix(".0")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(
+    OutputOptions,
+    ModelOptions,
+    CheckpointOptions,
+    TrainingOptions,
+    EvaluationOptions,
+    DeviceOptions,
+    LengthOptions,
+    PaddingOptions,
+    SelectionOptions,
+    StabilityOptions,
+    AdapterOptions,
+    title=options.TRAINING,
+):
+    """What every fine-tuning command has."""
+
+    warmup_proportion: float = option(
+        0.1,
+        "Share of the training steps during which the learning rate rises linearly.",
+        least=0.0,
+    )
+    predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
+
+    @property
+    def settings(self) -> list["Settings"]:
+        """What the runs that are asked for differ in."""
+
+        def values(plural: str, singular: str) -> Sequence[Any]:
+            several = getattr(self, plural)
+            is_asked_for = self.is_given(singular) and not self.is_given(plural)
+            if several is None or is_asked_for:
+                return [getattr(self, singular)]
+            return several
+
+        return grid(
+            values("learning_rates", "learning_rate"),
+            values("train_batch_sizes", "train_batch_size"),
+            self.num_train_epochs,
+            self.num_restarts,
+            self.random_seed,
+        )
+
+    @property
+    def asks_for_selection(self) -> bool:
+        """Whether the best of several runs is wanted, be it of one."""
+        plurals = ("learning_rates", "train_batch_sizes")
+        return any(map(self.is_given, plurals)) or len(self.settings) > 1
+
+    @property
+    def selects(self) -> bool:
+        """Whether several runs are trained, of which the best one is kept."""
+        return getattr(self, "do_train", True) and self.asks_for_selection
+
+    @property
+    def looks_at_dev(self) -> bool:
+        """Whether the development set is read."""
+        trains = getattr(self, "do_train", True)
+        while_training = trains and (self.eval_steps or self.asks_for_selection)
+        return bool(getattr(self, "do_eval", False) or while_training)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predicts(Options, title=options.WHAT_TO_DO):
+    """Whether to predict."""
+
+    do_predict: bool = option(False, "Predict on the test data.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatches):
+    """Fine-tuning that evaluates on a split of its own, and predicts another one."""
+
+    eval_batch_size: int = options.with_default(
+        EvaluationBatches, "eval_batch_size", 32
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LongTextOptions(Options, title=options.LENGTHS):
+    """Texts that are longer than max_seq_length."""
+
+    long_text: str = option(
+        "truncate",
+        "What becomes of a text longer than --max_seq_length: it is cut, and the number"
+        " of cut ones is logged; or it is read in windows that overlap, in training"
+        " each an example of its own, in evaluation and prediction averaged (their"
+        " logits).",
+        choices=("truncate", "window"),
+    )
+    doc_stride: int | None = option(
+        None,
+        "For --long_text=window. Tokens from one window's beginning to the next"
+        " one's, as for SQuAD (Devlin et al. 2018). Default: half of what a window"
+        " holds.",
+        least=1,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A stride without windows."""
+        yield from super().problems()
+        if self.doc_stride is not None and self.long_text != "window":
+            yield (
+                "`doc_stride` is for `long_text=window`: give both, or leave it out."
+            )
+
+
+def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
+    """Warns if windows do not overlap: [CLS] and two [SEP] are no text."""
+    room = max_seq_length - 3
+    if doc_stride is not None and doc_stride >= room:
+        logging.warning(
+            "--doc_stride=%d is no less than the %d tokens of a window: windows do not"
+            " overlap, and what crosses the end of one is seen whole in none.",
+            doc_stride,
+            room,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportOptions(Options, title=options.RESULTS):
+    """Reports on a split's predictions."""
+
+    plots: bool = option(
+        True,
+        "Draw the predictions of a labelled split: a confusion matrix and a"
+        " calibration plot (Guo et al. 2017), or predicted against true numbers, as"
+        " PNG in --output_dir.",
+    )
+    num_mistakes: int = option(
+        50,
+        "Mistakes to list in --output_dir, the most confident ones; 0 for none.",
+        least=0,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsOptions(Options, title=options.DATA):
+    """TensorFlow Datasets instead of files; each command has splits of its own."""
+
+    tfds_name: str | None = option(
+        None, "Read a set of TensorFlow Datasets instead of files."
+    )
+    tfds_data_dir: str | None = option(
+        None,
+        "Folder of prepared TensorFlow Datasets. Default: the library's folder.",
+        path=Path.OUTPUT,
+    )
+    tfds_splits: tuple[str, ...] = option((), "Their splits.")
+
+    def problems(self) -> Iterator[str]:
+        """Splits of which there must be as many as the command reads."""
+        yield from super().problems()
+        wanted: Any = type(self).__dataclass_fields__["tfds_splits"].default
+        if len(self.tfds_splits) != len(wanted):
+            found = ",".join(self.tfds_splits)
+            yield (
+                f"`tfds_splits={found}` must name {len(wanted)} splits, such as"
+                f" {','.join(wanted)}."
+            )
+
+
+def tfds_splits(uses: Mapping[str, str]) -> Any:
+    """The option of the splits: their usual names, and what each is for."""
+    said = ", ".join(uses.values())
+    return option(
+        tuple(uses),
+        f"For --tfds_name. Splits, or slices such as train[:90%], one each: {said}.",
+    )
+
+
+T = TypeVar("T", bound=FineTuningOptions)
 
 
 def with_recipe(given: T) -> T:
@@ -414,7 +499,7 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceOptions(ScoredOptions, Trains, Evaluates, Epochs, ChoiceFiles):
+class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
     """Multiple choice: the rates and batches of Devlin et al. 2018, section 4.4."""
 
     train_batch_size: int = options.with_default(

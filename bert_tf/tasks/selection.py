@@ -1,6 +1,5 @@
 """Several runs with other options, and the best of them."""
 
-import collections
 import dataclasses
 import gc
 import glob
@@ -13,15 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import keras
-import numpy as np
 from absl import logging
 
-from bert_tf import files, metrics, strict_json
+from bert_tf import files, strict_json
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.tasks.classification import ClassifierSession
-from bert_tf.tasks.data_set_options import ClassifierOptions
-from bert_tf.tasks.finetuning import MAJORITY, Settings, settings_of
-from bert_tf.tasks.tables import MULTI_LABEL, SINGLE_LABEL
+from bert_tf.tasks.finetuning import MAJORITY, SELECTION_NAME, FineTuning
+from bert_tf.tasks.run_options import Settings
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoint_files import STATE_NAME, candidates, remove_checkpoint
 from bert_tf.training.checkpoints import is_better
@@ -77,7 +73,6 @@ def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
 # anew after each run; a run that is in it is not run again.
 
 
-RECORDS_NAME = "selection.jsonl"
 RUNS_NAME = "runs"
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
@@ -199,7 +194,7 @@ class Records:
         *,
         is_chief: bool = True,
     ) -> None:
-        self._path = os.path.join(folder, RECORDS_NAME)
+        self._path = os.path.join(folder, SELECTION_NAME)
         self._is_chief = is_chief
         # As it comes back from the file: tuples as lists.
         self._header = json.loads(
@@ -666,8 +661,8 @@ def select(
         failures = [one.failure for one in records.all() if one.failure]
         raise InputError(
             f"All {len(failures)} runs have failed; without their lines in"
-            f" {os.path.join(folder, RECORDS_NAME)} they are made again. The first one:"
-            f" {failures[0]}"
+            f" {os.path.join(folder, SELECTION_NAME)} they are made again. The first"
+            f" one: {failures[0]}"
         )
     return Selection(
         metric=metric,
@@ -831,33 +826,31 @@ _NO_DIFFERENCE = frozenset(
 _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
 
 
-def search(
-    session: ClassifierSession, options: ClassifierOptions, output_dir: str
-) -> Selection:
-    """Makes the runs that the flags ask for, and keeps the best one.
+def search(tuning: FineTuning, output_dir: str) -> Selection:
+    """Makes the runs that the options ask for, and keeps the best one.
 
-    Its weights are in OUTPUT_DIR/best, as `ClassifierSession.restore` takes them.
+    Its weights are in OUTPUT_DIR/best, as `FineTuning.restore` takes them.
     """
-    settings = settings_of(options)
-    _refuse_what_would_fail_later(session, options, settings, output_dir)
-    metric = best_metric(session, options)
-    chief = is_chief(session.strategy)
+    options, task, metric = tuning.options, tuning.task, tuning.metric
+    settings = options.settings
+    _refuse_what_would_fail_later(tuning, settings, output_dir)
+    chief = is_chief(tuning.strategy)
     stop_early = None
     if options.stop_early:
         stop_early = StopEarly(options.stop_early_at, options.stop_early_keep)
 
     def run(settings: Settings, folder: str, until: float) -> Outcome:
-        model, step = session.fine_tune(folder, settings, until=until)
-        split = session.data_set.dev_splits[0]
-        outcome = _best_of_run(folder, step, session.scores(model, split), metric)
+        model, step = tuning.fine_tune(folder, settings, until=until)
+        scores = tuning.scores(model, task.dev_splits[0])
+        outcome = _best_of_run(folder, step, scores, metric)
         # That of an evaluation on the way is kept already. A run that stops to be
         # compared is none: its weights would stay the best where its end is no better.
         is_last = until == 1.0 and outcome.step == step
         if chief and is_last and metric in outcome.scores:
             checkpoints.keep_if_best(folder, step, outcome.scores[metric], metric)
         del model
-        session.forget_model()
-        # A run's graphs and variables hang together in rings.
+        tuning.forget_model()
+        # Graphs and variables form reference cycles.
         keras.backend.clear_session()
         gc.collect()
         return outcome
@@ -868,84 +861,51 @@ def search(
         folder=output_dir,
         metric=metric,
         keeper=BestRun(output_dir, keep_all_runs=options.keep_all_runs, is_chief=chief),
-        made_with=made_with(session, options),
+        made_with=made_with(tuning),
         stop_early=stop_early,
-        baseline=baseline(session, metric),
+        baseline=task.baseline(metric),
         is_chief=chief,
     )
     if chief:
         write_report(selection, output_dir)
-    # Nobody looks for the best run's files before the chief has put them there.
-    Agreement(session.strategy, 1).sum([0.0])
+    # The best run's files are read after the chief has put them there.
+    Agreement(tuning.strategy, 1).sum([0.0])
     return selection
 
 
 def _refuse_what_would_fail_later(
-    session: ClassifierSession,
-    options: ClassifierOptions,
-    settings: Sequence[Settings],
-    output_dir: str,
+    tuning: FineTuning, settings: Sequence[Settings], output_dir: str
 ) -> None:
-    """Raises InputError for what a later run, or the end, would come upon."""
+    """Raises InputError for what would stop a later run, or the end."""
     if files.exists(os.path.join(output_dir, STATE_NAME)):
         raise InputError(
             f"--output_dir={output_dir} holds a single run, whose best/ would make way"
             " for the best of several. Give another folder."
         )
-    several = options.train_batch_sizes
+    several = tuning.options.train_batch_sizes
     flag = "train_batch_sizes" if several else "train_batch_size"
     for batch_size in {one.train_batch_size for one in settings}:
         check_batch_size(
-            session.strategy,
+            tuning.strategy,
             batch_size,
-            options.gradient_accumulation_steps,
+            tuning.options.gradient_accumulation_steps,
             flag=flag,
         )
 
 
-def best_metric(session: ClassifierSession, options: ClassifierOptions) -> str:
-    """The score to choose by: --best_metric, or else the task's first one."""
-    return options.best_metric or session.data_set.metrics[0]
-
-
-def made_with(session: ClassifierSession, options: ClassifierOptions) -> dict[str, Any]:
+def made_with(tuning: FineTuning) -> dict[str, Any]:
     """Name -> value of all that decides how a run comes out, its settings aside."""
-    found: dict[str, Any] = {"the task": session.data_set.name}
+    task, options = tuning.task, tuning.options
+    found: dict[str, Any] = {"the task": task.name}
     for name, value in sorted(options.as_flags().items()):
         if name in _NO_DIFFERENCE:
             continue
         if name in _PATHS and value and files.exists(value):
             value = _identity(value)
         found[name] = value
-    for split in ("train", session.data_set.dev_splits[0]):
-        found[f"the {split} examples"] = session.records(split).made_from
+    for split in ("train", task.dev_splits[0]):
+        found[f"the {split} examples"] = task.identity(split)
     return found
-
-
-def baseline(session: ClassifierSession, metric: str) -> float | None:
-    """The score on the development set of who always answers the same.
-
-    That is the most frequent class; for several labels, of each one whether most
-    examples have it; for numbers, their mean. None for a loss.
-    """
-    if metric not in metrics.METRICS:
-        return None
-    target = session.target
-    split = session.data_set.dev_splits[0]
-    labels = np.array(
-        [target.encode(one.label, one.source) for one in session.examples[split]]
-    )
-    if target.kind == SINGLE_LABEL:
-        counts = collections.Counter(labels[:, 0].tolist())
-        constant = np.array([max(counts, key=lambda label: counts[label])])
-    elif target.kind == MULTI_LABEL:
-        constant = (labels.mean(axis=0) > 0.5).astype(labels.dtype)
-    else:
-        constant = labels.mean(axis=0)
-    answers = np.broadcast_to(constant, labels.shape)
-    if labels.shape[1] == 1:
-        labels, answers = labels[:, 0], answers[:, 0]
-    return metrics.scores([metric], answers, labels)[metric]
 
 
 def _identity(path: str) -> str:

@@ -1,5 +1,6 @@
 """Answering questions by a span of a paragraph."""
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -12,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.config import BertConfig
 from bert_tf.conversion import names
+from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
@@ -29,10 +30,24 @@ from bert_tf.records.batching import (
     rows_digest,
 )
 from bert_tf.records.spec import RecordSchema, squad_schema
-from bert_tf.tasks.finetuning import TaskSession, finetune, steps_of
+from bert_tf.tasks.finetuning import (
+    FineTuning,
+    FineTuningTask,
+    Outputs,
+    model_options,
+    opened_adapter,
+    steps_of,
+    trained,
+)
 from bert_tf.tasks.squad import decoding, null_threshold, windows
 from bert_tf.tasks.squad.decoding import Decoded, Decoder, DecodingSettings, NBestEntry
-from bert_tf.tasks.squad.reading import CheckedQuestions, Paragraph, Question
+from bert_tf.tasks.squad.reading import (
+    CheckedQuestions,
+    Paragraph,
+    Question,
+    first_questions_of,
+    questions_of,
+)
 from bert_tf.tasks.squad.scoring import Answers, PredictionFiles, best_metric
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
@@ -48,31 +63,11 @@ from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
-from bert_tf.training.task import Task
 from bert_tf.training.throughput import span_flops
 
-# SQuAD as a task: where in a window of a paragraph the answer starts and ends.
-#
-# Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; of
-# every
-# token a score for the answer's start and one for its end. Where there is no answer,
-# both
-# are at [CLS]. The windows and their records are made in `bert_tf.squad`.
-
-
-__all__ = ["CutQuestions", "blocks", "parallel_blocks", "schema", "task"]
-
-
-def task(
-    config: BertConfig, *, name: str = "squad", recompute: bool = False, **options: Any
-) -> Task:
-    """The task of finding answers."""
-    return Task(
-        name=name,
-        build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),
-        objective=SPAN,
-        training_flops=functools.partial(span_flops, config),
-    )
+# Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; of every
+# token a score for the answer's start and one for its end. If there is no answer, both
+# are at [CLS].
 
 
 def schema(max_seq_length: int, *, for_training: bool) -> RecordSchema:
@@ -381,215 +376,105 @@ RECORDS_NAME = "train.tf_record"
 FIRST_STAGE = "first_stage"
 
 
-class SquadSession(TaskSession[SquadOptions]):
-    """The runs on SQuAD, or on any questions in its format."""
+class Questions:
+    """The questions to train on and to answer, and what their outputs mean.
 
-    head = names.SPAN
+    Attributes:
+        training: the questions to train on, if there are any.
+        scored: those to answer, if there are any.
+    """
 
     def __init__(
         self,
         options: SquadOptions,
-        strategy: tf.distribute.Strategy,
+        found: ModelFiles,
+        training: CheckedQuestions | None,
+        scored: CheckedQuestions | None,
         *,
-        output_dir: str,
+        is_alone: bool,
     ) -> None:
-        super().__init__(options, strategy, output_dir=output_dir)
+        self._options = options
+        self._found = found
+        self._is_alone = is_alone
+        self.training = training
+        self.scored = scored
         self._version_2 = options.version_2_with_negative
-        self.task = task(self.config, recompute=options.recompute)
         self._decoder = Decoder(
-            self.tokenizer,
+            found.tokenizer,
             DecodingSettings(
                 n_best_size=options.n_best_size,
                 max_answer_length=options.max_answer_length,
                 version_2_with_negative=self._version_2,
-                do_lower_case=self.tokenizer.do_lower_case,
+                do_lower_case=found.do_lower_case,
                 answer_text=options.answer_text,
                 verbose_logging=options.verbose_logging,
             ),
         )
         # Now rather than after training.
-        self._best_metric = best_metric(self._version_2, options.best_metric)
         self._featurizer(for_training=False)
 
-    def fine_tune(
-        self,
-        folder: str,
-        source: CheckedQuestions,
-        *,
-        num_train_epochs: float,
-        epochs_flag: str = "num_train_epochs",
-        init_checkpoint: str | None = None,
-        scored: CheckedQuestions | None = None,
-    ) -> tuple[keras.Model, int]:
-        """Trains in a folder, from where that stands."""
-        data = RunData(
+    def data(self) -> RunData:
+        """The training set."""
+        source = self._require(self.training)
+        return RunData(
             f"{source.num_questions} questions of {source.report.source}",
             rows_digest([source.identity]),
         )
-        self.prepare(folder, data)
-        records = self._records(folder, source)
-        return finetune(
-            self.task,
-            records,
-            self._options,
-            self.strategy,
-            folder=folder,
-            data=data,
-            num_train_epochs=num_train_epochs,
-            max_lengths=self.max_lengths,
-            num_examples=records.notes["num_questions"],
-            epochs_flag=epochs_flag,
-            init_checkpoint=init_checkpoint,
-            evaluate=functools.partial(self.scores, questions=scored)
-            if scored is not None and self._options.eval_steps
-            else None,
-            best_metric=self._best_metric,
-        )
 
-    def fine_tune_in_stages(
-        self,
-        first: CheckedQuestions | None,
-        training: CheckedQuestions,
-        scored: CheckedQuestions | None,
-    ) -> tuple[keras.Model, int]:
-        """Trains in --output_dir, where asked for on other questions before."""
-        init_checkpoint = None
-        if self.max_lengths is None:
-            # Now rather than after the first stage.
-            steps_of(
-                training.num_questions / self._options.train_batch_size,
-                self._options.num_train_epochs,
-                is_whole=False,
-                flag="num_train_epochs",
-            )
-        # Where the second stage has begun, nothing starts from the first one's end.
-        if first is not None and not candidates(self._options.output_dir):
-            init_checkpoint = os.path.join(self._options.output_dir, FIRST_STAGE)
-            logging.info("***** First stage: %s *****", self._options.first_train_file)
-            self.fine_tune(
-                init_checkpoint,
-                first,
-                num_train_epochs=self._options.first_num_train_epochs,
-                epochs_flag="first_num_train_epochs",
-            )
-        return self.fine_tune(
-            self._options.output_dir,
-            training,
-            num_train_epochs=self._options.num_train_epochs,
-            init_checkpoint=init_checkpoint,
-            scored=scored,
-        )
+    def identity(self, split: str) -> str:
+        """A digest of a split's questions, and of how they are read."""
+        source = self._require(self.training if split == "train" else self.scored)
+        featurizer = self._featurizer(for_training=split == "train")
+        return rows_digest([{**featurizer.settings, "questions": source.identity}])
 
-    def answers(
-        self, model: keras.Model, source: CheckedQuestions
-    ) -> Iterator[tuple[QuestionFeatures, Decoded]]:
-        """Predicts and decodes questions, in their order, as a stream."""
+    def _require(self, source: CheckedQuestions | None) -> CheckedQuestions:
+        if source is None:
+            raise InputError("Give `predict_file`: the runs are compared by it.")
+        return source
+
+    def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
+        """Predicts and decodes the questions, in their order, as a stream."""
+        source = self._require(self.scored)
         for result in question_logits(
             self._featurizer(for_training=False)(source),
-            functools.partial(self.outputs, model),
+            outputs,
             batch_size=self._options.predict_batch_size,
             max_seq_length=self._options.max_seq_length,
-            max_lengths=self.max_lengths,
+            max_lengths=self._options.max_lengths,
             num_questions=source.num_questions,
         ):
             yield result.features, self._decoder(*result)
 
-    def scores(
-        self, model: keras.Model, questions: CheckedQuestions
-    ) -> dict[str, float]:
-        """What the answers to questions are worth, by --null_score_diff_threshold."""
+    def predict(self, split: str, outputs: Outputs) -> Answers:
+        """The answers to the questions, without their files."""
+        del split
         answers = Answers(version_2_with_negative=self._version_2)
-        for features, decoded in self.answers(model, questions):
+        for features, decoded in self.answers(outputs):
             answers.add(features.question, decoded)
+        return answers
+
+    def score(self, split: str, answers: Answers) -> dict[str, float]:
+        """What the answers are worth, by --null_score_diff_threshold."""
+        del split
         return answers.scores(self._options.null_score_diff_threshold)
-
-    def predict(
-        self, model: keras.Model, step: int, questions: CheckedQuestions
-    ) -> None:
-        """Answers questions, and scores the answers where they are known."""
-        folder = self._options.output_dir
-        logging.info("***** Running predictions *****")
-        logging.info("  Num questions = %d", questions.num_questions)
-        answers = Answers(version_2_with_negative=self._version_2)
-        num_cut = 0
-        # Of several workers each goes through all questions, and one writes.
-        writes = self.is_chief
-        with (
-            PredictionFiles(folder, self._version_2) if writes else nullcontext() as to
-        ):
-            for features, decoded in self.answers(model, questions):
-                answers.add(features.question, decoded)
-                num_cut += features.is_query_cut
-                if to is not None:
-                    to.add(features.question.question_id, decoded)
-            threshold = self._threshold(answers, step) if self._version_2 else 0.0
-            if to is not None:
-                to.finish(threshold)
-        self._log_cut(num_cut, questions)
-        if questions.have_answers:
-            report = questions.report
-            if report.skipped:
-                logging.warning(
-                    "The scores are of the %d questions that could be used; the"
-                    " official script, and bert_tf.evaluate_squad, count all %d.",
-                    report.num_usable,
-                    report.num_questions,
-                )
-            run_folder.report_evaluation(
-                folder,
-                step,
-                answers.scores(threshold),
-                is_chief=writes,
-                task_name=self.task.name,
-            )
-        else:
-            logging.warning("No scores: there are questions without a known answer.")
-
-    def _threshold(self, answers: Answers, step: int) -> float:
-        """The null score difference above which there is no answer."""
-        folder = self._options.output_dir
-        folders, checkpoint = [folder], prefix_of(folder, step)
-        if not step and self.source is not None:
-            # As it came, it keeps what was found where it came from.
-            folders.append(self.source.folder)
-            checkpoint = self.source.checkpoint
-        if self._options.find_null_threshold and self.is_chief:
-            null_threshold.find(
-                folder,
-                answers.golds,
-                answers.best_texts,
-                answers.null_odds,
-                predict_file=self._options.predict_file
-                or self._options.tfds_name
-                or "",
-                checkpoint=checkpoint,
-                plots=self._options.plots,
-            )
-        given = self._options.given("null_score_diff_threshold")
-        return null_threshold.given_or_found(
-            given,
-            folders,
-            self._options.null_score_diff_threshold,
-            checkpoint=checkpoint,
-        )
 
     def _featurizer(self, *, for_training: bool) -> Featurizer:
         return Featurizer(
-            self.tokenizer,
+            self._found.tokenizer,
             max_seq_length=self._options.max_seq_length,
             doc_stride=self._options.doc_stride,
             max_query_length=self._options.max_query_length,
             for_training=for_training,
         )
 
-    def _records(self, folder: str, source: CheckedQuestions) -> SplitRecords:
+    def records(self) -> SplitRecords:
         """The windows to train on, made once."""
+        source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
         length = self._options.max_seq_length
-        is_alone = num_workers(self.strategy) == 1
         cut = CutQuestions()
         records = SplitRecords.prepare(
-            os.path.join(folder, RECORDS_NAME),
+            os.path.join(self._options.output_dir, RECORDS_NAME),
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
             parallel_blocks(
@@ -603,7 +488,7 @@ class SquadSession(TaskSession[SquadOptions]):
                 "skipped": dict(source.report.skipped),
                 "num_cut": cut.number,
             },
-            is_alone=is_alone,
+            is_alone=self._is_alone,
         )
         logging.info(
             "%d questions have %d windows.",
@@ -616,10 +501,10 @@ class SquadSession(TaskSession[SquadOptions]):
                 " nothing to train on."
             )
         # Records that lie there may be of a version that did not count.
-        self._log_cut(records.notes.get("num_cut", 0), source)
+        self.log_cut(records.notes.get("num_cut", 0), source)
         return records
 
-    def _log_cut(self, number: int, source: CheckedQuestions) -> None:
+    def log_cut(self, number: int, source: CheckedQuestions) -> None:
         """Says how many questions were cut."""
         if number:
             logging.info(
@@ -628,3 +513,188 @@ class SquadSession(TaskSession[SquadOptions]):
                 source.num_questions,
                 self._options.max_query_length,
             )
+
+
+def squad_task(
+    options: SquadOptions,
+    found: ModelFiles,
+    strategy: tf.distribute.Strategy,
+    questions: Questions | None = None,
+) -> FineTuningTask[Answers]:
+    """The task of finding answers, on the questions that the options name."""
+    questions = questions or read_questions(options, found, strategy)
+    built = model_options(options, opened_adapter(options, found.config))
+    metric = best_metric(options.version_2_with_negative, options.best_metric)
+    return FineTuningTask(
+        name="squad",
+        head=names.SPAN,
+        trains_task="squad",
+        build_model=lambda: BertSpanPredictor(
+            found.config, recompute=options.recompute, **built
+        ),
+        objective=SPAN,
+        training_flops=functools.partial(span_flops, found.config),
+        records=questions.records,
+        num_examples=lambda records: records.notes["num_questions"],
+        data=questions.data,
+        predict=questions.predict,
+        score=questions.score,
+        write=lambda *arguments: None,  # `predict` below writes while it answers
+        identity=questions.identity,
+        dev_splits=("dev",),
+        test_splits=("dev",),
+        metrics=(metric,),
+        metric=metric,
+    )
+
+
+def read_questions(
+    options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> Questions:
+    """The questions that the options name, read once and checked."""
+    # A metric that there is none of is told before the files are read.
+    best_metric(options.version_2_with_negative, options.best_metric)
+    training, scored = None, None
+    if options.do_train:
+        training = questions_of(options, for_training=True)
+    if options.do_predict or options.looks_at_dev:
+        if not (options.predict_file or options.tfds_name):
+            raise InputError("Give `predict_file`: the runs are compared by it.")
+        scored = questions_of(options, for_training=False)
+        _refuse_no_answers(options, scored)
+    if training is not None and options.max_lengths is None:
+        # Now rather than after a first stage.
+        for settings in options.settings:
+            steps_of(
+                training.num_questions / settings.train_batch_size,
+                settings.num_train_epochs,
+                is_whole=False,
+                flag="num_train_epochs",
+            )
+    is_alone = num_workers(strategy) == 1
+    return Questions(options, found, training, scored, is_alone=is_alone)
+
+
+def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> None:
+    """Raises InputError if answers are to be scored that are not known."""
+    wants = {
+        "find_null_threshold": options.find_null_threshold,
+        "eval_steps": options.do_train and options.eval_steps,
+        "learning_rates": options.selects,
+    }
+    source = options.predict_file or options.tfds_name
+    for name, is_wanted in wants.items():
+        if is_wanted and not questions.have_answers:
+            raise InputError(
+                f"`{name}` needs a development set; {source} has questions without an"
+                " answer."
+            )
+
+
+def main(options: SquadOptions) -> None:
+    """A command: trains, on other questions before if asked for, then answers."""
+    kept: list[Questions] = []
+    first = first_questions_of(options)
+
+    def make_task(
+        options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+    ) -> FineTuningTask[Answers]:
+        kept.append(read_questions(options, found, strategy))
+        return squad_task(options, found, strategy, kept[0])
+
+    def first_stage(run: FineTuning) -> str | None:
+        # Once the second stage has begun, nothing starts from the first one's end.
+        if first is None or candidates(options.output_dir):
+            return None
+        folder = os.path.join(options.output_dir, FIRST_STAGE)
+        own: Any = dataclasses.replace(
+            run.options,
+            output_dir=folder,
+            num_train_epochs=(options.first_num_train_epochs,),
+            learning_rates=None,
+            train_batch_sizes=None,
+            num_restarts=1,
+            eval_steps=0,
+        )
+        logging.info("***** First stage: %s *****", options.first_train_file)
+        is_alone = num_workers(run.strategy) == 1
+        questions = Questions(own, run.found, first, None, is_alone=is_alone)
+        task = squad_task(own, run.found, run.strategy, questions)
+        stage = FineTuning(task, own, run.found, run.strategy)
+        stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
+        return folder
+
+    run, model, step = trained(make_task, options, first_stage)
+    if options.do_predict:
+        predict(run, kept[0], model, step)
+
+
+def predict(
+    run: FineTuning, questions: Questions, model: keras.Model, step: int
+) -> None:
+    """Answers questions, writes the answers, and scores them if they are known."""
+    options: Any = run.options
+    source, folder = questions.scored, options.output_dir
+    version_2 = options.version_2_with_negative
+    assert source is not None
+    logging.info("***** Running predictions *****")
+    logging.info("  Num questions = %d", source.num_questions)
+    answers = Answers(version_2_with_negative=version_2)
+    num_cut = 0
+    # Each of several workers goes through all questions, and one writes.
+    writes = run.is_chief
+    with PredictionFiles(folder, version_2) if writes else nullcontext() as to:
+        for features, decoded in questions.answers(run.outputs(model)):
+            answers.add(features.question, decoded)
+            num_cut += features.is_query_cut
+            if to is not None:
+                to.add(features.question.question_id, decoded)
+        threshold = _threshold(run, answers, step) if version_2 else 0.0
+        if to is not None:
+            to.finish(threshold)
+    questions.log_cut(num_cut, source)
+    if not source.have_answers:
+        logging.warning("No scores: there are questions without a known answer.")
+        return
+    report = source.report
+    if report.skipped:
+        logging.warning(
+            "The scores are of the %d questions that could be used; the"
+            " official script, and bert_tf.evaluate_squad, count all %d.",
+            report.num_usable,
+            report.num_questions,
+        )
+    run_folder.report_evaluation(
+        folder,
+        step,
+        answers.scores(threshold),
+        is_chief=writes,
+        task_name=run.task.name,
+    )
+
+
+def _threshold(run: FineTuning, answers: Answers, step: int) -> float:
+    """The null score difference above which there is no answer."""
+    options: Any = run.options
+    folder, source = options.output_dir, run.found.source
+    folders, checkpoint = [folder], prefix_of(folder, step)
+    if not step and source is not None:
+        # As it came, it keeps what was found where it came from.
+        folders.append(source.folder)
+        checkpoint = source.checkpoint
+    if options.find_null_threshold and run.is_chief:
+        null_threshold.find(
+            folder,
+            answers.golds,
+            answers.best_texts,
+            answers.null_odds,
+            predict_file=options.predict_file or options.tfds_name or "",
+            checkpoint=checkpoint,
+            plots=options.plots,
+        )
+    return null_threshold.given_or_found(
+        options.given("null_score_diff_threshold"),
+        folders,
+        options.null_score_diff_threshold,
+        checkpoint=checkpoint,
+    )

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
+
 from bert_tf import options
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks.run_options import (
-    Epochs,
     FineTuningOptions,
     Predicts,
     TfdsOptions,
@@ -155,7 +156,7 @@ class FirstStageOptions(Options, title=options.TRAINING):
         yield from super().problems()
         yield from self.need_with("first_train_file", "do_train")
         for name in ("first_num_train_epochs", "num_train_epochs"):
-            if self.first_train_file and getattr(self, name) <= 0.0:
+            if self.first_train_file and not np.all(np.array(getattr(self, name)) > 0):
                 yield f"`{name}` must be above 0 with `first_train_file`."
 
 
@@ -177,7 +178,6 @@ class SquadOptions(
     FineTuningOptions,
     Trains,
     Predicts,
-    Epochs,
     QuestionOptions,
     DecodingOptions,
     NullAnswerOptions,

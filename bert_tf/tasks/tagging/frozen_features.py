@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
 from bert_tf.features import (
     FeatureExtractor,
@@ -21,11 +21,10 @@ from bert_tf.features import (
     LayerSelection,
 )
 from bert_tf.modeling.heads import BiLstmTagger
-from bert_tf.modeling.objectives import TAGGING
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
-from bert_tf.tasks.finetuning import finetune
+from bert_tf.tasks.finetuning import FineTuningTask, Outputs
 from bert_tf.tasks.selection import figure, table
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (
@@ -40,13 +39,14 @@ from bert_tf.tasks.tagging.words import (
     TRAIN,
     Features,
     Featurizer,
-    TaggingSession,
     WordPredictions,
+    Words,
+    common_parts,
     read_features,
+    read_splits,
 )
-from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.run_folder import RunData
-from bert_tf.training.task import Task
+from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.strategy import num_workers
 
 # Tagged words as the feature model reads them: a vector for each word.
 #
@@ -282,147 +282,101 @@ def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndar
 Arrays = Mapping[str, np.ndarray]
 
 
-class FeatureTaggingSession(TaggingSession):
-    """The runs on tagged words with a BiLSTM over features."""
+def feature_task(
+    options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> FineTuningTask[WordPredictions]:
+    """The task of labelling words by a BiLSTM over the features that are asked for."""
+    is_alone = num_workers(strategy) == 1
+    words = Words(options, found, read_splits(options), is_alone=is_alone)
+    frozen = _FrozenWords(options, found, words, strategy)
+    return FineTuningTask(
+        name="tagging",
+        build_model=lambda: BiLstmTagger(
+            *frozen.shape,
+            len(words.labels.names),
+            hidden_size=options.bilstm_size,
+            dropout=options.bilstm_dropout,
+        ),
+        records=lambda: VectorRecords.of(words.records(), frozen.vectors(TRAIN)),
+        predict=frozen.predict,
+        refuse_folder=frozen.refuse_folder,
+        side_files={FEATURES_NAME: json.dumps(frozen.settings, indent=1) + "\n"},
+        is_restorable=False,
+        **common_parts(words),
+    )
+
+
+class _FrozenWords:
+    """The vectors of each split's words, computed once.
+
+    Attributes:
+        shape: (vectors of a word, numbers in each).
+        settings: what the vectors depend on.
+    """
 
     def __init__(
         self,
         options: TaggingOptions,
+        found: ModelFiles,
+        words: Words,
         strategy: tf.distribute.Strategy,
-        *,
-        splits: Mapping[str, Sequence[Sentence]],
-        output_dir: str,
     ) -> None:
-        options = _with_own_defaults(options)
-        super().__init__(options, strategy, splits=splits, output_dir=output_dir)
         name = options.features or ""
-        if self.source is None:
+        if found.source is None:
             raise InputError(
-                f"--features={name} needs --init_checkpoint: the model whose features"
+                f"`features={name}` needs `init_checkpoint`: the model whose features"
                 " are taken."
             )
         choice = FEATURE_CHOICES[name]
-        num_layers = self.config.num_hidden_layers
+        num_layers = found.config.num_hidden_layers
         if num_layers < choice.num_layers:
             raise InputError(
-                f"--features={name} needs a model of {choice.num_layers} layers; this"
+                f"`features={name}` needs a model of {choice.num_layers} layers; this"
                 f" one has {num_layers}."
             )
-        self._choice = choice
         selection = LayerSelection.parse(choice.layers, num_layers)
+        self._choice = choice
         self._extractor = FeatureExtractor(
-            dataclasses.replace(self.source, config=self.config),
+            dataclasses.replace(found.source, config=found.config),
             selection,
             strategy,
             FeatureOptions(
                 batch_size=options.predict_batch_size,
                 max_seq_length=options.max_seq_length,
-                max_lengths=super().max_lengths,
+                max_lengths=options.max_lengths,
                 precision=options.precision,
                 jit_compile=options.jit_compile,
             ),
         )
-        self._token_featurizer = self._featurizer
-        self._settings = {
+        self.settings = {
             "features": name,
             "weights": self._extractor.settings["weights"],
             "precision": options.precision,
         }
-        self._featurizer = WordFeaturizer(self._featurizer, self._settings)
-        self._folder = options.feature_dir or os.path.join(output_dir, "features")
+        self._words = words
+        self._of_tokens = words.featurizer
+        words.featurizer = WordFeaturizer(self._of_tokens, self.settings)
+        self._folder = options.feature_dir or os.path.join(
+            options.output_dir, "features"
+        )
         self._vectors: dict[str, np.ndarray] = {}
-        self._split = TRAIN
-        vectors, width = selection.vectors_shape(self.config.hidden_size)
-        if choice.is_concatenated:
-            vectors, width = 1, vectors * width
-        self.task = Task(
-            name="tagging",
-            build_model=lambda: BiLstmTagger(
-                vectors,
-                width,
-                len(self.labels.names),
-                hidden_size=options.bilstm_size,
-                dropout=options.bilstm_dropout,
-            ),
-            objective=TAGGING,
+        vectors, width = selection.vectors_shape(found.config.hidden_size)
+        self.shape = (
+            (1, vectors * width) if choice.is_concatenated else (vectors, width)
         )
 
-    @property
-    def max_lengths(self) -> int:
-        """How many lengths batches may have: of words, so that all may be shorter."""
-        return super().max_lengths or 1
-
-    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
-        """Trains the BiLSTM in a folder, from where that stands."""
-        data = self._run_data()
-        self.prepare(folder, data)
-        # Its features are there; no weights are.
-        own = dataclasses.replace(self._options, init_checkpoint=None)
-        return finetune(
-            self.task,
-            VectorRecords.of(self._records(folder), self.vectors(TRAIN)),
-            own,
-            self.strategy,
-            folder=folder,
-            data=data,
-            num_train_epochs=own.num_train_epochs,
-            max_lengths=self.max_lengths,
-            evaluate=self._evaluate if own.eval_steps else None,
-            best_metric=own.best_metric or self._metrics[-1],
-        )
-
-    def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, and records whose features it is trained on."""
-        super().prepare(folder, data)
-        files.write_atomically(
-            os.path.join(folder, FEATURES_NAME),
-            json.dumps(self._settings, indent=1) + "\n",
-        )
-
-    def _refuse_other_features(self, folder: str) -> None:
-        """Raises InputError if a folder's run is not on the same features."""
-        path = os.path.join(folder, FEATURES_NAME)
-        there = read_features(path) if files.exists(path) else None
-        if there == self._settings:
-            return
-        said = "a fine-tuned BERT"
-        if there is not None:
-            said = f"a run with --features={there['features']}"
-            if there["features"] == self._settings["features"]:
-                said += ", of other weights or in another --precision"
-        raise InputError(
-            f"--output_dir={folder} holds {said}; this one has"
-            f" --features={self._settings['features']}. Give another folder."
-        )
-
-    def restore(self, folder: str) -> tuple[keras.Model, int]:
-        """The model of a folder's last checkpoint."""
-        if not files.exists(os.path.join(folder, "checkpoint")):
-            raise InputError(
-                f"Nothing to evaluate: --output_dir={folder} has no BiLSTM. Train first"
-                " (--do_train)."
-            )
-        self.prepare(folder)
-        return restore_or_initialize(
-            self.task, folder, None, self._options.precision, self.strategy
-        )
-
-    def predict(self, model: keras.Model, split: str) -> WordPredictions:
+    def predict(self, split: str, outputs: Outputs) -> WordPredictions:
         """Predicts the words of a split."""
-        self._split = split
-        return super().predict(model, split)
-
-    def outputs(
-        self, model: keras.Model, batches: EvaluationBatches, num_batches: int
-    ) -> Iterator[tuple[Arrays, Arrays]]:
-        """Yields (batch, outputs) as arrays, batch by batch."""
-        batches = VectorBatches(batches, self.vectors(self._split))
-        return super().outputs(model, batches, num_batches)
+        vectors = self.vectors(split)
+        return self._words.predict(
+            split,
+            lambda batches, number: outputs(VectorBatches(batches, vectors), number),
+        )
 
     def vectors(self, split: str) -> np.ndarray:
         """The vectors of a split's words, [T, L, F], in the order of its windows."""
         if split not in self._vectors:
-            windows = list(self._token_featurizer(self.splits[split]))
+            windows = list(self._of_tokens(self._words.splits[split]))
             # Two choices may take the same layers.
             name = "_".join((split, *self._choice.layers))
             vectors = self._extractor.vectors(
@@ -433,11 +387,34 @@ class FeatureTaggingSession(TaggingSession):
             self._vectors[split] = vectors
         return self._vectors[split]
 
+    def refuse_folder(self, folder: str) -> None:
+        """Raises InputError if a folder's run is not on the same features."""
+        if not files.exists(os.path.join(folder, STATE_NAME)):
+            return
+        path = os.path.join(folder, FEATURES_NAME)
+        there = read_features(path) if files.exists(path) else None
+        if there == self.settings:
+            return
+        said = "a fine-tuned BERT"
+        if there is not None:
+            said = f"a run with --features={there['features']}"
+            if there["features"] == self.settings["features"]:
+                said += ", of other weights or in another --precision"
+        raise InputError(
+            f"--output_dir={folder} holds {said}; this one has"
+            f" --features={self.settings['features']}. Give another folder."
+        )
 
-def _with_own_defaults(options: TaggingOptions) -> TaggingOptions:
-    """The options with the defaults of a BiLSTM, which starts from nothing."""
-    own = {"learning_rate": BILSTM_LEARNING_RATE, "num_train_epochs": BILSTM_EPOCHS}
-    missing: dict[str, Any] = {
-        name: own[name] for name in own if not options.is_given(name)
+
+def with_own_defaults(options: TaggingOptions) -> TaggingOptions:
+    """The options with the defaults of a BiLSTM, which starts from nothing.
+
+    Its batches have several lengths, so that all may be shorter than a window.
+    """
+    own = {"learning_rate": BILSTM_LEARNING_RATE, "num_train_epochs": (BILSTM_EPOCHS,)}
+    changes: dict[str, Any] = {
+        name: value for name, value in own.items() if not options.is_given(name)
     }
-    return dataclasses.replace(options, **missing)
+    if options.pad == "max":
+        changes |= {"pad": "length", "length_buckets": 1}
+    return dataclasses.replace(options, **changes)

@@ -7,14 +7,13 @@ from typing import NamedTuple
 from bert_tf import options
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks.run_options import (
-    Epochs,
     ScoredOptions,
     TfdsOptions,
     tfds_splits,
 )
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS, Layout
-from bert_tf.training.config import Evaluates, HeadOptions, Trains
+from bert_tf.training.config import Evaluates, Trains
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 
@@ -159,7 +158,7 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelOptions(HeadOptions, title=options.DATA):
+class LabelOptions(Options, title=options.DATA):
     """What the labels are."""
 
     labels: tuple[str, ...] | None = option(
@@ -258,7 +257,6 @@ class TaggingOptions(
     ScoredOptions,
     Trains,
     Evaluates,
-    Epochs,
     SentenceFiles,
     LabelOptions,
     SentenceWindows,

@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import files, strict_json
-from bert_tf.config import SINGLE_LABEL, BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion import names as weight_names
+from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertTagger
@@ -29,9 +28,16 @@ from bert_tf.records.batching import (
     LengthPlan,
     SplitRecords,
     prediction_lengths,
+    rows_digest,
 )
 from bert_tf.records.spec import INT64, Feature, RecordSchema
-from bert_tf.tasks.finetuning import TaskSession, finetune
+from bert_tf.tasks.finetuning import (
+    FineTuningTask,
+    Outputs,
+    folder_of_model,
+    model_options,
+    opened_adapter,
+)
 from bert_tf.tasks.tagging import labels
 from bert_tf.tasks.tagging.labels import (
     IOB1,
@@ -45,14 +51,13 @@ from bert_tf.tasks.tagging.labels import (
     respelt,
     scheme_of_labels,
 )
-from bert_tf.tasks.tagging.sentences import Sentence, digest
+from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
-from bert_tf.training.task import Task
 from bert_tf.training.throughput import tagger_flops
 
 # Texts longer than the model in windows, and the one that shows a word best.
@@ -232,25 +237,6 @@ _SEQUENCES = (
     "label_weights",
 )
 _RECORDS_AT_ONCE = 1024
-
-
-def task(
-    config: BertConfig,
-    num_labels: int,
-    *,
-    name: str = "tagging",
-    recompute: bool = False,
-    **options: Any,
-) -> Task:
-    """The task of labelling words."""
-    return Task(
-        name=name,
-        build_model=lambda: BertTagger(
-            config, num_labels, recompute=recompute, **options
-        ),
-        objective=TAGGING,
-        training_flops=functools.partial(tagger_flops, config, num_labels=num_labels),
-    )
 
 
 def schema(max_seq_length: int) -> RecordSchema:
@@ -694,42 +680,42 @@ def _words(golds: Sequence[Labels], predictions: Sequence[Labels]) -> tuple[int,
 
 
 RECORDS_NAME = "train.tf_record"
+SPLITS = ("train", "dev", "test")
 # In the folder of a run on features: whose they are.
 FEATURES_NAME = "features.json"
 
 TRAIN = "train"
 
 
-class TaggingSession(TaskSession[TaggingOptions]):
-    """The runs on tagged words.
+class Words:
+    """The tagged words of each split, and what their outputs mean.
 
     Attributes:
         splits: as given.
         labels: what the model predicts.
     """
 
-    head = names.TAGGING
-
     def __init__(
         self,
         options: TaggingOptions,
-        strategy: tf.distribute.Strategy,
-        *,
+        found: ModelFiles,
         splits: Mapping[str, Sequence[Sentence]],
-        output_dir: str,
+        *,
+        is_alone: bool,
     ) -> None:
-        super().__init__(options, strategy, output_dir=output_dir)
+        self._options = options
+        self._is_alone = is_alone
         self.splits = splits
         self._file_schemes = find_file_schemes(splits, options.tag_scheme)
         self.labels = find_labels(
             options,
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
-            recorded=run_folder.recorded_labels(output_dir),
-            source=self.source,
+            recorded=run_folder.recorded_labels(folder_of_model(options)),
+            source=found.source,
         )
-        self._featurizer = Featurizer(
-            self.tokenizer,
+        self.featurizer = Featurizer(
+            found.tokenizer,
             max_seq_length=options.max_seq_length,
             doc_stride=options.doc_stride,
             document_context=options.document_context,
@@ -755,59 +741,26 @@ class TaggingSession(TaskSession[TaggingOptions]):
             for split, sentences in splits.items()
         }
         self._features: dict[str, list[Features]] = {}
-        self.refuse_other_metrics(self._metrics)
-        self.task = task(
-            self.config, len(self.labels.names), recompute=options.recompute
-        )
-
-    def fine_tune(self, folder: str) -> tuple[keras.Model, int]:
-        """Trains in a folder, from where that stands."""
-        data = self._run_data()
-        self.prepare(folder, data)
-        return finetune(
-            self.task,
-            self._records(folder),
-            self._options,
-            self.strategy,
-            folder=folder,
-            data=data,
-            num_train_epochs=self._options.num_train_epochs,
-            max_lengths=self.max_lengths,
-            evaluate=self._evaluate if self._options.eval_steps else None,
-            best_metric=self._options.best_metric or self._metrics[-1],
-        )
-
-    def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, and records its labels there."""
-        path = os.path.join(folder, FEATURES_NAME)
-        if files.exists(os.path.join(folder, STATE_NAME)):
-            self._refuse_other_features(folder)
-        elif self.is_chief and files.exists(path):
-            files.remove(path)  # of a start that failed before its first checkpoint
-        described = self.labels.names, SINGLE_LABEL
-        run_folder.refuse_other_labels(folder, *described)
-        super().prepare(folder, data)
-        run_folder.check_labels(folder, *described)
 
     def has_labels(self, split: str) -> bool:
         """Whether the words of a split have labels."""
         return bool(self._golds[split])
 
-    def predict(self, model: keras.Model, split: str) -> WordPredictions:
+    def predict(self, split: str, outputs: Outputs) -> WordPredictions:
         """Predicts the words of a split."""
         if split not in self._features:
-            self._features[split] = list(self._featurizer(self.splits[split]))
+            self._features[split] = list(self.featurizer(self.splits[split]))
         return predict_words(
             self._features[split],
             self._label_ids[split],
-            lambda batches, number: self.outputs(model, batches, number),
+            outputs,
             batch_size=(
                 self._options.eval_batch_size
                 if split == "dev"
                 else self._options.predict_batch_size
             ),
             max_seq_length=self._options.max_seq_length,
-            max_lengths=self.max_lengths,
+            max_lengths=self._options.max_lengths,
         )
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
@@ -818,7 +771,9 @@ class TaggingSession(TaskSession[TaggingOptions]):
         ]
 
     def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
-        """What predictions are worth: see `bert_tf.tasks.tagging.words`."""
+        """What predictions are worth: see `scores`; {} without labels."""
+        if not self.has_labels(split):
+            return {}
         as_written = self._as_written(split, found)
         return scores(
             self._golds[split],
@@ -856,48 +811,52 @@ class TaggingSession(TaskSession[TaggingOptions]):
             for one in self.splits[split]
         ]
 
-    @property
-    def _metrics(self) -> list[str]:
-        return metric_names(self.labels.scheme)
-
-    def _refuse_other_features(self, folder: str) -> None:
-        """Raises InputError if a folder's run is not on the same features, or none."""
-        path = os.path.join(folder, FEATURES_NAME)
-        if files.exists(path):
-            raise InputError(
-                f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-                f" --features={read_features(path)['features']} too, or another"
-                " folder."
-            )
-
-    def _run_data(self) -> RunData:
-        """The training set, as a run's folder records it."""
+    def data(self) -> RunData:
+        """The training set."""
         where = self._options.tfds_name or self._options.train_file
         sentences = self.splits[TRAIN]
         return RunData(f"{len(sentences)} sentences of {where}", digest(sentences))
 
-    def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
-        return self.scores("dev", self.predict(model, "dev"))
+    def write(self, folder: str, split: str, found: WordPredictions, step: int) -> None:
+        """Writes the files' columns with the predictions, and the scorer's report."""
+        del step
 
-    def _records(self, folder: str) -> SplitRecords:
+        def path(name: str) -> str:
+            return os.path.join(folder, f"{split}_{name}.txt")
+
+        labels = self.predicted_labels(split, found)
+        write_predictions(path("predictions"), self.splits[split], labels)
+        written = self.report(split, found) if self.has_labels(split) else ""
+        if written:
+            logging.info("%s", written)
+            files.write_atomically(path("report"), written)
+
+    def identity(self, split: str) -> str:
+        """A digest of a split's sentences, and of how they are read."""
+        return rows_digest([self._made_from(split)])
+
+    def _made_from(self, split: str) -> dict[str, Any]:
+        return {
+            **self.featurizer.settings,
+            "labels": self.labels.names,
+            "scheme": self.labels.scheme,
+            "file_scheme": self._file_schemes[split],
+            "sentences": digest(self.splits[split]),
+        }
+
+    def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         sentences = self.splits[TRAIN]
         records = SplitRecords.prepare(
-            os.path.join(folder, RECORDS_NAME),
+            os.path.join(self._options.output_dir, RECORDS_NAME),
             schema(self._options.max_seq_length),
-            {
-                **self._featurizer.settings,
-                "labels": self.labels.names,
-                "scheme": self.labels.scheme,
-                "file_scheme": self._file_schemes[TRAIN],
-                "sentences": digest(sentences),
-            },
+            self._made_from(TRAIN),
             blocks(
-                self._featurizer(sentences),
+                self.featurizer(sentences),
                 self._label_ids[TRAIN],
                 self._options.max_seq_length,
             ),
-            is_alone=num_workers(self.strategy) == 1,
+            is_alone=self._is_alone,
         )
         logging.info(
             "%d sentences, %d words, %d labels: %d windows.",
@@ -907,6 +866,108 @@ class TaggingSession(TaskSession[TaggingOptions]):
             records.num_records,
         )
         return records
+
+
+def tagging_task(
+    options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> FineTuningTask[WordPredictions]:
+    """The task of labelling words, on the sentences that the options name."""
+    words = Words(
+        options, found, read_splits(options), is_alone=num_workers(strategy) == 1
+    )
+    built = model_options(options, opened_adapter(options, found.config))
+    num_labels = len(words.labels.names)
+    return FineTuningTask(
+        name="tagging",
+        build_model=lambda: BertTagger(
+            found.config, num_labels, recompute=options.recompute, **built
+        ),
+        training_flops=functools.partial(
+            tagger_flops, found.config, num_labels=num_labels
+        ),
+        records=words.records,
+        predict=words.predict,
+        refuse_folder=refuse_features,
+        **common_parts(words),
+    )
+
+
+def common_parts(words: Words) -> dict[str, Any]:
+    """The parts of a task that do not depend on the model that labels the words."""
+    metrics = metric_names(words.labels.scheme)
+    return {
+        "head": names.TAGGING,
+        "trains_task": "tagging",
+        "objective": TAGGING,
+        "data": words.data,
+        "score": words.scores,
+        "write": words.write,
+        "identity": words.identity,
+        "dev_splits": ("dev",),
+        "test_splits": ("test",),
+        "metrics": metrics,
+        "metric": metrics[-1],
+        "labels": words.labels.names,
+        "keeps_results": True,
+    }
+
+
+def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
+    """The sentences, by split."""
+    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
+    return {
+        split: _read(options, split, number)
+        for number, (split, is_wanted) in enumerate(zip(SPLITS, wanted, strict=True))
+        if is_wanted
+    }
+
+
+def _read(options: TaggingOptions, split: str, number: int) -> list[Sentence]:
+    has_labels = options.test_has_labels if split == "test" else True
+    label_names = options.labels or None
+    if options.tfds_name:
+        from bert_tf.tasks.tagging_tfds import read_split
+
+        return read_split(
+            options.tfds_name,
+            options.tfds_splits[number],
+            data_dir=options.tfds_data_dir,
+            word_feature=options.word_column,
+            label_feature=options.label_column,
+            label_names=label_names,
+            has_labels=has_labels is not False,
+        )
+    flag = f"{split}_file"
+    pattern = getattr(options, flag)
+    if pattern is None:
+        raise InputError(f"Give `{flag}`: the runs are compared by it.")
+    sentences = read_sentences(
+        files.expand_globs(pattern, flag),
+        options.layout(label_names),
+        has_labels=has_labels,
+    )
+    logging.info(
+        "%s: %d sentences in %d documents.",
+        split,
+        len(sentences),
+        sentences[-1].document + 1,
+    )
+    return sentences
+
+
+def refuse_features(folder: str) -> None:
+    """Raises InputError if a folder's run is on features of BERT, not on BERT."""
+    path = os.path.join(folder, FEATURES_NAME)
+    if not files.exists(path):
+        return
+    if not files.exists(os.path.join(folder, STATE_NAME)):
+        files.remove(path)  # of a start that failed before its first checkpoint
+        return
+    raise InputError(
+        f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
+        f" --features={read_features(path)['features']} too, or another"
+        " folder."
+    )
 
 
 def read_features(path: str) -> dict[str, str]:
