@@ -99,7 +99,7 @@ class FeatureTableOptions(TaggingOptions):
                 "features": way,
                 "feature_dir": self.feature_dir or own_folder,
                 "learning_rate": self.bilstm_learning_rate,
-                "num_train_epochs": self.bilstm_epochs,
+                "num_train_epochs": (self.bilstm_epochs,),
             }
         fields = TaggingOptions.__dataclass_fields__
         changes |= {name: fields[name].default for name in useless}

@@ -60,7 +60,7 @@ class RunFeatureTableTest(tf.test.TestCase):
             self.assertTrue(own.do_train and own.do_eval)
         self.assertEqual(
             [(own.features, own.learning_rate, own.num_train_epochs) for own in seen],
-            [(None, 4e-5, 3.0), ("last", 1e-3, 10.0)],
+            [(None, 4e-5, (3.0,)), ("last", 1e-3, (10.0,))],
         )
         self.assertEqual(
             [own.frozen_layers for own in seen],
@@ -147,7 +147,7 @@ class RunFeatureTableTest(tf.test.TestCase):
                 run_feature_table.run(values)
 
     def test_usage_errors(self):
-        with self.assertRaisesRegex(Exception, "must be of fine_tuned, embeddings"):
+        with self.assertRaisesRegex(Exception, "must be one of fine_tuned, embeddings"):
             self.flags("--ways=first")
         with self.assertRaisesRegex(Exception, "on one machine"):
             self.flags("--distribution=multi_worker")

@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
+from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
@@ -57,6 +58,7 @@ from bert_tf.text.wordpiece import (
 from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
+from bert_tf.training.task import Task
 from bert_tf.training.throughput import classifier_flops
 
 if TYPE_CHECKING:
@@ -433,6 +435,31 @@ def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
 _EXAMPLES_AT_ONCE = 1024
 
 
+def task(
+    config: BertConfig,
+    target: Target,
+    name: str,
+    *,
+    recompute: bool = False,
+    **options: Any,
+) -> Task:
+    """The task of predicting a target."""
+    return Task(
+        name=name,
+        build_model=lambda: BertClassifier(
+            config,
+            target.num_outputs,
+            problem_type=target.kind,
+            recompute=recompute,
+            **options,
+        ),
+        objective=CLASSIFIERS[target.kind],
+        training_flops=functools.partial(
+            classifier_flops, config, num_labels=target.num_outputs
+        ),
+    )
+
+
 def schema(target: Target, max_seq_length: int) -> RecordSchema:
     """What a record of a target holds."""
     return classifier_schema(max_seq_length, target.label_dtype, target.label_length)
@@ -770,22 +797,11 @@ def classification_task(
     # The accuracy, which the original reports, always.
     original = ["accuracy"] if target.kind == SINGLE_LABEL else []
     metrics = list(dict.fromkeys([*data_set.metrics, *original]))
-    return FineTuningTask(
-        name=data_set.name,
+    return FineTuningTask.of(
+        task(found.config, target, data_set.name, recompute=options.recompute, **built),
         head=names.CLASSIFIER,
         # One without a training set, GLUE's AX, is predicted by another's model.
         trains_task=data_set.name if "train" in data_set.splits else None,
-        build_model=lambda: BertClassifier(
-            found.config,
-            target.num_outputs,
-            problem_type=target.kind,
-            recompute=options.recompute,
-            **built,
-        ),
-        objective=CLASSIFIERS[target.kind],
-        training_flops=functools.partial(
-            classifier_flops, found.config, num_labels=target.num_outputs
-        ),
         records=lambda: texts.records("train"),
         data=texts.data,
         predict=texts.logits,

@@ -393,6 +393,12 @@ class FineTuningTask(Task, Generic[P]):
     result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_results: bool = False
 
+    @classmethod
+    def of(cls, task: Task, **parts: Any) -> "FineTuningTask":
+        """A task that the engine trains, with what its runs ask besides."""
+        names = [field.name for field in dataclasses.fields(Task)]
+        return cls(**{name: getattr(task, name) for name in names}, **parts)
+
 
 class FineTuning:
     """The runs on one task: the only runner.

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
-from bert_tf.config import SINGLE_LABEL
+from bert_tf.config import SINGLE_LABEL, BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
@@ -48,6 +48,7 @@ from bert_tf.text.documents import whole_characters
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
+from bert_tf.training.task import Task
 from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples of multiple choice: a premise, and endings of which one is right.
@@ -438,6 +439,18 @@ def _unpacked(path: str) -> str:
 _EXAMPLES_AT_ONCE = 256
 
 
+def task(
+    config: BertConfig, *, name: str = "swag", recompute: bool = False, **options: Any
+) -> Task:
+    """The task of choosing."""
+    return Task(
+        name=name,
+        build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
+        objective=CLASSIFICATION,
+        training_flops=functools.partial(multiple_choice_flops, config),
+    )
+
+
 def schema(target: Target, max_seq_length: int) -> RecordSchema:
     """What a record of a target holds."""
     return multiple_choice_schema(max_seq_length, target.num_outputs)
@@ -586,15 +599,10 @@ def choice_task(
     """The task of choosing, on the examples that the options name."""
     choices = _Choices(options, found, _read(options), num_workers(strategy) == 1)
     built = model_options(options, opened_adapter(options, found.config))
-    return FineTuningTask(
-        name="swag",
+    return FineTuningTask.of(
+        task(found.config, recompute=options.recompute, **built),
         head=names.MULTIPLE_CHOICE,
         trains_task="swag",
-        build_model=lambda: BertMultipleChoice(
-            found.config, recompute=options.recompute, **built
-        ),
-        objective=CLASSIFICATION,
-        training_flops=functools.partial(multiple_choice_flops, found.config),
         records=lambda: choices.records("train"),
         data=choices.data,
         predict=choices.logits,

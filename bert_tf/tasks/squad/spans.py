@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
@@ -63,11 +64,24 @@ from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
+from bert_tf.training.task import Task
 from bert_tf.training.throughput import span_flops
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; of every
 # token a score for the answer's start and one for its end. If there is no answer, both
 # are at [CLS].
+
+
+def task(
+    config: BertConfig, *, name: str = "squad", recompute: bool = False, **options: Any
+) -> Task:
+    """The task of finding answers."""
+    return Task(
+        name=name,
+        build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),
+        objective=SPAN,
+        training_flops=functools.partial(span_flops, config),
+    )
 
 
 def schema(max_seq_length: int, *, for_training: bool) -> RecordSchema:
@@ -525,15 +539,10 @@ def squad_task(
     questions = questions or read_questions(options, found, strategy)
     built = model_options(options, opened_adapter(options, found.config))
     metric = best_metric(options.version_2_with_negative, options.best_metric)
-    return FineTuningTask(
-        name="squad",
+    return FineTuningTask.of(
+        task(found.config, recompute=options.recompute, **built),
         head=names.SPAN,
         trains_task="squad",
-        build_model=lambda: BertSpanPredictor(
-            found.config, recompute=options.recompute, **built
-        ),
-        objective=SPAN,
-        training_flops=functools.partial(span_flops, found.config),
         records=questions.records,
         num_examples=lambda records: records.notes["num_questions"],
         data=questions.data,

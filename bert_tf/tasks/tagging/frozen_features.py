@@ -21,6 +21,7 @@ from bert_tf.features import (
     LayerSelection,
 )
 from bert_tf.modeling.heads import BiLstmTagger
+from bert_tf.modeling.objectives import TAGGING
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
 from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
@@ -291,6 +292,7 @@ def feature_task(
     frozen = _FrozenWords(options, found, words, strategy)
     return FineTuningTask(
         name="tagging",
+        objective=TAGGING,
         build_model=lambda: BiLstmTagger(
             *frozen.shape,
             len(words.labels.names),

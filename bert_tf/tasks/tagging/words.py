@@ -13,6 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import files, strict_json
+from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion import names as weight_names
 from bert_tf.conversion.loading import ModelFiles
@@ -58,6 +59,7 @@ from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
+from bert_tf.training.task import Task
 from bert_tf.training.throughput import tagger_flops
 
 # Texts longer than the model in windows, and the one that shows a word best.
@@ -237,6 +239,25 @@ _SEQUENCES = (
     "label_weights",
 )
 _RECORDS_AT_ONCE = 1024
+
+
+def task(
+    config: BertConfig,
+    num_labels: int,
+    *,
+    name: str = "tagging",
+    recompute: bool = False,
+    **options: Any,
+) -> Task:
+    """The task of labelling words."""
+    return Task(
+        name=name,
+        build_model=lambda: BertTagger(
+            config, num_labels, recompute=recompute, **options
+        ),
+        objective=TAGGING,
+        training_flops=functools.partial(tagger_flops, config, num_labels=num_labels),
+    )
 
 
 def schema(max_seq_length: int) -> RecordSchema:
@@ -877,14 +898,8 @@ def tagging_task(
     )
     built = model_options(options, opened_adapter(options, found.config))
     num_labels = len(words.labels.names)
-    return FineTuningTask(
-        name="tagging",
-        build_model=lambda: BertTagger(
-            found.config, num_labels, recompute=options.recompute, **built
-        ),
-        training_flops=functools.partial(
-            tagger_flops, found.config, num_labels=num_labels
-        ),
+    return FineTuningTask.of(
+        task(found.config, num_labels, recompute=options.recompute, **built),
         records=words.records,
         predict=words.predict,
         refuse_folder=refuse_features,
@@ -898,7 +913,6 @@ def common_parts(words: Words) -> dict[str, Any]:
     return {
         "head": names.TAGGING,
         "trains_task": "tagging",
-        "objective": TAGGING,
         "data": words.data,
         "score": words.scores,
         "write": words.write,
