@@ -168,7 +168,7 @@ class ExportModelTest(RunClassifierTestCase):
 
     def test_a_span_predictors_windows_have_room(self):
         folder = self.checkpoint(BertSpanPredictor(toy.CONFIG))
-        with self.assertRaisesRegex(InputError, "max_query_length=13 .* at most 12"):
+        with self.assertRaisesRegex(InputError, "max_query_length=13` .* at most 12"):
             self.export(folder, "saved_model", self.path("x"), "--max_query_length=13")
         saved = self.export(folder, "saved_model", self.path("saved"))
         served = tf.saved_model.load(saved).signatures["serving_default"]
@@ -196,7 +196,7 @@ class ExportModelTest(RunClassifierTestCase):
                 self.run_script(do, init_checkpoint=folder, labels="neg,pos")
 
     def test_an_unknown_head_is_a_usage_error(self):
-        with self.assertRaisesRegex(cli.flags.Error, "must be none, or of masked_lm"):
+        with self.assertRaisesRegex(cli.flags.Error, "must be one of masked_lm"):
             self.export("a", "tf1", "b", "--heads=mask")
         with self.assertRaisesRegex(cli.flags.Error, "the encoder alone"):
             self.export("a", "kerashub", "b", "--heads=masked_lm")

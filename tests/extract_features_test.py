@@ -160,7 +160,7 @@ class ExtractFeaturesTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(**options)
         for options, message in (
-            ({"notoken_vectors": ""}, "--notoken_vectors needs --sentence_vectors"),
+            ({"notoken_vectors": ""}, "--token_vectors=false needs --sentence_vectors"),
             ({"sentence_vectors": "max"}, "must be of pooled, cls, mean"),
             ({"vector_type": "float16"}, "is for --format=npz"),
         ):

@@ -13,9 +13,10 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import feature_flags, features
+from bert_tf import features
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
+from bert_tf.extract_features import ExtractionOptions
 from bert_tf.features import (
     FeatureExtractor,
     FeatureInput,
@@ -34,6 +35,7 @@ from bert_tf.features import (
     write_arrays,
 )
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.options import declarations
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.modeling import numpy_bert
@@ -752,18 +754,16 @@ class ArraysTest(tf.test.TestCase):
             self.write([])
 
 
-class FlagsTest(tf.test.TestCase):
+class OptionsTest(tf.test.TestCase):
     def test_they_offer_what_there_is(self):
-        flag_values = feature_flags.flags.FlagValues()
-        feature_flags.define_vectors(flag_values)
-        feature_flags.define_storage(flag_values)
+        declared = declarations(ExtractionOptions)
         for name, values in (
             ("combine", features.COMBINATIONS),
             ("words", features.WORD_VECTORS),
             ("format", features.FORMATS),
+            ("sentence_vectors", features.SENTENCE_VECTORS),
         ):
-            self.assertEqual(flag_values[name].parser.enum_values, list(values))
-        flag_values(["", f"--sentence_vectors={','.join(features.SENTENCE_VECTORS)}"])
+            self.assertCountEqual(declared[name].choices, values)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ from bert_tf.records.statistics import RecordStatistics
 from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.tasks import glue_suite
 from bert_tf.tasks.classification import read_predictions
-from bert_tf.tasks.finetuning import Settings
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
+from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.ensembles import Ensemble
@@ -369,7 +369,7 @@ def _sentences(name, **layout):
 
 
 def _quickstart(folder):
-    settings = quickstart.Settings(
+    settings = quickstart.QuickstartOptions(
         output_dir=folder,
         random_seed=1,
         vocab_size=100,

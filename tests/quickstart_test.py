@@ -112,7 +112,7 @@ class ProgressTest(tf.test.TestCase):
             "num_finetune_examples": 4,
             "num_finetune_seeds": 5,
         }
-        return quickstart.Settings(**(values | changes))
+        return quickstart.QuickstartOptions(**(values | changes))
 
     def test_a_step_is_made_once_and_remembered(self):
         made = []
@@ -169,7 +169,7 @@ class ProgressTest(tf.test.TestCase):
 @pytest.mark.slow
 class WholeQuickstartTest(tf.test.TestCase):
     def test_small(self):
-        settings = quickstart.Settings(
+        settings = quickstart.QuickstartOptions(
             output_dir=self.get_temp_dir(),
             random_seed=1,
             vocab_size=1000,

@@ -416,7 +416,7 @@ class RefusalTest(RunClassifierTestCase):
             ({"vocab_file": large}, r"39 tokens, but .* `vocab_size` is 30\. Give"),
             ({"labels": "pos,other"}, r"train.tsv:3: the label must be one of"),
             ({"train_file": "gone.tsv"}, "No such data file: .*gone.tsv"),
-            ({"best_metric": "f2"}, "--best_metric=f2 .* loss, eval_loss, accuracy"),
+            ({"best_metric": "f2"}, "best_metric=f2` .* loss, eval_loss, accuracy"),
             ({"stop_early": True}, "--stop_early is for several runs"),
         ):
             with self.assertRaisesRegex(InputError, message):

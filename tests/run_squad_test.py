@@ -239,7 +239,7 @@ class RunSquadTest(ScriptCase):
             # Which --eval_steps, without training, has no part in.
             self.run_script("--do_predict", predict_file=test, eval_steps=5)
         shutil.rmtree(self.path("run"))
-        with self.assertRaisesRegex(InputError, "eval_steps needs a development"):
+        with self.assertRaisesRegex(InputError, "eval_steps` needs a development"):
             self.run_script(
                 "--do_train", train_file=train, predict_file=test, eval_steps=5
             )

@@ -879,7 +879,7 @@ class _Texts:
         return average_windows(logits, counts) if counts else logits
 
     def score(
-        self, split: str, logits: np.ndarray, metrics: Sequence[str]
+        self, split: str, logits: np.ndarray, *, metrics: Sequence[str]
     ) -> dict[str, float]:
         """A split's losses and metrics: see `bert_tf.tasks.finetuning.scores`."""
         if split in self._data_set.test_splits:

@@ -3,6 +3,7 @@ import io
 import os
 import random
 import tempfile
+import types
 from unittest import mock
 
 import keras
@@ -17,9 +18,8 @@ from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.tasks import classification
+from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.classification import (
-    ClassifierSession,
     average_windows,
     confusion_matrix,
     confusion_picture,
@@ -30,7 +30,6 @@ from bert_tf.tasks.classification import (
     write_predictions,
     write_reports,
 )
-from bert_tf.tasks.data_set_options import data_set_of
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
@@ -763,7 +762,7 @@ class SessionTest(tf.test.TestCase):
                 text = " ".join(WORDS[word] for word in words(number, count))
                 file.write(f"{text}\t{label}\n")
 
-    def session(self, *arguments, splits=("dev",), records="records", **options):
+    def session(self, *arguments, records="records", **options):
         options = {
             "task_name": "tsv",
             "data_dir": self.path("data"),
@@ -771,12 +770,12 @@ class SessionTest(tf.test.TestCase):
             "vocab_file": self.path("v.txt"),
             "bert_config_file": self.config,
             "init_checkpoint": self.path("trained"),
-            "output_dir": self.path("output"),
+            "output_dir": self.path(records),
             "max_seq_length": 14,
             "eval_batch_size": 4,
             **options,
         }
-        flag_values = cli.parse(
+        values = cli.parse(
             run_classifier.run,
             [
                 "--do_eval",
@@ -784,13 +783,24 @@ class SessionTest(tf.test.TestCase):
                 *(f"--{name}={value}" for name, value in options.items()),
             ],
         )
-        return ClassifierSession(
-            flag_values,
-            tf.distribute.get_strategy(),
-            data_set=data_set_of(flag_values),
-            splits=splits,
-            records_dir=self.path(records),
-            output_dir=flag_values.output_dir,
+        found = finetuning.files_of(values, values.output_dir)
+        strategy = tf.distribute.get_strategy()
+        kept = []
+
+        class Texts(classification._Texts):
+            def __init__(self, *arguments):
+                super().__init__(*arguments)
+                kept.append(self)
+
+        with mock.patch.object(classification, "_Texts", Texts):
+            task = classification.classification_task(values, found, strategy)
+        run = finetuning.FineTuning(task, values, found, strategy)
+        return types.SimpleNamespace(
+            task=task,
+            records=kept[0].records,
+            restore=run.restore,
+            logits=run.predict,
+            scores=task.score,
         )
 
     def logits_of(self, numbers):
@@ -848,7 +858,7 @@ class SessionTest(tf.test.TestCase):
     def test_scores(self):
         logits = np.array([[0.0, float(number - 5) / 2] for number in range(11)])
         session = self.session()
-        scores = session.scores(self.model, "dev", logits)
+        scores = session.scores("dev", logits)
         # yes, no, no, yes, ...: each one's own -log of its probability.
         right = np.arange(11) % 3 == 0
         losses = np.log1p(np.exp(np.where(right, -logits[:, 1], logits[:, 1])))
@@ -918,7 +928,7 @@ class SessionTest(tf.test.TestCase):
         run_folder.check_labels(folder, ("yes", "no"), SINGLE_LABEL)
         # There is no training file to read them from.
         session = self.session(init_checkpoint=folder, labels="", records="labelled")
-        self.assertEqual(session.target.labels, ("yes", "no"))
+        self.assertEqual(session.task.labels, ("yes", "no"))
 
 
 def made_again(self, examples):

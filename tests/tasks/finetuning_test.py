@@ -19,11 +19,10 @@ from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.finetuning import (
     Settings,
     finetune,
-    grid,
-    is_parameter_efficient,
     model_options,
     opened_adapter,
 )
+from bert_tf.tasks.run_options import grid
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, step
 from bert_tf.training.run_folder import RunData
@@ -55,11 +54,8 @@ def options_of(*arguments, config=CONFIG):
 class ModelOptionsTest(tf.test.TestCase):
     def test_of_flags(self):
         self.assertEqual(options_of(), NONE)
-        self.assertFalse(is_parameter_efficient(options_of("--layer_mixture")))
         options = options_of("--lora_rank=8", "--train_pooler")
         self.assertEqual(options, NONE | {"lora_rank": 8, "train_pooler": True})
-        self.assertTrue(is_parameter_efficient(options))
-        self.assertTrue(is_parameter_efficient(options_of("--adapter_size=8")))
 
     def test_of_an_adapter(self):
         folder = os.path.join(self.get_temp_dir(), "run")

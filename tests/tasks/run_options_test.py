@@ -6,7 +6,6 @@ from absl.testing import parameterized
 
 from bert_tf import cli, options, run_classifier, run_glue, run_squad
 from bert_tf.tasks.data_set_options import ClassifierOptions
-from bert_tf.tasks.finetuning import is_selection, settings_of
 from bert_tf.tasks.run_options import warn_of_stride, with_recipe
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
@@ -72,15 +71,15 @@ class RefusalTest(tf.test.TestCase):
 class SettingsTest(tf.test.TestCase):
     def test_one_run_by_default(self):
         values = parse()
-        self.assertEqual(settings_of(values), [(5e-5, 32, 3.0, 12345)])
-        self.assertFalse(is_selection(values))
+        self.assertEqual(values.settings, [(5e-5, 32, 3.0, 12345)])
+        self.assertFalse(values.asks_for_selection)
 
     def test_the_originals_flags_are_one_run(self):
         values = parse(
             "--num_train_epochs=2.0", "--learning_rate=2e-5", "--train_batch_size=16"
         )
-        self.assertEqual(settings_of(values), [(2e-5, 16, 2.0, 12345)])
-        self.assertFalse(is_selection(values))
+        self.assertEqual(values.settings, [(2e-5, 16, 2.0, 12345)])
+        self.assertFalse(values.asks_for_selection)
 
     def test_lists(self):
         values = parse(
@@ -91,7 +90,7 @@ class SettingsTest(tf.test.TestCase):
             "--random_seed=7",
         )
         self.assertEqual(
-            settings_of(values),
+            values.settings,
             [
                 (5e-5, 16, 2.0, 7),
                 (2e-5, 16, 2.0, 7),
@@ -103,7 +102,7 @@ class SettingsTest(tf.test.TestCase):
                 (2e-5, 16, 3.5, 8),
             ],
         )
-        self.assertTrue(is_selection(values))
+        self.assertTrue(values.asks_for_selection)
 
     def test_what_asks_for_a_selection(self):
         for argument in (
@@ -112,13 +111,13 @@ class SettingsTest(tf.test.TestCase):
             "--num_train_epochs=2,3",
             "--num_restarts=2",
         ):
-            self.assertTrue(is_selection(parse(argument)), argument)
+            self.assertTrue(parse(argument).asks_for_selection, argument)
 
     def test_a_scripts_own_rates_give_way_to_one_that_is_given(self):
-        rates = [one.learning_rate for one in settings_of(parse_glue())]
+        rates = [one.learning_rate for one in parse_glue().settings]
         self.assertEqual(rates, [5e-5, 4e-5, 3e-5, 2e-5])
         values = parse_glue("--learning_rate=1e-4")
-        self.assertEqual(settings_of(values), [(1e-4, 32, 3.0, 12345)])
+        self.assertEqual(values.settings, [(1e-4, 32, 3.0, 12345)])
 
 
 class SelectionUsageTest(tf.test.TestCase):
@@ -210,7 +209,7 @@ class RecipeTest(tf.test.TestCase):
         # Who gives one rate has chosen.
         given = parse_glue("--recipe=mosbach", "--learning_rate=1e-4")
         self.assertEqual(
-            {one.learning_rate for one in settings_of(with_recipe(given))}, {1e-4}
+            {one.learning_rate for one in with_recipe(given).settings}, {1e-4}
         )
 
     def test_in_python(self):

@@ -2,20 +2,21 @@ import functools
 import json
 import math
 import os
+import types
 
 import tensorflow as tf
 
 from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.tasks.finetuning import Settings, grid
+from bert_tf.tasks.finetuning import baseline
+from bert_tf.tasks.run_options import Settings, grid
 from bert_tf.tasks.selection import (
     BestRun,
     Outcome,
     Record,
     Selection,
     StopEarly,
-    baseline,
     clock,
     grouped,
     made_with,
@@ -29,7 +30,6 @@ from bert_tf.tasks.tables import (
     MULTI_LABEL,
     REGRESSION,
     SINGLE_LABEL,
-    DataSet,
     Example,
     Target,
 )
@@ -601,21 +601,25 @@ class Records:
     made_from = "abc"
 
 
-class FakeSession:
-    """A session whose runs come to the scores of a table."""
+class FakeRuns:
+    """Runs that come to the scores of a table."""
 
-    def __init__(self, target, labels, metrics=("accuracy",), table=()):
-        self.target = target
-        self.data_set = DataSet(name="toy", metrics=metrics, files={}, splits={})
-        self.examples = {
-            "dev": [Example("a", None, label, "dev.tsv:1") for label in labels]
-        }
+    def __init__(self, table=()):
+        self.task = types.SimpleNamespace(
+            name="toy",
+            dev_splits=("dev",),
+            identity=lambda split: Records.made_from,
+            baseline=lambda metric: 0.5,
+        )
         self.strategy = tf.distribute.get_strategy()
         self.table = dict(table)
         self.ran = []
 
-    def records(self, split):
-        return Records()
+    def given(self, *arguments):
+        """The same runs, of a command line."""
+        self.options = parse(*arguments)
+        self.metric = self.options.best_metric or "accuracy"
+        return self
 
     def fine_tune(self, folder, settings=None, *, until=1.0):
         """Leaves a checkpoint at step 8; on the way, evaluations at 4, if there are."""
@@ -640,7 +644,7 @@ class FakeSession:
         pass
 
 
-class StoppingSession(FakeSession):
+class StoppingRuns(FakeRuns):
     """Its runs stop after 0.3 of their steps, at step 4, and end at step 8."""
 
     def fine_tune(self, folder, settings=None, *, until=1.0):
@@ -673,12 +677,8 @@ class SearchTest(tf.test.TestCase):
 
     def test_the_best_of_the_runs_best_evaluations(self):
         # The first run was best on its way, the second one at its end.
-        session = FakeSession(
-            CLASSES, ["no"], table={5e-5: [0.9, 0.6], 2e-5: [0.5, 0.8], 1e-5: [0.7]}
-        )
-        selection = search(
-            session, parse("--learning_rates=5e-5,2e-5,1e-5"), self.path()
-        )
+        runs = FakeRuns(table={5e-5: [0.9, 0.6], 2e-5: [0.5, 0.8], 1e-5: [0.7]})
+        selection = search(runs.given("--learning_rates=5e-5,2e-5,1e-5"), self.path())
         self.assertEqual(
             [one.score("accuracy") for one in selection.records], [0.9, 0.8, 0.7]
         )
@@ -695,36 +695,34 @@ class SearchTest(tf.test.TestCase):
 
     def test_what_is_kept_is_what_was_scored(self):
         # Better when it was compared than in the end.
-        session = StoppingSession(CLASSES, ["no"], table={5e-5: [0.9, 0.6]})
-        selection = search(session, parse("--stop_early"), self.path())
+        runs = StoppingRuns(table={5e-5: [0.9, 0.6]})
+        selection = search(runs.given("--stop_early"), self.path())
         self.assertEqual(selection.best.step, 8)
         self.assertEqual(selection.best.score("accuracy"), 0.6)
         self.assertEqual((self.best()["step"], self.best()["value"]), (8, 0.6))
         self.assertIn("model.ckpt-8.index", os.listdir(self.path("best")))
 
     def test_a_score_that_is_no_number_is_a_failed_run(self):
-        session = FakeSession(
-            CLASSES, ["no"], table={5e-5: [float("nan")], 2e-5: [0.5]}
-        )
-        selection = search(session, parse("--learning_rates=5e-5,2e-5"), self.path())
+        runs = FakeRuns(table={5e-5: [float("nan")], 2e-5: [0.5]})
+        selection = search(runs.given("--learning_rates=5e-5,2e-5"), self.path())
         self.assertEqual(
             [one.status for one in selection.records], ["failed", "finished"]
         )
 
     def test_other_flags_are_other_runs(self):
-        session = FakeSession(CLASSES, ["no"], table={5e-5: [0.5], 2e-5: [0.6]})
-        search(session, parse(), self.path())
+        runs = FakeRuns(table={5e-5: [0.5], 2e-5: [0.6]})
+        search(runs.given(), self.path())
         for argument in ("--output_dir=/x", "--num_restarts=1", "--keep_all_runs"):
-            search(session, parse(argument), self.path())
-        self.assertEqual(session.ran, [5e-5])
-        search(session, parse("--learning_rate=2e-5"), self.path())
-        self.assertEqual(session.ran, [5e-5, 2e-5])
+            search(runs.given(argument), self.path())
+        self.assertEqual(runs.ran, [5e-5])
+        search(runs.given("--learning_rate=2e-5"), self.path())
+        self.assertEqual(runs.ran, [5e-5, 2e-5])
         with self.assertRaisesRegex(InputError, "max_seq_length is 128 there, 64 here"):
-            search(session, parse("--max_seq_length=64"), self.path())
+            search(runs.given("--max_seq_length=64"), self.path())
         Records.made_from = "abd"
         self.addCleanup(setattr, Records, "made_from", "abc")
         with self.assertRaisesRegex(InputError, "the train examples is abc there"):
-            search(session, parse(), self.path())
+            search(runs.given(), self.path())
 
 
 class MadeWithTest(tf.test.TestCase):
@@ -733,8 +731,8 @@ class MadeWithTest(tf.test.TestCase):
         before = os.getcwd()
         os.chdir(self.get_temp_dir())
         self.addCleanup(os.chdir, before)
-        session = FakeSession(CLASSES, ["no"])
-        found = made_with(session, parse("--init_checkpoint=bert"))
+        runs = FakeRuns()
+        found = made_with(runs.given("--init_checkpoint=bert"))
         expected = {
             "init_checkpoint": os.path.join(os.getcwd(), "bert"),
             "max_seq_length": 128,
@@ -755,10 +753,10 @@ class MadeWithTest(tf.test.TestCase):
                 file,
             )
         self.assertEndsWith(
-            made_with(session, parse("--init_checkpoint=bert"))["init_checkpoint"],
+            made_with(runs.given("--init_checkpoint=bert"))["init_checkpoint"],
             "/bert (lr5e-05_bs32_ep3_seed1)",
         )
-        handle = made_with(session, parse("--init_checkpoint=bert_base_en"))
+        handle = made_with(runs.given("--init_checkpoint=bert_base_en"))
         self.assertEqual(handle["init_checkpoint"], "bert_base_en")
 
 
@@ -782,7 +780,8 @@ class BaselineTest(tf.test.TestCase):
                 0.5,
             ),
         ):
-            found = baseline(FakeSession(target, labels), metric)
+            examples = [Example("a", None, label, "dev.tsv:1") for label in labels]
+            found = baseline(examples, target, metric)
             if expected is None:
                 self.assertIsNone(found)
             else:

@@ -44,7 +44,9 @@ class PrepareTest(tf.test.TestCase):
     def test_what_is_written(self):
         self.prepare(do_lower_case=False)
         self.assertEqual(self.read("vocab.txt"), "\n".join(VOCABULARY.tokens) + "\n")
-        self.assertEqual(json.loads(self.read("flags.json")), {"train_batch_size": 32})
+        self.assertEqual(
+            json.loads(self.read("flags.json")), TrainingOptions().as_flags()
+        )
         self.assertEqual(
             json.loads(self.read("tokenizer_config.json")), {"do_lower_case": False}
         )

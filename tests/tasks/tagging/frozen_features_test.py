@@ -15,6 +15,7 @@ from bert_tf.features import FeatureExtractor
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.records.batching import SplitRecords
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import frozen_features, words
 from bert_tf.tasks.tagging.frozen_features import (
     VectorBatches,
@@ -192,7 +193,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         self.assertEqual(again, results)
         for change, message in (
             ({"features": "last"}, "a run with --features=embeddings"),
-            ({"init_checkpoint": None}, "--features=embeddings needs --init_checkp"),
+            ({"init_checkpoint": None}, "features=embeddings` needs `init_checkp"),
             (
                 {"features": None, "bilstm_size": None, "bilstm_dropout": None},
                 "holds a BiLSTM .* --features=embeddings too",
@@ -250,7 +251,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         options = {"learning_rate": None, "num_train_epochs": None}
         with (
             mock.patch.object(
-                frozen_features, "finetune", side_effect=SystemExit
+                finetuning, "finetune", side_effect=SystemExit
             ) as finetune,
             self.assertRaises(SystemExit),
         ):
@@ -266,14 +267,14 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         self.assertEqual(written["init_checkpoint"], self.model)
         # It has no checkpoint, so BERT itself may be fine-tuned there.
         with (
-            mock.patch.object(words, "finetune", side_effect=SystemExit),
+            mock.patch.object(finetuning, "finetune", side_effect=SystemExit),
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", features=None, bilstm_size=None)
         self.assertNotIn("features.json", os.listdir(self.path("run")))
 
     def test_what_a_user_got_wrong(self):
-        with self.assertRaisesRegex(InputError, "has no BiLSTM. Train first"):
+        with self.assertRaisesRegex(InputError, "has no checkpoint and there is no"):
             self.run_script("--do_eval", labels="O,B-PER,I-PER,B-LOC,I-LOC")
         small = self.path("small")
         os.makedirs(small)

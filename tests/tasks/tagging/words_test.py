@@ -12,6 +12,7 @@ from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
 from bert_tf.modeling.heads import BertSpanPredictor
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
 from bert_tf.tasks.tagging.words import (
@@ -611,7 +612,9 @@ class TaggingSessionTest(tf.test.TestCase):
             *arguments,
         ]
         with (
-            mock.patch.object(words, "finetune", side_effect=SystemExit) as finetune,
+            mock.patch.object(
+                finetuning, "finetune", side_effect=SystemExit
+            ) as finetune,
             self.assertRaises(SystemExit),
         ):
             run_ner.run(cli.parse(run_ner.run, given))
@@ -632,7 +635,7 @@ class TaggingSessionTest(tf.test.TestCase):
 
     def test_scores_are_those_of_what_is_written(self):
         """An entity without a B is right in IOB1, and is written so."""
-        flag_values = cli.parse(
+        values = cli.parse(
             run_ner.run,
             [
                 "--do_eval",
@@ -644,12 +647,9 @@ class TaggingSessionTest(tf.test.TestCase):
                 "--max_seq_length=6",
             ],
         )
-        session = words.TaggingSession(
-            flag_values,
-            tf.distribute.get_strategy(),
-            splits={"dev": read_sentences([self.path("train.txt")], Layout())},
-            output_dir=self.path("run"),
-        )
+        found = finetuning.files_of(values, values.output_dir)
+        splits = words.read_splits(values)
+        session = words.Words(values, found, splits, is_alone=True)
         self.assertEqual(session.labels.scheme, "iob2")
         # I I B, O I: the same entities as in the file; strictly read one is none.
         found = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
