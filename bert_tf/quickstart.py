@@ -241,7 +241,7 @@ class Progress:
         self._num_steps = num_steps
         self._number = 0
         self.ran_any = False
-        values = dataclasses.asdict(settings)
+        values = settings.as_flags()
         del values["output_dir"]
         values["nsp_labels"] = NSP_LABELS  # an older quickstart has others
         self._state: dict[str, Any] = {"settings": values, "steps": {}}

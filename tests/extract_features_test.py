@@ -161,7 +161,7 @@ class ExtractFeaturesTest(tf.test.TestCase):
                 self.run_script(**options)
         for options, message in (
             ({"notoken_vectors": ""}, "--token_vectors=false needs --sentence_vectors"),
-            ({"sentence_vectors": "max"}, "must be of pooled, cls, mean"),
+            ({"sentence_vectors": "max"}, "must be one of pooled, cls, mean"),
             ({"vector_type": "float16"}, "is for --format=npz"),
         ):
             arguments = [f"--{k}={v}".rstrip("=") for k, v in options.items()]

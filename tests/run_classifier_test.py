@@ -417,7 +417,7 @@ class RefusalTest(RunClassifierTestCase):
             ({"labels": "pos,other"}, r"train.tsv:3: the label must be one of"),
             ({"train_file": "gone.tsv"}, "No such data file: .*gone.tsv"),
             ({"best_metric": "f2"}, "best_metric=f2` .* loss, eval_loss, accuracy"),
-            ({"stop_early": True}, "--stop_early is for several runs"),
+            ({"stop_early": True}, "stop_early` is for several runs"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **options)

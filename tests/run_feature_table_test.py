@@ -95,7 +95,7 @@ class RunFeatureTableTest(tf.test.TestCase):
             self.assertIn("fine_tuned", file.read())
 
     def test_the_ways_of_an_earlier_command_stay_in_the_table(self):
-        data = {name: self.flags()[name].value for name in run_feature_table._DATA}
+        data = {name: self.flags().as_flags()[name] for name in run_feature_table._DATA}
         table = {
             "last": {"metric": "f1", "score": 0.25, **data},
             "embeddings": {"metric": "f1", "score": 0.125, **data, "dev_file": "x"},

@@ -244,6 +244,22 @@ class RunNerTest(ScriptCase):
         self.assertEqual({*results}, {"loss", "accuracy", "majority", "global_step"})
         self.assertBetween(results["accuracy"], 0.9, 0.999)  # xx was never trained
 
+    def test_restarts_are_compared_by_f1(self):
+        self.run_script(
+            "--do_train",
+            "--do_eval",
+            train_file=self.write("train.txt", columns(sentences(40, 1))),
+            dev_file=self.write("dev.txt", columns(sentences(10, 2))),
+            num_restarts=2,
+            num_train_epochs=2,
+        )
+        with open(self.path("run", "selection.jsonl")) as file:
+            header, *runs = map(json.loads, file)
+        self.assertEqual(header["metric"], "f1")
+        self.assertEqual([one["random_seed"] for one in runs], [12345, 12346])
+        scores = [one["scores"]["1.0"]["f1"] for one in runs]
+        self.assertAlmostEqual(self.results()["f1"], max(scores), places=6)
+
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.txt", columns(sentences(8, 1)))
         torn = self.write("torn.txt", "a X O\nb O\n")
@@ -265,7 +281,7 @@ class RunNerTest(ScriptCase):
             (["--do_train"], "--do_train needs --train_file"),
             (["--do_predict"], "--do_predict needs --test_file"),
             (["--do_eval", "--tfds_name=x", "--dev_file=y"], "mean the same"),
-            (["--do_eval", "--tfds_name=x", "--tfds_splits=a,b"], "must be three"),
+            (["--do_eval", "--tfds_name=x", "--tfds_splits=a,b"], "must name 3 splits"),
             (["--do_eval", "--tfds_name=x", "--document_context"], "has no use"),
             (["--do_eval", "--dev_file=x", "--tfds_data_dir=y"], "without --tfds_name"),
             (["--do_eval", "--dev_file=x", "--bilstm_size=2"], "without --features"),

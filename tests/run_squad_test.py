@@ -9,6 +9,7 @@ from absl import logging
 
 from bert_tf import cli, run_squad
 from bert_tf.errors import InputError
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.squad import spans
 from bert_tf.training import loop
 from tests.script_case import ScriptCase
@@ -215,6 +216,28 @@ class RunSquadTest(ScriptCase):
             trained = self.path("run", "first_stage", "checkpoint")
             self.assertFalse(os.path.exists(trained))
 
+    def test_lora_and_a_mixture_of_layers(self):
+        train = self.write("train.json", article(8, 1))
+        for name, arguments in (
+            ("lora", ["--lora_rank=2"]),
+            ("mixture", ["--layer_mixture", "--reinitialize_layers=1"]),
+        ):
+            self.run_script(
+                "--do_train",
+                "--do_predict",
+                *arguments,
+                train_file=train,
+                predict_file=train,
+                output_dir=self.path(name),
+                num_train_epochs=1,
+            )
+            self.assertIn("f1", self.results(name))
+        self.assertIn("adapter.json", os.listdir(self.path("lora", "adapter")))
+        with self.assertRaisesRegex(InputError, "has no pooler"):
+            self.run_script(
+                *("--do_train", "--lora_rank=2", "--train_pooler"), train_file=train
+            )
+
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.json", article(8, 1))
         negative = self.write("negative.json", article(8, 1, negative=2))
@@ -248,7 +271,7 @@ class RunSquadTest(ScriptCase):
     def test_what_is_cut_or_has_no_token_is_said(self):
         for _ in range(2):  # made, and found again
             with (
-                mock.patch.object(spans, "finetune", side_effect=SystemExit),
+                mock.patch.object(finetuning, "finetune", side_effect=SystemExit),
                 self.assertRaises(SystemExit),
                 self.assertLogs(logging.get_absl_logger(), "INFO") as logs,
             ):

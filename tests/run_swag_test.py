@@ -128,6 +128,30 @@ class RunSwagTest(ScriptCase):
         )
         self.assertTrue(os.path.exists(self.path("run", "model.ckpt-5.index")))
 
+    def test_the_best_of_several_runs_is_kept_with_its_adapter(self):
+        options = {
+            "train_file": self.write_csv("train.csv", rows(64, 1)),
+            "dev_file": self.write_csv("dev.csv", rows(20, 2)),
+            "learning_rate": None,
+            "learning_rates": "3e-2,1e-6",
+            "adapter_size": 4,
+        }
+        self.run_script("--do_train", "--do_eval", **options)
+        with open(self.path("run", "selection.jsonl")) as file:
+            header, *runs = map(json.loads, file)
+        self.assertEqual(header["metric"], "accuracy")
+        self.assertLen(runs, 2)
+        best = max(runs, key=lambda one: one["scores"]["1.0"]["accuracy"])
+        score = best["scores"]["1.0"]["accuracy"]
+        self.assertAlmostEqual(self.results()["eval_accuracy"], score, places=6)
+        with open(self.path("run", "best", "best.json")) as file:
+            self.assertEqual(json.load(file)["run"], best["name"])
+        self.assertIn("adapter.json", os.listdir(self.path("run", "adapter")))
+        # It is the best run's model that is evaluated later.
+        before = self.results()
+        self.run_script("--do_eval", **options | {"learning_rates": None})
+        self.assertEqual(self.results(), before)
+
     @pytest.mark.slow
     def test_a_run_that_is_killed_ends_with_the_same_weights(self):
         options = {
@@ -187,7 +211,7 @@ class RunSwagTest(ScriptCase):
             (["--do_predict"], "--do_predict needs --test_file"),
             (["--do_train", "--train_file=x", "--eval_steps=5"], "--eval_steps needs"),
             (["--do_eval", "--dev_file=x", "--tfds_name=y"], "mean the same"),
-            (["--do_eval", "--tfds_name=y", "--tfds_splits=a,b"], "must be three"),
+            (["--do_eval", "--tfds_name=y", "--tfds_splits=a,b"], "must name 3 splits"),
             ([], "do_train"),
         ):
             with self.assertRaisesRegex(Exception, message):

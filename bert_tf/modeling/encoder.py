@@ -288,7 +288,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             `sequence_ids` and `cls_positions`.
         recompute: whether training keeps only each layer's input, and computes the
             rest again in the backward pass: for long sequences.
-        layer_mixture: whether what is pooled is a learned mixture of all layers.
+        layer_mixture: whether what is pooled, or without a pooler the sequence output,
+            is a learned mixture of all layers.
         lora_rank: rank of LoRA's product of matrices; 0 for no LoRA. With LoRA or
             adapters the pre-trained weights are frozen: see `parameter_efficient`.
         adapter_size: size of the layers' adapters; 0 for none.
@@ -302,7 +303,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
 
     Raises:
         ValueError: both `packed` and `use_position_ids`, or both `lora_rank` and
-            `adapter_size`, or a mixture without a pooler.
+            `adapter_size`, or `train_pooler` without a pooler.
     """
 
     def __init__(
@@ -335,10 +336,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                 "One of `lora_rank` and `adapter_size` must be 0, the other one not"
                 f" negative. Received: {lora_rank} and {adapter_size}"
             )
-        if layer_mixture and not use_pooler:
-            raise ValueError(
-                "`use_pooler` must be True with `layer_mixture`, which is pooled."
-            )
+        if train_pooler and not use_pooler:
+            raise ValueError("`train_pooler` must be False without a pooler.")
 
         # === Layers ===
         embeddings = Embeddings(config, dtype=dtype)
@@ -394,6 +393,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                     hidden_states.append(x)
                     attention_probs.append(probabilities)
             outputs = {"sequence_output": x}
+            if pooler is None and mixture is not None:
+                outputs["sequence_output"] = mixture(hidden_states)
             if pooler is not None:
                 masks = inputs["input_mask"], sequence_ids, cls_positions
                 if mixture is None:

@@ -56,6 +56,13 @@ from bert_tf.modeling.objectives import (
 
 # What an encoder can be given after it was made.
 _LATER = ("lora_rank",)
+# What BertEncoder may be given besides: name -> default.
+_ADDED = {
+    "layer_mixture": False,
+    "lora_rank": 0,
+    "adapter_size": 0,
+    "train_pooler": False,
+}
 
 # Keras takes a model's outputs for probabilities where a loss is named by a string;
 # these models' are logits.
@@ -214,6 +221,11 @@ class HeadModel(RecordModel):
         return cls(**config)
 
 
+def _added_options(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Takes BertEncoder's options out of a head's other arguments."""
+    return {name: kwargs.pop(name, default) for name, default in _ADDED.items()}
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class _ScaledLoss(keras.losses.Loss):
     """A loss already computed, scaled as Keras expects of a strategy's replica."""
@@ -357,6 +369,7 @@ class BertMultipleChoice(HeadModel):
         use_attention_mask: whether there is an input `attention_mask`.
         recompute: whether training computes the layers again in the backward pass, to
             save memory; see BertEncoder.
+        layer_mixture: as BertEncoder's; so are lora_rank, adapter_size, train_pooler.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
     """
@@ -373,6 +386,8 @@ class BertMultipleChoice(HeadModel):
         name: str = "bert_multiple_choice",
         **kwargs: Any,
     ):
+        added = _added_options(kwargs)
+
         # === Layers ===
         encoder = BertEncoder(
             config,
@@ -380,6 +395,7 @@ class BertMultipleChoice(HeadModel):
             use_attention_mask=use_attention_mask,
             recompute=recompute,
             dtype=dtype,
+            **added,
         )
         merge_choices = MergeChoices(dtype=dtype, name="merge_choices")
         pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
@@ -408,6 +424,7 @@ class BertMultipleChoice(HeadModel):
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
                 "recompute": recompute,
+                **added,
             },
             objective=CLASSIFICATION,
             name=name,
@@ -439,6 +456,7 @@ class BertSpanPredictor(HeadModel):
         use_attention_mask: whether there is an input `attention_mask`.
         recompute: whether training computes the layers again in the backward pass, to
             save memory; see BertEncoder.
+        layer_mixture: as BertEncoder's; so are lora_rank, adapter_size, train_pooler.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
     """
@@ -454,6 +472,8 @@ class BertSpanPredictor(HeadModel):
         name: str = "bert_span_predictor",
         **kwargs: Any,
     ):
+        added = _added_options(kwargs)
+
         # === Layers ===
         encoder = BertEncoder(
             config,
@@ -462,6 +482,7 @@ class BertSpanPredictor(HeadModel):
             use_pooler=False,
             recompute=recompute,
             dtype=dtype,
+            **added,
         )
         projection = OutputProjection(
             2, HEAD_INITIALIZER_RANGE, dtype=dtype, name="squad"
@@ -483,6 +504,7 @@ class BertSpanPredictor(HeadModel):
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
                 "recompute": recompute,
+                **added,
             },
             objective=SPAN,
             name=name,
@@ -509,6 +531,7 @@ class BertTagger(HeadModel):
         use_attention_mask: whether there is an input `attention_mask`.
         recompute: whether training computes the layers again in the backward pass, to
             save memory; see BertEncoder.
+        layer_mixture: as BertEncoder's; so are lora_rank, adapter_size, train_pooler.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
     """
@@ -531,6 +554,8 @@ class BertTagger(HeadModel):
         if num_labels < 1:
             raise ValueError(f"`num_labels` must be positive. Received: {num_labels}")
 
+        added = _added_options(kwargs)
+
         # === Layers ===
         encoder = BertEncoder(
             config,
@@ -539,6 +564,7 @@ class BertTagger(HeadModel):
             use_pooler=False,
             recompute=recompute,
             dtype=dtype,
+            **added,
         )
         token_dropout = TokenDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
@@ -562,6 +588,7 @@ class BertTagger(HeadModel):
                 "use_position_ids": use_position_ids,
                 "use_attention_mask": use_attention_mask,
                 "recompute": recompute,
+                **added,
             },
             objective=TAGGING,
             name=name,

@@ -69,9 +69,16 @@ def opened_adapter(options: AdapterOptions, config: BertConfig) -> AdapterFiles 
 
 
 def model_options(
-    options: AdapterOptions, adapter: AdapterFiles | None = None
+    options: AdapterOptions,
+    adapter: AdapterFiles | None = None,
+    *,
+    has_pooler: bool = True,
 ) -> dict[str, Any]:
     """A head's arguments: LoRA, adapters, a mixture of layers."""
+    if options.train_pooler and not has_pooler:
+        raise InputError(
+            "`train_pooler`: this task's model has no pooler. Leave it out."
+        )
     if adapter is None:
         return {name: getattr(options, name) for name in MODEL_OPTIONS}
     for name in MODEL_OPTIONS:

@@ -871,7 +871,7 @@ class SessionTest(tf.test.TestCase):
         self.assertAlmostEqual(scores["majority"], 7 / 11)  # yes is each third of 11
         self.assertEqual(set(scores), {"accuracy", "eval_loss", "loss", "majority"})
         with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
-            session.scores(self.model, "dev", np.full([11, 2], np.nan))
+            session.scores("dev", np.full([11, 2], np.nan))
 
     def test_records_of_the_same_are_made_once(self):
         made = self.session(records="once").records("dev").made_from

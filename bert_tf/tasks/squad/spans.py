@@ -537,7 +537,9 @@ def squad_task(
 ) -> FineTuningTask[Answers]:
     """The task of finding answers, on the questions that the options name."""
     questions = questions or read_questions(options, found, strategy)
-    built = model_options(options, opened_adapter(options, found.config))
+    built = model_options(
+        options, opened_adapter(options, found.config), has_pooler=False
+    )
     metric = best_metric(options.version_2_with_negative, options.best_metric)
     return FineTuningTask.of(
         task(found.config, recompute=options.recompute, **built),

@@ -896,7 +896,9 @@ def tagging_task(
     words = Words(
         options, found, read_splits(options), is_alone=num_workers(strategy) == 1
     )
-    built = model_options(options, opened_adapter(options, found.config))
+    built = model_options(
+        options, opened_adapter(options, found.config), has_pooler=False
+    )
     num_labels = len(words.labels.names)
     return FineTuningTask.of(
         task(found.config, num_labels, recompute=options.recompute, **built),

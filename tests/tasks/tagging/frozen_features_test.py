@@ -256,13 +256,13 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", **options)
-        own = finetune.call_args.args[2]
-        self.assertEqual((own.learning_rate, own.num_train_epochs), (1e-3, 10.0))
-        self.assertIsNone(own.init_checkpoint)
+        own = finetune.call_args.kwargs
+        self.assertEqual((own["learning_rate"], own["num_train_epochs"]), (1e-3, 10.0))
+        self.assertIsNone(own["init_checkpoint"])
         with open(self.path("run", "flags.json")) as file:
             written = json.load(file)
         self.assertEqual(
-            (written["learning_rate"], written["num_train_epochs"]), (1e-3, 10.0)
+            (written["learning_rate"], written["num_train_epochs"]), (1e-3, [10.0])
         )
         self.assertEqual(written["init_checkpoint"], self.model)
         # It has no checkpoint, so BERT itself may be fine-tuned there.
