@@ -44,20 +44,20 @@ class Weights(Mapping[str, np.ndarray]):
 
     def __init__(self, path: str, tensors: Mapping[str, Tensor]) -> None:
         self.path = path
-        self._tensors = dict(tensors)
+        self.tensors = dict(tensors)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._tensors[name].read()
+        return self.tensors[name].read()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
+        return iter(self.tensors)
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return len(self.tensors)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tensors
+        return name in self.tensors
 
     def with_heads(self, heads: Iterable[str]) -> "Weights":
         """The same without the other heads, of those in the table of names."""
@@ -67,13 +67,13 @@ class Weights(Mapping[str, np.ndarray]):
             if head not in heads
             for row in rows
         }
-        kept = {name: x for name, x in self._tensors.items() if name not in others}
+        kept = {name: x for name, x in self.tensors.items() if name not in others}
         return Weights(self.path, kept)
 
     def merged(self) -> "Weights":
         """The same with LoRA's products added to their kernels: a plain model's."""
-        tensors = dict(self._tensors)
-        for name in self._tensors:
+        tensors = dict(self.tensors)
+        for name in self.tensors:
             if not name.endswith(_LORA_A):
                 continue
             layer = name.removesuffix(_LORA_A)

@@ -4,12 +4,14 @@ import dataclasses
 import json
 import os
 import shlex
+from unittest import mock
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.weights import Tensor, Weights
@@ -52,9 +54,7 @@ class SafetensorsFilesTest(tf.test.TestCase):
         self.assertIn(self.path(), message)
         return message
 
-    def test_reads_what_the_package_wrote(self):
-        safetensors.numpy.save_file(ARRAYS, self.path(), metadata={"format": "pt"})
-        tensors = read_tensors(self.path())
+    def assert_same_bits(self, tensors):
         self.assertEqual(set(tensors), set(ARRAYS))
         for name, array in ARRAYS.items():
             self.assertEqual(tensors[name].shape, array.shape)
@@ -62,21 +62,16 @@ class SafetensorsFilesTest(tf.test.TestCase):
             self.assertEqual(read.dtype, np.float32)
             self.assertEqual(read.tobytes(), array.tobytes())
 
-    def test_the_package_reads_what_was_written(self):
-        write_tensors(
-            self.path(),
-            {
-                name: Tensor(array.shape, lambda array=array: array)
-                for name, array in ARRAYS.items()
-            },
-        )
-        arrays = safetensors.numpy.load_file(self.path())
-        self.assertEqual(set(arrays), set(ARRAYS))
-        for name, array in ARRAYS.items():
-            self.assertEqual(arrays[name].tobytes(), array.tobytes())
+    def test_what_was_written_is_read_here_and_by_the_package(self):
+        # ram:// stands for every file system that TensorFlow reads.
+        for path in (self.path(), f"ram:/{self.path()}"):
+            write_tensors(path, one_layer.tensors_of(ARRAYS))
+            self.assert_same_bits(read_tensors(path))
         with safetensors.safe_open(self.path(), "np") as opened:
             self.assertEqual(opened.metadata(), {"format": "pt"})
         self.assertEqual(os.listdir(self.get_temp_dir()), ["model.safetensors"])
+        safetensors.numpy.save_file(ARRAYS, self.path())
+        self.assert_same_bits(read_tensors(self.path()))
 
     def test_a_transposed_view_is_written_in_its_own_order(self):
         array = ARRAYS["b.weight"].T
@@ -103,50 +98,27 @@ class SafetensorsFilesTest(tf.test.TestCase):
         safetensors.numpy.save_file(arrays, self.path())
         tensors = read_tensors(self.path())
         self.assertEqual(tensors["positions"].shape, (4,))
-        self.assertIn(
-            "positions is of type I64", self.problem(tensors["positions"].read)
-        )
-        self.assertIn("a is of type F64", self.problem(tensors["a"].read))
+        for name, dtype in (("positions", "I64"), ("a", "F64")):
+            problem = self.problem(tensors[name].read)
+            self.assertIn(f"{name} is of type {dtype}", problem)
 
-    def test_a_file_cut_anywhere(self):
+    def test_damaged_files(self):
         safetensors.numpy.save_file(ARRAYS, self.path())
+        tensors = read_tensors(self.path())
         with open(self.path(), "rb") as file:
             whole = file.read()
-        for length in range(len(whole)):
-            message = self.problem(read_tensors, self.path(whole[:length]))
-            self.assertIn("damaged or no safetensors file", message)
-        self.problem(read_tensors, self.path(whole + b"\0"))
-
-    def test_headers_that_lie(self):
-        two = {"a": entry(), "b": entry(offsets=[4, 12])}
         for content in (
+            *(whole[:length] for length in range(len(whole))),
+            whole + b"\0",
             b"no safetensors file at all, but long enough to have a length",
-            file_of(b"\xff\xfe"),
-            file_of(b"{"),
             file_of(b"[" * 200_000),
-            file_of([1]),
-            file_of({"a": 1}, bytes(8)),
-            file_of({"a": {"dtype": "F32"}}, bytes(8)),
-            file_of({"a": entry(dtype=[])}, bytes(8)),
-            file_of({"a": entry(shape=[-2])}, bytes(8)),
-            file_of({"a": entry(shape=["x"])}, bytes(8)),
-            file_of({"a": entry(shape=[2.0])}, bytes(8)),
             file_of({"a": entry(shape=[3])}, bytes(8)),
-            file_of({"a": entry(offsets=[8, 0])}, bytes(8)),
-            file_of({"a": entry(offsets=[0])}, bytes(8)),
             file_of({"a": entry(offsets=[4, 12])}, bytes(12)),
-            file_of(two, bytes(12)),
-            (1 << 40).to_bytes(8, "little") + bytes(100),
         ):
             message = self.problem(read_tensors, self.path(content))
             self.assertIn("damaged or no safetensors file", message)
-
-    def test_a_file_cut_after_it_was_opened(self):
-        safetensors.numpy.save_file({"a": np.ones(9, np.float32)}, self.path())
-        tensors = read_tensors(self.path())
-        with open(self.path(), "rb+") as file:
-            file.truncate(os.path.getsize(self.path()) - 1)
-        self.assertIn("ends inside a", self.problem(tensors["a"].read))
+        # Damaged after it was opened.
+        self.assertIn("damaged", self.problem(tensors["b.weight"].read))
 
     def test_no_file_and_a_folder(self):
         self.assertIn("No such file", self.problem(read_tensors, self.path()))
@@ -154,16 +126,12 @@ class SafetensorsFilesTest(tf.test.TestCase):
         self.assertIn("a folder", self.problem(read_tensors, self.path()))
 
     def test_writing_that_fails_leaves_the_old_file_alone(self):
-        def fails():
-            raise InputError("cut")
-
         self.path(b"old")
-        tensors = {
-            "a": Tensor((2,), lambda: np.zeros(2, np.float32)),
-            "b": Tensor((2,), fails),
-        }
-        with self.assertRaisesRegex(InputError, "cut"):
-            write_tensors(self.path(), tensors)
+        with (
+            mock.patch.object(files, "replace", side_effect=OSError("full")),
+            self.assertRaisesRegex(OSError, "full"),
+        ):
+            write_tensors(self.path(), one_layer.tensors_of(ARRAYS))
         self.assertEqual(os.listdir(self.get_temp_dir()), ["model.safetensors"])
         with open(self.path(), "rb") as file:
             self.assertEqual(file.read(), b"old")
@@ -212,13 +180,7 @@ class HuggingFaceTestCase(tf.test.TestCase):
 
     def write(self, arrays, name=None, config=CONFIG, **options):
         folder = self.folder()
-        weights = Weights(
-            "somewhere",
-            {
-                key: Tensor(array.shape, lambda array=array: array)
-                for key, array in arrays.items()
-            },
-        )
+        weights = Weights("somewhere", one_layer.tensors_of(arrays))
         name = name or huggingface.architecture_of(weights, config)
         values = huggingface.to_config(config, name, **options)
         huggingface.write(folder, weights, config, values)

@@ -8,6 +8,7 @@ KerasHub's path.
 import numpy as np
 
 from bert_tf.config import BertConfig
+from bert_tf.conversion.weights import Tensor
 
 CONFIG = BertConfig(
     vocab_size=11,
@@ -122,6 +123,14 @@ def random_weights(name, seed=0):
     return {
         line.original: rng.normal(0, 0.5, line.shape).astype(np.float32)
         for line in lines_of(name)
+    }
+
+
+def tensors_of(arrays):
+    """Arrays as tensors that are read when asked for."""
+    return {
+        name: Tensor(array.shape, lambda array=array: array)
+        for name, array in arrays.items()
     }
 
 
