@@ -195,15 +195,15 @@ def open_source(path: str) -> Source:
     path = files.expanded(path)
     format_ = find_format(path)
     if format_ == Format.KERAS_HUB:
-        preset = kerashub.read(_preset_of(path))
+        folder = kerashub.preset_folder(_preset_of(path))
+        config, weights = kerashub.read_model(folder)
         return Source(
             path=path,
             format=format_,
             folder=path,
-            weights=preset.weights,
-            config=preset.config,
-            tokenizer=_tokenizer_of(preset),
-            labels=preset.labels,
+            weights=weights,
+            config=config,
+            tokenizer=kerashub.read_tokenizer(folder),
         )
     if format_ == Format.HUGGING_FACE:
         folder = huggingface.model_folder(folder_of(path))
@@ -244,21 +244,12 @@ def open_tokenizer(path: str) -> TokenizerFiles:
     """The vocabulary and casing of a checkpoint, whose weights are left alone."""
     path = files.expanded(path)
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
-        return _tokenizer_of(kerashub.read(_preset_of(path)))
+        return kerashub.read_tokenizer(kerashub.preset_folder(_preset_of(path)))
     return read_tokenizer(huggingface.model_folder(folder_of(path)))
 
 
 def _preset_of(path: str) -> str:
     return folder_of(path) if path.endswith(".h5") else path
-
-
-def _tokenizer_of(preset: kerashub.Preset) -> TokenizerFiles:
-    return TokenizerFiles(
-        preset.vocabulary,
-        preset.vocabulary_path,
-        preset.do_lower_case,
-        preset.tokenizer_difference,
-    )
 
 
 def folder_of(path: str) -> str:
