@@ -1,4 +1,22 @@
-"""A checkpoint to read, of any of the formats, and the files of the model in it."""
+"""A checkpoint of any format: its weights, its config, its tokenizer.
+
+`--init_checkpoint` takes any of these; the files show which one it is:
+
+    a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
+    a TF1 release, its folder or prefix           bert_model.ckpt.*, bert_config.json
+    Hugging Face's or sentence-transformers'      model.safetensors, config.json
+    a KerasHub preset, its folder or its handle   model.weights.h5, config.json
+
+A folder that has several is taken as the first of this list.
+
+An exported folder also has export.json, which says what it was made from:
+
+    {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
+     ...], "complete": true}
+
+`names` are the other files of the folder. While a folder that existed before is filled,
+`complete` is false: the same command then fills it again.
+"""
 
 import dataclasses
 import enum
@@ -17,22 +35,13 @@ from bert_tf.conversion.tokenizer_files import (
 from bert_tf.conversion.weights import Weights, num_outputs
 from bert_tf.errors import InputError
 
-# What an exported folder was made from, in its export.json.
-#
-#     {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
-#      ...], "complete": true}
-#
-# `names` are what else is in the folder. While a folder that existed before is
-# filled,
-# `complete` is false: the same command then fills it again.
-
-
+CONFIG_NAME = "bert_config.json"
 EXPORT_NAME = "export.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export:
-    """The file's content; see above."""
+    """The content of export.json."""
 
     made_from: dict[str, Any]
     names: list[str]
@@ -47,7 +56,7 @@ class Export:
 
 
 def read_export(folder: str) -> Export | None:
-    """The file of a folder; None where there is none, or another program's."""
+    """A folder's export.json; None for one of another program."""
     path = os.path.join(folder, EXPORT_NAME)
     if not files.exists(path):
         return None
@@ -55,32 +64,6 @@ def read_export(folder: str) -> Export | None:
         return strict_json.read(Export, path)
     except InputError:
         return None
-
-
-def refuse_incomplete(folder: str) -> None:
-    """Raises InputError if an export into the folder was interrupted."""
-    export = read_export(folder)
-    if export is not None and not export.complete:
-        raise InputError(
-            f"{folder}: its export was interrupted; give the same export_model command"
-            " again."
-        )
-
-
-# A checkpoint of any format: its weights, its config, its tokenizer.
-#
-# `--init_checkpoint` takes any of these, and which one it is shows in its files:
-#
-#     a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
-#     a TF1 release, its folder or prefix           bert_model.ckpt.*,
-#     bert_config.json
-#     Hugging Face's or sentence-transformers'      model.safetensors, config.json
-#     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
-#
-# A folder that has several is taken as the first of this list.
-
-
-CONFIG_NAME = "bert_config.json"
 
 
 class Format(enum.StrEnum):
@@ -96,27 +79,18 @@ class Format(enum.StrEnum):
 class Source:
     """A checkpoint, opened; its weights are read when they are asked for.
 
-    Attributes:
-        path: as it was given.
-        format: what wrote it.
-        folder: where its files are; of a handle, the handle.
-        weights: by the original's names.
-        config: the architecture; None where no file says it.
-        tokenizer: its vocabulary and casing.
-        labels: a classifier's or tagger's labels by output; None where they have no
-            names, empty for a regression of one number.
-        problem_type: what a classifier predicts, of `bert_tf.config`; None where no
-            file says it.
+    None stands for what no file says.
     """
 
-    path: str
+    path: str  # as it was given
     format: Format
-    folder: str
-    weights: Weights
+    folder: str  # of its files; of a handle, the handle
+    weights: Weights  # by the original's names
     config: BertConfig | None
     tokenizer: TokenizerFiles
+    # Of a classifier or tagger, by output; empty for a regression of one number.
     labels: tuple[str, ...] | None = None
-    problem_type: str | None = None
+    problem_type: str | None = None  # of a classifier: one of `bert_tf.config`'s
 
     @property
     def checkpoint(self) -> str:
@@ -162,7 +136,12 @@ def find_format(path: str) -> Format:
             huggingface.refuse_pickles(path)
         prefix = tensorflow.find_checkpoint(path)
         return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
-    refuse_incomplete(path)
+    export = read_export(path)
+    if export is not None and not export.complete:
+        raise InputError(
+            f"{path}: its export was interrupted; give the same export_model command"
+            " again."
+        )
     if any(
         files.exists(there) and not files.is_folder(there)
         for there in (
