@@ -1,4 +1,20 @@
-"""Files of LoRA and adapters, and classifiers that are loaded with them."""
+"""What LoRA or adapters added to a model: small files, for any base of the same shape.
+
+A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
+
+    adapter.safetensors  the trained weights by our names: LoRA's matrices, or adapters
+                         and LayerNorms; the head; the mixture of layers; the pooler if
+                         it was trained
+    adapter.json         {"format_version": 1,
+                          "model": {"lora_rank": 8, ...},   arguments of the model
+                          "labels": ["no", "yes"],          [] for one number
+                          "problem_type": "single_label_classification",
+                          "base": {"hidden_size": 768, ...},
+                          "base_sha256": "..."}             of the base's frozen weights
+
+The base must have the same `base` fields as the one in training. If its weights are
+others, a warning says so.
+"""
 
 import dataclasses
 import hashlib
@@ -21,27 +37,6 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
-
-# What fine-tuning added, saved apart: small files, for any base of the same shape.
-#
-# A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
-#
-#     adapter.safetensors  the trained weights by our names: LoRA's matrices, or
-#     adapters
-#                          and LayerNorms; the head; the mixture of layers; the pooler
-#                          where it was trained
-#     adapter.json         {"format_version": 1,
-#                           "model": {"lora_rank": 8, ...},   arguments of the model
-#                           "labels": ["no", "yes"],          [] for one number
-#                           "problem_type": "single_label_classification",
-#                           "base": {"hidden_size": 768, ...},
-#                           "base_sha256": "..."}             of the base's frozen
-#                           weights
-#
-# Weights that go onto a base must have been trained on one with the same `base`
-# fields.
-# Another base of that shape is taken, and a warning says that it is another one.
-
 
 FOLDER_NAME = "adapter"
 DESCRIPTION_NAME = "adapter.json"
@@ -72,17 +67,7 @@ _TYPES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdapterFiles:
-    """An adapter, opened.
-
-    Attributes:
-        path: its folder.
-        model: the arguments of the model that it belongs to, of MODEL_OPTIONS.
-        labels: the head's labels by output; () for a regression of one number.
-        problem_type: the head's, of `bert_tf.config`.
-        base: the fields of the base's config that count.
-        base_sha256: of the frozen weights of the base that it was trained on.
-        weights: by our names.
-    """
+    """An adapter, opened: its folder, the values of adapter.json, its weights."""
 
     path: str
     model: dict[str, Any]
@@ -90,7 +75,7 @@ class AdapterFiles:
     problem_type: str
     base: dict[str, Any]
     base_sha256: str
-    weights: Weights
+    weights: Weights  # by our names
 
 
 def write_adapter(
@@ -99,7 +84,11 @@ def write_adapter(
     """Writes a model's added and trained weights."""
     path = os.path.join(folder, FOLDER_NAME)
     files.make_folder(path)
-    own, frozen = _split(model)
+    own: dict[str, keras.Variable] = {}
+    frozen: dict[str, keras.Variable] = {}
+    for name, variable in weights_by_name(model).items():
+        is_base = name.startswith("bert/") and not is_added(name)
+        (frozen if is_base and not variable.trainable else own)[name] = variable
     write_tensors(
         os.path.join(path, WEIGHTS_NAME),
         {
@@ -173,10 +162,12 @@ def load_adapter(
     refuse_other_base(adapter, model.bert_config)
     variables = weights_by_name(model)
     weights = adapter.weights if init_head else adapter.weights.with_heads(())
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     wrong = [
-        f"{name} is {shown(shape)} there, {here} here"
+        f"{name} is {shown(shape)} there,"
+        f" {shown(shapes[name]) if name in shapes else 'nothing'} here"
         for name, shape in weights.shapes.items()
-        if (here := _shape_in(variables, name)) != shown(shape)
+        if shapes.get(name) != shape
     ]
     wrong += [
         f"{name} is not there"
@@ -201,22 +192,6 @@ def load_adapter(
     return list(weights)
 
 
-def _split(
-    model: keras.Model,
-) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
-    """The weights that go into the files, and those of the base."""
-    own: dict[str, keras.Variable] = {}
-    frozen: dict[str, keras.Variable] = {}
-    for name, variable in weights_by_name(model).items():
-        is_base = name.startswith("bert/") and not is_added(name)
-        (frozen if is_base and not variable.trainable else own)[name] = variable
-    return own, frozen
-
-
-def _shape_in(variables: dict[str, keras.Variable], name: str) -> str:
-    return shown(variables[name].shape) if name in variables else "nothing"
-
-
 def _sha256(variables: dict[str, keras.Variable]) -> str:
     digest = hashlib.sha256()
     for name in sorted(variables):
@@ -225,11 +200,8 @@ def _sha256(variables: dict[str, keras.Variable]) -> str:
     return digest.hexdigest()
 
 
-# A base and an adapter together: the classifier that was trained.
-
-
 def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
-    """A classifier from a base's checkpoint and what was trained beside it.
+    """A classifier from a base's checkpoint and an adapter.
 
     Args:
         path: the base, as for `open_source`, or the opened checkpoint.

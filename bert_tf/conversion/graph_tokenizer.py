@@ -173,7 +173,7 @@ def _previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
 
 
 def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
-    """0 so many times, then 1, and so on; each at least once.
+    """0 `lengths[0]` times, then 1 `lengths[1]` times, and so on; none is 0.
 
     `tf.repeat` would take memory for all at the greatest length.
     """

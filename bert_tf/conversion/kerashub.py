@@ -385,7 +385,7 @@ def _stored_in(path: str) -> dict[str, Tensor]:
         shapes[place] = item.shape
         # Such a tensor may be in any file of this machine.
         if item.external or item.is_virtual:
-            refused.append(f"{place} lies outside the file")
+            refused.append(f"{place} is outside the file")
         elif item.dtype.kind != "f" and not is_bfloat16(item):
             refused.append(f"{place} is quantized, {item.dtype}")
 

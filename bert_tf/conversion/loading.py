@@ -78,7 +78,7 @@ def load_weights(
     _refuse_what_does_not_fit(weights, variables)
     missing = [name for name in variables if name not in weights]
     unused = [name for name in weights if name not in variables]
-    # Tensor by tensor: the checkpoint is never whole in memory beside the model.
+    # Tensor by tensor: the checkpoint is never whole in memory next to the model.
     for name, variable in variables.items():
         if name in weights:
             variable.assign(weights[name])
@@ -188,9 +188,9 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: handed to WordPieceTokenizer; `do_lower_case` where nothing says it:
-            neither files, nor the folder's name, nor a vocabulary with upper-case
-            letters.
+        **options: handed to WordPieceTokenizer; `do_lower_case` if nothing says it:
+            neither files, nor the folder's name, nor upper-case letters in the
+            vocabulary.
 
     Raises:
         InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
@@ -386,7 +386,7 @@ def _own_file(output_dir: str, name: str, flag: str) -> str:
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(
-            f"Give --{flag}, or an --init_checkpoint that has a {name} beside it."
+            f"Give --{flag}, or an --init_checkpoint with a {name} next to it."
         )
     return path
 

@@ -456,7 +456,7 @@ class _ServedSpanPredictor(_ServedModel):
         }
 
     def _windows(self, counts: tf.Tensor, room: tf.Tensor) -> _Windows:
-        """The windows of contexts with so many tokens, and room for so many in each."""
+        """The windows of contexts with `counts` tokens; each has room for `room`."""
         stride = tf.minimum(room, self._doc_stride)
         further = tf.maximum(0, counts - room)
         numbers = 1 + (further + stride - 1) // stride

@@ -79,18 +79,27 @@ class Format(enum.StrEnum):
 class Source:
     """A checkpoint, opened; its weights are read when they are asked for.
 
-    None stands for what no file says.
+    Attributes:
+        path: as it was given.
+        format: what wrote it.
+        folder: the folder of its files; of a handle, the handle.
+        weights: by the original's names.
+        config: the architecture; None if no file says it.
+        tokenizer: its vocabulary and casing.
+        labels: a classifier's or tagger's labels by output; None if they have no names,
+            empty for a regression of one number.
+        problem_type: what a classifier predicts, of `bert_tf.config`; None if no file
+            says it.
     """
 
-    path: str  # as it was given
+    path: str
     format: Format
-    folder: str  # of its files; of a handle, the handle
-    weights: Weights  # by the original's names
+    folder: str
+    weights: Weights
     config: BertConfig | None
     tokenizer: TokenizerFiles
-    # Of a classifier or tagger, by output; empty for a regression of one number.
     labels: tuple[str, ...] | None = None
-    problem_type: str | None = None  # of a classifier: one of `bert_tf.config`'s
+    problem_type: str | None = None
 
     @property
     def checkpoint(self) -> str:
@@ -107,7 +116,7 @@ class Source:
         return self.problem_type or (REGRESSION if number == 1 else SINGLE_LABEL)
 
     def require_config(self) -> BertConfig:
-        """The config; InputError where there is none."""
+        """The config; InputError if there is none."""
         if self.config is None:
             raise InputError(
                 f"{self.path}: {os.path.join(self.folder, CONFIG_NAME)} is missing;"
@@ -124,7 +133,7 @@ def find_format(path: str) -> Format:
             (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
         ):
             if path.endswith(ending):
-                # A file stands for its folder: config and vocabulary lie beside it.
+                # A file stands for its folder: config and vocabulary are next to it.
                 if os.path.basename(path) != name or not files.exists(path):
                     raise InputError(
                         f"{path}: give the folder of a checkpoint, or its {name}."
@@ -232,5 +241,5 @@ def _preset_of(path: str) -> str:
 
 
 def folder_of(path: str) -> str:
-    """The folder that a checkpoint's config and vocabulary lie in."""
+    """The folder that a checkpoint's config and vocabulary are in."""
     return path if files.is_folder(path) else os.path.dirname(path)

@@ -5,7 +5,7 @@ Both are the same files, told apart by their keys:
 - ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's
   names (see `bert_tf.training.checkpoints`);
 - the original's, whose keys are those names themselves. What a TF1 optimizer left
-  beside them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out.
+  among them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out.
 """
 
 import os

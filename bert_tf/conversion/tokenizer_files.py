@@ -190,7 +190,7 @@ def write_tokenizer(
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None where nothing says it."""
+    """A checkpoint folder's casing; None if nothing says it."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
         casing = _object_in(path).get("do_lower_case")
@@ -229,7 +229,7 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     if config.get("strip_accents") not in (None, casing):
         yield (
             f"{config_path} sets strip_accents={json.dumps(config['strip_accents'])}"
-            f" beside do_lower_case={json.dumps(casing)}."
+            f" with do_lower_case={json.dumps(casing)}."
         )
     if tokenizer is None:
         return

@@ -1,8 +1,4 @@
-"""Weights by the original's names, wherever they lie; each is read when asked for.
-
-A model's weights are not held in memory at once: what converts a checkpoint reads a
-tensor, writes it and drops it.
-"""
+"""Weights by the original's names, whatever the format; each is read when asked for."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -16,31 +12,20 @@ from bert_tf.modeling.adapters import is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 
-# An error names so many tensors, and counts the rest.
+# An error names at most this many tensors, and counts the rest.
 _MOST_NAMED = 8
 
 
 class Tensor(NamedTuple):
-    """An array that is read when asked for.
-
-    Attributes:
-        shape: its shape, in the original's layout.
-        read: returns it, in that layout, float32.
-        problem: why `read` will raise; None where nothing is known against it.
-    """
+    """An array that is read when asked for."""
 
     shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]
-    problem: str | None = None
+    read: Callable[[], np.ndarray]  # float32
+    problem: str | None = None  # why `read` will raise
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The weights of a checkpoint by the original's names.
-
-    Attributes:
-        path: where they lie.
-        shapes: by the original's names.
-    """
+    """The weights of a checkpoint by the original's names."""
 
     def __init__(self, path: str, tensors: Mapping[str, Tensor]) -> None:
         self.path = path

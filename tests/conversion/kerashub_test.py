@@ -354,7 +354,7 @@ class DamagedTest(KerasHubTestCase):
 
         for write, message in (
             (quantized, "vars/1 is quantized, int8"),
-            (external, "lies outside the file"),
+            (external, "is outside the file"),
             (linked, "no tensor: bert/pooler/dense/bias"),
         ):
             with h5py.File(os.path.join(self.preset, "model.weights.h5"), "r+") as file:
