@@ -27,7 +27,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.config import BertConfig
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.loading import load_weights
@@ -56,25 +56,25 @@ _BASE_FIELDS = (
     "layer_norm_eps",
     "left_to_right",
 )
-_TYPES = {
-    "model": dict,
-    "labels": list,
-    "problem_type": str,
-    "base": dict,
-    "base_sha256": str,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdapterFiles:
-    """An adapter, opened: its folder, the values of adapter.json, its weights."""
+class _Description:
+    """The content of adapter.json."""
 
-    path: str
+    format_version: int
     model: dict[str, Any]
     labels: tuple[str, ...]
     problem_type: str
     base: dict[str, Any]
     base_sha256: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdapterFiles(_Description):
+    """An adapter, opened."""
+
+    path: str  # its folder
     weights: Weights  # by our names
 
 
@@ -97,17 +97,18 @@ def write_adapter(
         },
     )
     arguments = model.get_config()
-    description = {
-        "format_version": FORMAT_VERSION,
-        "model": {name: arguments[name] for name in MODEL_OPTIONS},
-        "labels": list(labels),
-        "problem_type": problem_type,
-        "base": {name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
-        "base_sha256": _sha256(frozen),
-    }
+    description = _Description(
+        format_version=FORMAT_VERSION,
+        model={name: arguments[name] for name in MODEL_OPTIONS},
+        labels=tuple(labels),
+        problem_type=problem_type,
+        base={name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
+        base_sha256=_sha256(frozen),
+    )
     # Last: without it, the rest is no adapter.
     files.write_atomically(
-        os.path.join(path, DESCRIPTION_NAME), json.dumps(description, indent=2) + "\n"
+        os.path.join(path, DESCRIPTION_NAME),
+        json.dumps(dataclasses.asdict(description), indent=2) + "\n",
     )
     size = sum(int(np.prod(variable.shape)) for variable in own.values())
     logging.info("Wrote %s: %d weights in %d tensors.", path, size, len(own))
@@ -125,21 +126,13 @@ def open_adapter(path: str) -> AdapterFiles:
     values = files.read_json(file_path)
     if not isinstance(values, dict) or values.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{file_path}: not of format_version {FORMAT_VERSION}.")
-    wrong = [
-        name for name, kind in _TYPES.items() if not isinstance(values.get(name), kind)
-    ]
-    if wrong:
-        raise InputError(f"{file_path} is damaged: it has no proper {wrong[0]}.")
+    description = strict_json.from_values(_Description, values, file_path)
     weights_path = os.path.join(path, WEIGHTS_NAME)
-    return AdapterFiles(
-        path=path,
-        model={name: values["model"].get(name, 0) for name in MODEL_OPTIONS},
-        labels=tuple(values["labels"]),
-        problem_type=values["problem_type"],
-        base=values["base"],
-        base_sha256=values["base_sha256"],
-        weights=Weights(weights_path, read_tensors(weights_path)),
-    )
+    values = vars(description) | {
+        "model": {name: description.model.get(name, 0) for name in MODEL_OPTIONS}
+    }
+    weights = Weights(weights_path, read_tensors(weights_path))
+    return AdapterFiles(path=path, weights=weights, **values)
 
 
 def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:

@@ -35,6 +35,7 @@ from bert_tf.conversion.weights import (
     check_against_config,
     fits,
     listed,
+    refuse_differences,
     shown,
 )
 from bert_tf.errors import InputError
@@ -300,20 +301,13 @@ def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
             )
         else:
             found[row.original] = _in_our_layout(row, config, tensor)
-    problems = [
-        f"{what}: {listed(values)}"
-        for what, values in (
-            ("shapes that are not the config's", wrong),
-            ("weights that have no tensor", missing),
-            ("tensors that have no place in the model", stored),
-        )
-        if values
-    ]
-    if problems:
-        raise InputError(
-            f"{os.path.join(folder, WEIGHTS_NAME)} does not hold the model that"
-            f" config.json describes: {'; '.join(problems)}."
-        )
+    refuse_differences(
+        f"{os.path.join(folder, WEIGHTS_NAME)} does not hold the model that config.json"
+        " describes",
+        wrong,
+        missing,
+        stored,
+    )
     return Weights(folder, found)
 
 

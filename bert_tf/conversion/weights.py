@@ -103,9 +103,22 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
         if row.original in weights
         and not fits(weights.shapes[row.original], row.dimensions(config))
     ]
+    refuse_differences(
+        f"{weights.path} and its config do not belong together",
+        wrong,
+        missing,
+        left_over,
+    )
+    return rows
+
+
+def refuse_differences(
+    what: str, wrong: Iterable[str], missing: Iterable[str], left_over: Iterable[str]
+) -> None:
+    """Raises InputError if a checkpoint's tensors are not those of its config."""
     problems = [
-        f"{what}: {listed(names)}"
-        for what, names in (
+        f"{problem}: {listed(names)}"
+        for problem, names in (
             ("shapes that are not the config's", wrong),
             ("weights that have no tensor", missing),
             ("tensors that have no place in the model", left_over),
@@ -113,12 +126,7 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
         if names
     ]
     if problems:
-        raise InputError(
-            f"{weights.path} and its config do not belong together: "
-            + "; ".join(problems)
-            + "."
-        )
-    return rows
+        raise InputError(f"{what}: {'; '.join(problems)}.")
 
 
 def num_outputs(weights: Weights, head: str) -> int:

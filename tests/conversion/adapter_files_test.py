@@ -182,7 +182,7 @@ class LoadTest(AdapterFilesTestCase):
             values = json.load(file)
         for change, message in (
             ({"format_version": 2}, "not of format_version 1"),
-            ({"labels": None}, "damaged: it has no proper labels"),
+            ({"labels": None}, '"labels" must be a list'),
         ):
             with open(description, "w") as file:
                 json.dump(values | change, file)
