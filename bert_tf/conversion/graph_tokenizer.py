@@ -407,29 +407,20 @@ _TEXTS = [tf.TensorSpec([None], tf.string, "texts")]
 
 
 class GraphEncoding(NamedTuple):
-    """Each text's tokens, and where they stand in it: int32, [B, (tokens)], ragged.
-
-    Attributes:
-        ids: the tokens.
-        starts: where what a token was made of begins, in characters (code points).
-        ends: and ends, half open.
-        byte_starts: the same place in bytes of the text as it was given.
-        byte_ends: and its end.
-    """
+    """Each text's tokens, and where their sources are in it: int32, [B, (tokens)]."""
 
     ids: tf.RaggedTensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
-    byte_starts: tf.RaggedTensor
+    starts: tf.RaggedTensor  # in characters (code points)
+    ends: tf.RaggedTensor  # half open
+    byte_starts: tf.RaggedTensor  # the same in bytes
     byte_ends: tf.RaggedTensor
 
 
 class GraphTokenizer(tf.Module):
     """Texts to ids, in TensorFlow and tensorflow-text operations alone.
 
-    It holds no asset and no table that must be initialised: `tf.saved_model.save` takes
-    it, by itself or as part of a model. As with any `tf.function`, a method does not
-    keep its object alive.
+    It has no assets: `tf.saved_model.save` takes it, by itself or as part of a model.
+    As with any `tf.function`, a method does not keep its object alive.
     """
 
     def __init__(
@@ -440,7 +431,6 @@ class GraphTokenizer(tf.Module):
         recognize_special_tokens: bool = False,
         name: str | None = None,
     ):
-        """Makes the tables."""
         super().__init__(name)
         self._do_lower_case = do_lower_case
         self._special_tokens = [
@@ -472,16 +462,12 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode_with_offsets(self, texts: tf.Tensor) -> GraphEncoding:
-        """The ids of the texts' tokens, and what each was made of.
-
-        As `WordPieceTokenizer.encode_with_offsets`: a token covers the source of its
-        characters, and the accents removed after them.
-        """
+        """The ids and places of `WordPieceTokenizer.encode_with_offsets`."""
         with tf.device("CPU:0"):
             text, words = self._words(texts)
             ids, ids_of_text = self._match(words)
             starts, ends = self._places(ids, words)
-            # Not `tf.repeat`, whose memory is the texts' number times the longest's.
+            # `tf.repeat` would take memory for all texts at the longest's length.
             tokens = tf.range(tf.size(starts))
             text_of = tf.searchsorted(ids_of_text, tokens, side="right") - 1
             text_begins = tf.gather(text.row_splits, text_of)
