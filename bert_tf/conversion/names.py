@@ -1,6 +1,6 @@
 """One table of names: every weight of BERT in the original, Hugging Face and KerasHub.
 
-Both ways are read from it: the original's name, the weight's shape there, and its other
+Import and export read it: the original's name, the weight's shape there, and its other
 names. Three rules, without exceptions, turn the arrays:
 
 - Hugging Face keeps a dense layer's kernel as [outputs, inputs]: where the original's
@@ -81,50 +81,29 @@ class Name:
         )
 
 
-def _dense(original: str, shape: str, hugging_face: str, keras_hub: str) -> list[Name]:
+# Below: tf is the original's name, hf Hugging Face's, hub the place in KerasHub's file.
+
+
+def _dense(tf: str, shape: str, hf: str, hub: str) -> list[Name]:
     return [
-        Name(
-            f"{original}/kernel", shape, f"{hugging_face}.weight", f"{keras_hub}/vars/0"
-        ),
-        Name(
-            f"{original}/bias",
-            shape.split()[1],
-            f"{hugging_face}.bias",
-            f"{keras_hub}/vars/1",
-        ),
+        Name(f"{tf}/kernel", shape, f"{hf}.weight", f"{hub}/vars/0"),
+        Name(f"{tf}/bias", shape.split()[1], f"{hf}.bias", f"{hub}/vars/1"),
     ]
 
 
-def _layer_norm(original: str, hugging_face: str, keras_hub: str) -> list[Name]:
+def _layer_norm(tf: str, hf: str, hub: str) -> list[Name]:
     return [
-        Name(
-            f"{original}/LayerNorm/{ours}",
-            "H",
-            f"{hugging_face}.LayerNorm.{theirs}",
-            f"{keras_hub}/vars/{number}",
-        )
-        for number, (ours, theirs) in enumerate((("gamma", "weight"), ("beta", "bias")))
+        Name(f"{tf}/LayerNorm/gamma", "H", f"{hf}.LayerNorm.weight", f"{hub}/vars/0"),
+        Name(f"{tf}/LayerNorm/beta", "H", f"{hf}.LayerNorm.bias", f"{hub}/vars/1"),
     ]
 
 
-def _scores(
-    original: str, num: str, hugging_face: str, keras_hub: str | None = None
-) -> list[Name]:
+def _scores(tf: str, num: str, hf: str, hub: str | None = None) -> list[Name]:
     """A linear layer whose kernel is [outputs, inputs] in the original."""
+    kernel, bias = (f"{hub}/vars/0", f"{hub}/vars/1") if hub else (None, None)
     return [
-        Name(
-            f"{original}output_weights",
-            f"{num} H",
-            f"{hugging_face}.weight",
-            keras_hub and f"{keras_hub}/vars/0",
-            keras_hub_transposes=True,
-        ),
-        Name(
-            f"{original}output_bias",
-            num,
-            f"{hugging_face}.bias",
-            keras_hub and f"{keras_hub}/vars/1",
-        ),
+        Name(f"{tf}output_weights", f"{num} H", f"{hf}.weight", kernel, bool(hub)),
+        Name(f"{tf}output_bias", num, f"{hf}.bias", bias),
     ]
 
 
