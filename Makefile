@@ -72,7 +72,7 @@ $(TPU_VENV)-%/.installed: setup.cfg pyproject.toml requirements-tpu.txt constrai
 	$(TPU_VENV)-$*/bin/python -m pip install --quiet \
 	  --constraint $(TPU_VENV)-$*/constraints.txt \
 	  --requirement requirements-tpu.txt tensorflow-tpu==$* \
-	  pytest pytest-xdist safetensors
+	  pytest pytest-xdist
 	$(TPU_VENV)-$*/bin/python -m pip install --quiet --no-deps \
 	  --constraint $(TPU_VENV)-$*/constraints.txt \
 	  tensorflow-text keras-hub keras-nlp --editable .

@@ -15,7 +15,7 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.text.vocabulary import Vocabulary
-from tests.conversion.loading_test import randomize
+from tests.conversion.runs import randomize
 from tests.run_classifier_test import TOKENS, RunClassifierTestCase
 from tests.training import toy
 

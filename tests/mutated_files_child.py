@@ -163,7 +163,7 @@ def _restore(folder):
 
 
 def _read_kerashub(folder):
-    _read_weights(kerashub.read(folder).weights)
+    _read_weights(kerashub.read_model(folder)[1])
     _open(folder)
 
 

@@ -44,7 +44,7 @@ class StartTest(tf.test.TestCase):
         needed = ["tensorflow<2.22,>=2.20", "tensorflow-text<2.22,>=2.20"]
         metadata = {
             "files.return_value": [requirements],
-            "requires.return_value": [*needed, 'safetensors>=0.5; extra == "hf"'],
+            "requires.return_value": [*needed, 'huggingface_hub>=0.34; extra == "hf"'],
         }
         with (
             mock.patch.object(notebook, "run", commands.append),

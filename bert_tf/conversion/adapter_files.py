@@ -1,4 +1,20 @@
-"""Files of LoRA and adapters, and classifiers that are loaded with them."""
+"""What LoRA or adapters added to a model: small files, for any base of the same shape.
+
+A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
+
+    adapter.safetensors  the trained weights by our names: LoRA's matrices, or adapters
+                         and LayerNorms; the head; the mixture of layers; the pooler if
+                         it was trained
+    adapter.json         {"format_version": 1,
+                          "model": {"lora_rank": 8, ...},   arguments of the model
+                          "labels": ["no", "yes"],          [] for one number
+                          "problem_type": "single_label_classification",
+                          "base": {"hidden_size": 768, ...},
+                          "base_sha256": "..."}             of the base's frozen weights
+
+The base must have the same `base` fields as the one in training. If its weights are
+others, a warning says so.
+"""
 
 import dataclasses
 import hashlib
@@ -11,7 +27,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf import files
+from bert_tf import files, strict_json
 from bert_tf.config import BertConfig
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.loading import load_weights
@@ -21,27 +37,6 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
-
-# What fine-tuning added, saved apart: small files, for any base of the same shape.
-#
-# A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
-#
-#     adapter.safetensors  the trained weights by our names: LoRA's matrices, or
-#     adapters
-#                          and LayerNorms; the head; the mixture of layers; the pooler
-#                          where it was trained
-#     adapter.json         {"format_version": 1,
-#                           "model": {"lora_rank": 8, ...},   arguments of the model
-#                           "labels": ["no", "yes"],          [] for one number
-#                           "problem_type": "single_label_classification",
-#                           "base": {"hidden_size": 768, ...},
-#                           "base_sha256": "..."}             of the base's frozen
-#                           weights
-#
-# Weights that go onto a base must have been trained on one with the same `base`
-# fields.
-# Another base of that shape is taken, and a warning says that it is another one.
-
 
 FOLDER_NAME = "adapter"
 DESCRIPTION_NAME = "adapter.json"
@@ -61,36 +56,26 @@ _BASE_FIELDS = (
     "layer_norm_eps",
     "left_to_right",
 )
-_TYPES = {
-    "model": dict,
-    "labels": list,
-    "problem_type": str,
-    "base": dict,
-    "base_sha256": str,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdapterFiles:
-    """An adapter, opened.
+class _Description:
+    """The content of adapter.json."""
 
-    Attributes:
-        path: its folder.
-        model: the arguments of the model that it belongs to, of MODEL_OPTIONS.
-        labels: the head's labels by output; () for a regression of one number.
-        problem_type: the head's, of `bert_tf.config`.
-        base: the fields of the base's config that count.
-        base_sha256: of the frozen weights of the base that it was trained on.
-        weights: by our names.
-    """
-
-    path: str
+    format_version: int
     model: dict[str, Any]
     labels: tuple[str, ...]
     problem_type: str
     base: dict[str, Any]
     base_sha256: str
-    weights: Weights
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdapterFiles(_Description):
+    """An adapter, opened."""
+
+    path: str  # its folder
+    weights: Weights  # by our names
 
 
 def write_adapter(
@@ -99,7 +84,11 @@ def write_adapter(
     """Writes a model's added and trained weights."""
     path = os.path.join(folder, FOLDER_NAME)
     files.make_folder(path)
-    own, frozen = _split(model)
+    own: dict[str, keras.Variable] = {}
+    frozen: dict[str, keras.Variable] = {}
+    for name, variable in weights_by_name(model).items():
+        is_base = name.startswith("bert/") and not is_added(name)
+        (frozen if is_base and not variable.trainable else own)[name] = variable
     write_tensors(
         os.path.join(path, WEIGHTS_NAME),
         {
@@ -108,17 +97,18 @@ def write_adapter(
         },
     )
     arguments = model.get_config()
-    description = {
-        "format_version": FORMAT_VERSION,
-        "model": {name: arguments[name] for name in MODEL_OPTIONS},
-        "labels": list(labels),
-        "problem_type": problem_type,
-        "base": {name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
-        "base_sha256": _sha256(frozen),
-    }
+    description = _Description(
+        format_version=FORMAT_VERSION,
+        model={name: arguments[name] for name in MODEL_OPTIONS},
+        labels=tuple(labels),
+        problem_type=problem_type,
+        base={name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
+        base_sha256=_sha256(frozen),
+    )
     # Last: without it, the rest is no adapter.
     files.write_atomically(
-        os.path.join(path, DESCRIPTION_NAME), json.dumps(description, indent=2) + "\n"
+        os.path.join(path, DESCRIPTION_NAME),
+        json.dumps(dataclasses.asdict(description), indent=2) + "\n",
     )
     size = sum(int(np.prod(variable.shape)) for variable in own.values())
     logging.info("Wrote %s: %d weights in %d tensors.", path, size, len(own))
@@ -136,21 +126,13 @@ def open_adapter(path: str) -> AdapterFiles:
     values = files.read_json(file_path)
     if not isinstance(values, dict) or values.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{file_path}: not of format_version {FORMAT_VERSION}.")
-    wrong = [
-        name for name, kind in _TYPES.items() if not isinstance(values.get(name), kind)
-    ]
-    if wrong:
-        raise InputError(f"{file_path} is damaged: it has no proper {wrong[0]}.")
+    description = strict_json.from_values(_Description, values, file_path)
     weights_path = os.path.join(path, WEIGHTS_NAME)
-    return AdapterFiles(
-        path=path,
-        model={name: values["model"].get(name, 0) for name in MODEL_OPTIONS},
-        labels=tuple(values["labels"]),
-        problem_type=values["problem_type"],
-        base=values["base"],
-        base_sha256=values["base_sha256"],
-        weights=Weights(weights_path, read_tensors(weights_path)),
-    )
+    values = vars(description) | {
+        "model": {name: description.model.get(name, 0) for name in MODEL_OPTIONS}
+    }
+    weights = Weights(weights_path, read_tensors(weights_path))
+    return AdapterFiles(path=path, weights=weights, **values)
 
 
 def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
@@ -173,10 +155,12 @@ def load_adapter(
     refuse_other_base(adapter, model.bert_config)
     variables = weights_by_name(model)
     weights = adapter.weights if init_head else adapter.weights.with_heads(())
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     wrong = [
-        f"{name} is {shown(shape)} there, {here} here"
+        f"{name} is {shown(shape)} there,"
+        f" {shown(shapes[name]) if name in shapes else 'nothing'} here"
         for name, shape in weights.shapes.items()
-        if (here := _shape_in(variables, name)) != shown(shape)
+        if shapes.get(name) != shape
     ]
     wrong += [
         f"{name} is not there"
@@ -201,22 +185,6 @@ def load_adapter(
     return list(weights)
 
 
-def _split(
-    model: keras.Model,
-) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
-    """The weights that go into the files, and those of the base."""
-    own: dict[str, keras.Variable] = {}
-    frozen: dict[str, keras.Variable] = {}
-    for name, variable in weights_by_name(model).items():
-        is_base = name.startswith("bert/") and not is_added(name)
-        (frozen if is_base and not variable.trainable else own)[name] = variable
-    return own, frozen
-
-
-def _shape_in(variables: dict[str, keras.Variable], name: str) -> str:
-    return shown(variables[name].shape) if name in variables else "nothing"
-
-
 def _sha256(variables: dict[str, keras.Variable]) -> str:
     digest = hashlib.sha256()
     for name in sorted(variables):
@@ -225,11 +193,8 @@ def _sha256(variables: dict[str, keras.Variable]) -> str:
     return digest.hexdigest()
 
 
-# A base and an adapter together: the classifier that was trained.
-
-
 def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
-    """A classifier from a base's checkpoint and what was trained beside it.
+    """A classifier from a base's checkpoint and an adapter.
 
     Args:
         path: the base, as for `open_source`, or the opened checkpoint.

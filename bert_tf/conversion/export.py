@@ -46,7 +46,7 @@ def completed(
     do_lower_case: bool | None = None,
     heads: Sequence[str] | None = None,
 ) -> Source:
-    """A source, checked whole, with what the user says beside it."""
+    """A source, checked as a whole, with what the user says about it."""
     weights = source.weights
     if config is not None and source.config is not None:
         refuse_other_function(source, config, "--bert_config_file")
@@ -128,10 +128,9 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
 class NewFolder:
     """A folder that is there when it is complete, and not before.
 
-    Within the `with`, files go to a folder next to it, which is locked; at the end that
-    is renamed. A folder that exists is filled file by file: it may be a mount, or
-    somebody's working folder. Its export.json says "not complete" until it is, and the
-    same command then fills it again. What a killed run left is removed by the next one.
+    Within the `with`, files go to a locked folder next to it, which is renamed at the
+    end. A folder that exists is filled file by file: it may be a mount. Its export.json
+    says "not complete" meanwhile, and the same command fills it again after a kill.
     """
 
     def __init__(self, folder: str) -> None:
@@ -293,7 +292,7 @@ def write_kerashub(folder: str, model: Source) -> None:
 
 
 def _refuse_added(model: Source) -> None:
-    """Raises InputError if there are weights that other programs have no place for."""
+    """Raises InputError for weights that no program but this one computes with."""
     options = added_options(model.weights)
     if options:
         raise InputError(

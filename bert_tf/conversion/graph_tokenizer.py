@@ -1,8 +1,23 @@
-"""The exact tokenizer as TensorFlow operations."""
+"""The exact tokenizer as TensorFlow operations, for a SavedModel that takes raw text.
+
+Token for token what `WordPieceTokenizer` gives. tensorflow-text's BertTokenizer is not:
+it has rules and Unicode data of its own. Here its part is the greedy longest match
+alone, on normalised words. Loading such a SavedModel takes tensorflow and
+tensorflow-text.
+
+All texts of a batch are one line of code points, with a line feed after each text:
+white space, which no rule looks past. A step is a gather from tables, or a mask. The
+tables are made with the functions and the Unicode data of `bert_tf.text`, and are
+constants of the graph: it keeps these rules whatever library runs it.
+
+Shapes: B texts, N code points, K and M characters before and after expansion, W words,
+T tokens.
+"""
 
 import functools
+import itertools
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,20 +28,11 @@ from bert_tf.text.normalization import CJK_RANGES, is_punctuation, is_removed
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
 
-# What becomes of each Unicode character, as arrays that a graph can look it up in.
-#
-# They are made with the functions and the Unicode data that `bert_tf.text` works
-# with, so
-# a graph that follows them keeps its rules, whatever the library that it runs on
-# knows.
-#
-# An entry is 32 bits: the flags below, the canonical combining class, and which of
-# the
-# expansions stands for the character (0: the character itself).
+# What becomes of each Unicode character is an entry of 32 bits: the flags below, the
+# canonical combining class, and the number of its expansion (0: the character itself).
 
-
-# What the rule of the final sigma asks for (Unicode Standard, section 3.13): a cased
-# letter, or what it looks past. A character that is both counts as the latter.
+# For the rule of the final sigma (Unicode Standard, section 3.13): a cased letter, or
+# what the rule looks past. A character that is both counts as the latter.
 CASED = 1 << 0
 CASE_IGNORABLE = 1 << 1
 REMOVED = 1 << 2
@@ -34,7 +40,7 @@ SPACE = 1 << 3
 ACCENT = 1 << 4  # Mn, where accents are removed
 STARTS_WORD = 1 << 5
 ENDS_WORD = 1 << 6
-# An accent behind it is of no character's making.
+# A following accent does not extend it.
 TAKES_NO_ACCENT = 1 << 7
 
 COMBINING_SHIFT = 8
@@ -53,20 +59,11 @@ _SCANNED = (range(0x20000), range(0x2F800, 0x2FA20), range(0xE0000, 0xF0000))
 
 
 class UnicodeTables(NamedTuple):
-    """The entries in pages of 256, equal pages once; and the expansions.
+    """The entries in pages of 256, equal pages once; and the expansions. All int32.
 
     The entry of a code point c is `entries[pages[c >> 8] + (c & 255)]`. Expansion k is
-    the `lengths[k]` code points from `expanded[starts[k]]` on, whose own entries lie
-    beside them in `expanded_entries`. Those of one code point come first, and so are at
-    `expanded[k]`.
-
-    Attributes:
-        pages: int32, where each page begins in `entries`.
-        entries: int32.
-        starts: int32, by expansion.
-        lengths: int32, by expansion.
-        expanded: int32, code points.
-        expanded_entries: int32.
+    the `lengths[k]` code points from `expanded[starts[k]]` on, whose own entries are in
+    `expanded_entries`. Those of one code point come first, and so are at `expanded[k]`.
     """
 
     pages: np.ndarray
@@ -94,7 +91,7 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
     for first, last in CJK_RANGES:
         entries[first : last + 1] |= STARTS_WORD | ENDS_WORD | TAKES_NO_ACCENT
     expansions: dict[str, str] = {}
-    for char in _scanned():
+    for char in map(chr, itertools.chain(*_SCANNED)):
         entry = _flags(char)
         if do_lower_case:
             entry |= _case(char) | unicodedata.combining(char) << COMBINING_SHIFT
@@ -130,9 +127,8 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
 def _expanded(char: str) -> str:
     """The character lowered and decomposed, without most of the accents.
 
-    An accent goes at once where nothing can come of it but its removal: behind another
-    character of the same source, which has its place in the text already, and not a
-    starter, which would keep those on its sides in their order.
+    An accent after another character of the same source goes at once, unless it is a
+    starter, which would keep the marks on its sides in their order.
     """
     decomposed = unicodedata.normalize("NFD", char.lower())
     return decomposed[0] + "".join(
@@ -140,11 +136,6 @@ def _expanded(char: str) -> str:
         for other in decomposed[1:]
         if unicodedata.category(other) != "Mn" or not unicodedata.combining(other)
     )
-
-
-def _scanned() -> Iterator[str]:
-    for code_points in _SCANNED:
-        yield from map(chr, code_points)
 
 
 def _flags(char: str) -> int:
@@ -156,48 +147,33 @@ def _flags(char: str) -> int:
 
 
 def _case(char: str) -> int:
-    """Asks Python's `lower`, as its data on case have no other door.
+    """Probes `str.lower`: Python exposes its case data nowhere else.
 
-    A sigma is final behind a cased letter, with characters between that are ignored.
+    A sigma is final after a cased letter, with ignored characters between them.
     """
     if not f"A{char}Σ".lower().endswith("ς"):
         return 0
     return CASED if f"{char}Σ".lower().endswith("ς") else CASE_IGNORABLE
 
 
-# Lower case and accents within a TensorFlow graph, for all texts of a batch at once.
-#
-# What `str.lower`, canonical decomposition and the removal of accents do together,
-# from
-# the tables of `unicode_tables`. Most characters are looked up one by one; the rules
-# that
-# look round them (final sigma, canonical order) run where the text calls for them.
-#
-# Shape suffixes: K characters, M after expansion.
-
-
-def have(entries: tf.Tensor, flags: int) -> tf.Tensor:
-    """Which entries have one of the flags."""
+def _have(entries: tf.Tensor, flags: int) -> tf.Tensor:
     return tf.not_equal(entries & flags, 0)
 
 
-def lack(entries: tf.Tensor, flags: int) -> tf.Tensor:
-    """Which entries have none of the flags."""
+def _lack(entries: tf.Tensor, flags: int) -> tf.Tensor:
     return tf.equal(entries & flags, 0)
 
 
-def where(mask: tf.Tensor) -> tf.Tensor:
-    """The positions at which a mask is true."""
+def _where(mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.where(mask)[:, 0], tf.int32)
 
 
-def previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
-    """At each position what the mask is at the one before."""
+def _previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
     return tf.concat([[first], mask[:-1]], 0)
 
 
-def repeat_range(lengths: tf.Tensor) -> tf.Tensor:
-    """0 so many times, then 1, and so on; each at least once.
+def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
+    """0 `lengths[0]` times, then 1 `lengths[1]` times, and so on; none is 0.
 
     `tf.repeat` would take memory for all at the greatest length.
     """
@@ -206,45 +182,36 @@ def repeat_range(lengths: tf.Tensor) -> tf.Tensor:
     return tf.cumsum(steps)
 
 
-class Characters(NamedTuple):
-    """Characters on their way from the text to its words.
+class _Characters(NamedTuple):
+    """Characters on their way from the text to its words: [K]."""
 
-    Attributes:
-        values: [K], code points.
-        entries: [K], what `unicode_tables` has on them.
-        starts: [K], where what each was made of begins in the text.
-        ends: [K], and where it ends.
-    """
+    values: tf.Tensor  # code points
+    entries: tf.Tensor  # in `UnicodeTables`
+    starts: tf.Tensor  # where the source of each begins in the text
+    ends: tf.Tensor  # and where it ends
 
-    values: tf.Tensor
-    entries: tf.Tensor
-    starts: tf.Tensor
-    ends: tf.Tensor
+    def take(self, positions: tf.Tensor) -> "_Characters":
+        return _Characters(*(tf.gather(part, positions) for part in self))
 
-    def take(self, positions: tf.Tensor) -> "Characters":
-        """The characters at some positions."""
-        return Characters(*(tf.gather(part, positions) for part in self))
-
-    def without(self, flags: int) -> "Characters":
-        """The characters that have none of the flags."""
-        stay = lack(self.entries, flags)
-        return _if(~tf.reduce_all(stay), lambda: self.take(where(stay)), self)
+    def without(self, flags: int) -> "_Characters":
+        stay = _lack(self.entries, flags)
+        return _if(~tf.reduce_all(stay), lambda: self.take(_where(stay)), self)
 
 
-def lower_without_accents(text: Characters, unicode: UnicodeTables) -> Characters:
+def _lower_without_accents(text: _Characters, unicode: UnicodeTables) -> _Characters:
     """Lowers, decomposes and removes accents: [K] -> [M]."""
     text = _reorder(_expand(_lower_final_sigmas(text, unicode), unicode))
     return _give_accents(text).without(ACCENT)
 
 
-def _lower_final_sigmas(text: Characters, unicode: UnicodeTables) -> Characters:
+def _lower_final_sigmas(text: _Characters, unicode: UnicodeTables) -> _Characters:
     """Lowers each sigma that is final: behind a cased letter, and before none."""
 
-    def lowered() -> Characters:
-        seen = where(lack(text.entries, CASE_IGNORABLE))
-        is_cased = have(tf.gather(text.entries, seen), CASED)
+    def lowered() -> _Characters:
+        seen = _where(_lack(text.entries, CASE_IGNORABLE))
+        is_cased = _have(tf.gather(text.entries, seen), CASED)
         is_sigma = tf.equal(tf.gather(text.values, seen), CAPITAL_SIGMA)
-        final = is_sigma & previous(is_cased, False)
+        final = is_sigma & _previous(is_cased, False)
         final &= ~tf.concat([is_cased[1:], [False]], 0)
         places = tf.boolean_mask(seen, final)[:, None]
         shape = tf.shape(places)[:1]
@@ -262,11 +229,13 @@ def _lower_final_sigmas(text: Characters, unicode: UnicodeTables) -> Characters:
     return _if(any_sigma, lowered, text)
 
 
-def _expand(text: Characters, unicode: UnicodeTables) -> Characters:
+def _expand(text: _Characters, unicode: UnicodeTables) -> _Characters:
     """Lowers and decomposes each character: [K] -> [M]."""
     numbers = tf.bitwise.right_shift(text.entries, EXPANSION_SHIFT)
 
-    def expanded(old: Characters, numbers: tf.Tensor, places: tf.Tensor) -> Characters:
+    def expanded(
+        old: _Characters, numbers: tf.Tensor, places: tf.Tensor
+    ) -> _Characters:
         itself = tf.equal(numbers, 0)
         return old._replace(
             values=tf.where(itself, old.values, tf.gather(unicode.expanded, places)),
@@ -275,14 +244,14 @@ def _expand(text: Characters, unicode: UnicodeTables) -> Characters:
             ),
         )
 
-    def to_several() -> Characters:
+    def to_several() -> _Characters:
         lengths = tf.gather(unicode.lengths, numbers)
-        parents = repeat_range(lengths)
+        parents = _repeat_range(lengths)
         begins = tf.gather(unicode.starts, numbers) - tf.cumsum(lengths, exclusive=True)
         places = tf.gather(begins, parents) + tf.range(tf.size(parents))
         return expanded(text.take(parents), tf.gather(numbers, parents), places)
 
-    return Characters(
+    return _Characters(
         *tf.cond(
             tf.reduce_any(numbers >= unicode.num_single),
             to_several,
@@ -291,16 +260,16 @@ def _expand(text: Characters, unicode: UnicodeTables) -> Characters:
     )
 
 
-def _reorder(text: Characters) -> Characters:
+def _reorder(text: _Characters) -> _Characters:
     """Sorts each run of combining characters by class (Unicode Standard, 3.11)."""
     classes = tf.bitwise.right_shift(text.entries, COMBINING_SHIFT)
     classes &= COMBINING_MASK
     combines = classes > 0
 
-    def reordered() -> Characters:
+    def reordered() -> _Characters:
         # The number of starters up to a combining character tells the runs apart.
         runs = tf.cumsum(tf.cast(~combines, tf.int64))
-        places = where(combines)
+        places = _where(combines)
         count = tf.size(places, out_type=tf.int64)
         keys = tf.gather(runs * (1 << 8) + tf.cast(classes, tf.int64), places)
         order = tf.sort(keys * count + tf.range(count)) % count
@@ -310,20 +279,20 @@ def _reorder(text: Characters) -> Characters:
         return text.take(moved)
 
     # Accents alone need no order: they are all removed.
-    stays = combines & lack(text.entries, ACCENT)
+    stays = combines & _lack(text.entries, ACCENT)
     return _if(tf.reduce_any(stays), reordered, text)
 
 
-def _give_accents(text: Characters) -> Characters:
+def _give_accents(text: _Characters) -> _Characters:
     """Lets each character reach to the end of the accents behind it."""
-    is_accent = have(text.entries, ACCENT)
+    is_accent = _have(text.entries, ACCENT)
 
-    def extended() -> Characters:
-        accents, bases = where(is_accent), where(~is_accent)
+    def extended() -> _Characters:
+        accents, bases = _where(is_accent), _where(~is_accent)
         # How many bases are before an accent; before the first there is none.
         rank = tf.searchsorted(bases, accents)
         base_of = tf.gather(bases, tf.maximum(rank - 1, 0))
-        takes = lack(tf.gather(text.entries, base_of), TAKES_NO_ACCENT)
+        takes = _lack(tf.gather(text.entries, base_of), TAKES_NO_ACCENT)
         takes &= rank > 0
         ends = tf.tensor_scatter_nd_max(
             text.ends,
@@ -336,54 +305,30 @@ def _give_accents(text: Characters) -> Characters:
 
 
 def _if(
-    condition: tf.Tensor, then: Callable[[], Characters], otherwise: Characters
-) -> Characters:
-    return Characters(*tf.cond(condition, then, lambda: otherwise))
+    condition: tf.Tensor, then: Callable[[], _Characters], otherwise: _Characters
+) -> _Characters:
+    return _Characters(*tf.cond(condition, then, lambda: otherwise))
 
 
-# Text into words within a TensorFlow graph: `bert_tf.text.normalization`, vectorised.
-#
-# All the texts of a batch are one line of code points, each text with a line feed
-# behind
-# it: white space, which no rule looks past. A step is a gather from the tables of
-# `unicode_tables`, or a mask.
-#
-# Shape suffixes: B texts, N code points, M characters in words, W words.
+class _CodePoints(NamedTuple):
+    """A batch of texts, decoded; a line feed ends each of them."""
+
+    values: tf.Tensor  # [N], code points
+    entries: tf.Tensor  # [N], in `UnicodeTables`
+    byte_starts: tf.Tensor  # [N], where each begins in its text
+    row_splits: tf.Tensor  # [B + 1], where the texts begin in `values`
 
 
-class CodePoints(NamedTuple):
-    """A batch of texts, decoded; a line feed ends each of them.
+class _Words(NamedTuple):
+    """The words of a batch of texts, normalised."""
 
-    Attributes:
-        values: [N], code points.
-        entries: [N], what `unicode_tables` has on them.
-        byte_starts: [N], where each begins in its text.
-        row_splits: [B + 1], where the texts begin in `values`.
-    """
-
-    values: tf.Tensor
-    entries: tf.Tensor
-    byte_starts: tf.Tensor
-    row_splits: tf.Tensor
+    characters: tf.RaggedTensor  # [W, (characters)], code points
+    row_splits: tf.Tensor  # [B + 1], where the texts begin among the words
+    starts: tf.Tensor  # [M], where each character's source begins in `_CodePoints`
+    ends: tf.Tensor  # [M], and where it ends, with the accents removed after it
 
 
-class Words(NamedTuple):
-    """The words of a batch of texts, normalised.
-
-    Attributes:
-        characters: [W, (characters)], ragged, code points.
-        row_splits: [B + 1], where the texts begin among the words.
-        starts: [M], where what each character was made of begins in `CodePoints`.
-        ends: [M], and where it ends, with the accents that were removed behind it.
-    """
-
-    characters: tf.RaggedTensor
-    row_splits: tf.Tensor
-    starts: tf.Tensor
-    ends: tf.Tensor
-
-
-def decode(texts: tf.Tensor, unicode: UnicodeTables) -> CodePoints:
+def _decode(texts: tf.Tensor, unicode: UnicodeTables) -> _CodePoints:
     """Code points of UTF-8; bytes that are not UTF-8 become U+FFFD as in Python."""
     decoded, byte_starts = tf.strings.unicode_decode_with_offsets(
         tf.strings.join([texts, "\n"]), "UTF-8", errors="replace"
@@ -391,7 +336,7 @@ def decode(texts: tf.Tensor, unicode: UnicodeTables) -> CodePoints:
     values = decoded.flat_values
     pages = tf.gather(unicode.pages, tf.bitwise.right_shift(values, PAGE_SHIFT))
     entries = tf.gather(unicode.entries, pages + (values & PAGE_MASK))
-    return CodePoints(
+    return _CodePoints(
         values,
         entries,
         tf.cast(byte_starts.flat_values, tf.int32),
@@ -399,9 +344,9 @@ def decode(texts: tf.Tensor, unicode: UnicodeTables) -> CodePoints:
     )
 
 
-def keep_whole(text: CodePoints, tokens: Sequence[str]) -> CodePoints:
+def _keep_whole(text: _CodePoints, tokens: Sequence[str]) -> _CodePoints:
     """Makes one unchanged word of each special token that the text spells out."""
-    opening = where(tf.equal(text.values, ord("[")))
+    opening = _where(tf.equal(text.values, ord("[")))
     last = tf.size(text.values) - 1
     entries = text.entries
     for token in tokens:
@@ -421,24 +366,26 @@ def keep_whole(text: CodePoints, tokens: Sequence[str]) -> CodePoints:
     return text._replace(entries=entries)
 
 
-def split_words(text: CodePoints, unicode: UnicodeTables, do_lower_case: bool) -> Words:
+def _split_words(
+    text: _CodePoints, unicode: UnicodeTables, do_lower_case: bool
+) -> _Words:
     """The words of texts, normalised: what `normalization.split_words` gives."""
     sources = tf.range(tf.size(text.values))
-    characters = Characters(text.values, text.entries, sources, sources + 1)
+    characters = _Characters(text.values, text.entries, sources, sources + 1)
     characters = characters.without(REMOVED)
     if do_lower_case:
-        characters = lower_without_accents(characters, unicode)
+        characters = _lower_without_accents(characters, unicode)
     # A word starts where a character says so, or behind one that ends the word before.
-    is_space = have(characters.entries, SPACE)
-    ends_word = have(characters.entries, ENDS_WORD | SPACE)
+    is_space = _have(characters.entries, SPACE)
+    ends_word = _have(characters.entries, ENDS_WORD | SPACE)
     starts_word = (
-        have(characters.entries, STARTS_WORD) | previous(ends_word, True)
+        _have(characters.entries, STARTS_WORD) | _previous(ends_word, True)
     ) & ~is_space
-    in_words = where(~is_space)
+    in_words = _where(~is_space)
     characters = characters.take(in_words)
-    word_starts = where(tf.gather(starts_word, in_words))
+    word_starts = _where(tf.gather(starts_word, in_words))
     word_splits = tf.concat([word_starts, [tf.size(in_words)]], 0)
-    return Words(
+    return _Words(
         characters=tf.RaggedTensor.from_row_splits(
             characters.values, word_splits, validate=False
         ),
@@ -451,48 +398,29 @@ def split_words(text: CodePoints, unicode: UnicodeTables, do_lower_case: bool) -
     )
 
 
-# The tokenizer as a TensorFlow graph, for a SavedModel that takes raw text.
-#
-# Token for token what `WordPieceTokenizer` gives. tensorflow-text's BertTokenizer is
-# not:
-# it has rules and Unicode data of its own. Here its part is the greedy longest match
-# alone, on words that are normalised already; what normalising needs is in the graph,
-# as
-# constants. To load such a SavedModel takes tensorflow and tensorflow-text.
-
-
 _MAX_BYTES_PER_CHARACTER = 4
 
-# No piece is, begins or goes on with white space, so this word is [UNK].
+# No piece has white space, so this word is [UNK].
 _UNKNOWN_WORD = " "
 
 _TEXTS = [tf.TensorSpec([None], tf.string, "texts")]
 
 
 class GraphEncoding(NamedTuple):
-    """Each text's tokens, and where they stand in it: int32, [B, (tokens)], ragged.
-
-    Attributes:
-        ids: the tokens.
-        starts: where what a token was made of begins, in characters (code points).
-        ends: and ends, half open.
-        byte_starts: the same place in bytes of the text as it was given.
-        byte_ends: and its end.
-    """
+    """Each text's tokens, and where their sources are in it: int32, [B, (tokens)]."""
 
     ids: tf.RaggedTensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
-    byte_starts: tf.RaggedTensor
+    starts: tf.RaggedTensor  # in characters (code points)
+    ends: tf.RaggedTensor  # half open
+    byte_starts: tf.RaggedTensor  # the same in bytes
     byte_ends: tf.RaggedTensor
 
 
 class GraphTokenizer(tf.Module):
     """Texts to ids, in TensorFlow and tensorflow-text operations alone.
 
-    It holds no asset and no table that must be initialised: `tf.saved_model.save` takes
-    it, by itself or as part of a model. As with any `tf.function`, a method does not
-    keep its object alive.
+    It has no assets: `tf.saved_model.save` takes it, by itself or as part of a model.
+    As with any `tf.function`, a method does not keep its object alive.
     """
 
     def __init__(
@@ -503,7 +431,6 @@ class GraphTokenizer(tf.Module):
         recognize_special_tokens: bool = False,
         name: str | None = None,
     ):
-        """Makes the tables."""
         super().__init__(name)
         self._do_lower_case = do_lower_case
         self._special_tokens = [
@@ -526,7 +453,7 @@ class GraphTokenizer(tf.Module):
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """The ids of the texts' tokens; no [CLS] or [SEP] is added."""
-        with tf.device("CPU:0"):  # strings live there, and what goes along with them
+        with tf.device("CPU:0"):  # where strings are
             _, words = self._words(texts)
             ids, ids_of_text = self._match(words)
             return tf.RaggedTensor.from_row_splits(
@@ -535,16 +462,12 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode_with_offsets(self, texts: tf.Tensor) -> GraphEncoding:
-        """The ids of the texts' tokens, and what each was made of.
-
-        As `WordPieceTokenizer.encode_with_offsets`: a token covers the source of its
-        characters, and the accents removed after them.
-        """
+        """The ids and places of `WordPieceTokenizer.encode_with_offsets`."""
         with tf.device("CPU:0"):
             text, words = self._words(texts)
             ids, ids_of_text = self._match(words)
             starts, ends = self._places(ids, words)
-            # Not `tf.repeat`, whose memory is the texts' number times the longest's.
+            # `tf.repeat` would take memory for all texts at the longest's length.
             tokens = tf.range(tf.size(starts))
             text_of = tf.searchsorted(ids_of_text, tokens, side="right") - 1
             text_begins = tf.gather(text.row_splits, text_of)
@@ -563,13 +486,13 @@ class GraphTokenizer(tf.Module):
                 )
             )
 
-    def _words(self, texts: tf.Tensor) -> tuple[CodePoints, Words]:
-        text = decode(texts, self._unicode)
+    def _words(self, texts: tf.Tensor) -> tuple[_CodePoints, _Words]:
+        text = _decode(texts, self._unicode)
         if self._special_tokens:
-            text = keep_whole(text, self._special_tokens)
-        return text, split_words(text, self._unicode, self._do_lower_case)
+            text = _keep_whole(text, self._special_tokens)
+        return text, _split_words(text, self._unicode, self._do_lower_case)
 
-    def _match(self, words: Words) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    def _match(self, words: _Words) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """The ids by word [W, (tokens)], and where texts begin in all ids [B + 1]."""
         strings = tf.strings.unicode_encode(words.characters, "UTF-8")
         too_long = words.characters.row_lengths() > MAX_CHARACTERS_PER_WORD
@@ -578,7 +501,7 @@ class GraphTokenizer(tf.Module):
         return ids, tf.cast(tf.gather(ids.row_splits, words.row_splits), tf.int32)
 
     def _places(
-        self, ids: tf.RaggedTensor, words: Words
+        self, ids: tf.RaggedTensor, words: _Words
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Where tokens begin and end among the batch's characters: [T], [T]."""
         # The tokens of a word have all its characters, in order; [UNK] has all alone.
@@ -594,7 +517,7 @@ class GraphTokenizer(tf.Module):
             firsts[:, None],
             first_lengths,
         )
-        token_of = repeat_range(lengths)
+        token_of = _repeat_range(lengths)
         return (
             tf.math.segment_min(words.starts, token_of),
             tf.math.segment_max(words.ends, token_of),
@@ -602,7 +525,7 @@ class GraphTokenizer(tf.Module):
 
 
 def _is_possible(token: str) -> bool:
-    """Whether it may be a word, or a part of one: U+0000 is removed from the text."""
+    """Whether it may be a word or a part of one; U+0000 is removed from the text."""
     length = len(token.removeprefix(CONTINUATION))
     return 0 < length <= MAX_CHARACTERS_PER_WORD and "\0" not in token
 

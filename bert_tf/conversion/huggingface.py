@@ -1,14 +1,23 @@
-"""Checkpoints of Hugging Face's transformers, read and written."""
+"""Checkpoints of Hugging Face's transformers, read and written.
 
+A folder of transformers (any BERT with or without a head), or of sentence-transformers,
+whose first module is such a folder: config.json, model.safetensors and the tokenizer's
+files. Weights are read from safetensors alone: opening a pickle can run any code.
+"""
+
+import contextlib
 import glob
 import json
-import math
 import os
 import shlex
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 from absl import logging
 
 from bert_tf import files
@@ -29,103 +38,147 @@ from bert_tf.conversion.weights import (
 )
 from bert_tf.errors import InputError
 
-# The file format safetensors: named arrays, and nothing that could run.
-#
-#     8 bytes         N, the header's length, little-endian
-#     N bytes         the header, JSON: {name: {"dtype": "F32", "shape": [2, 3],
-#                     "data_offsets": [begin, end]}}; "__metadata__" is no tensor
-#     the rest        the arrays, row by row, little-endian; offsets count from here,
-#     and
-#                     leave neither gaps nor a rest
-#
-# Files are read and written a tensor at a time, local and remote ones alike, and half
-# precision becomes float32, which numpy alone could not do for bfloat16. The format
-# has
-# no checksum: a file that was cut, or whose header was, shows; a changed number does
-# not.
+CONFIG_NAME = "config.json"
+WEIGHTS_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+_MODULES_NAME = "modules.json"
 
+# Names of PyTorch's pickled weights; the model's own first.
+_PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth")
 
-_METADATA = "__metadata__"
-_LENGTH_BYTES = 8
-# As the format's own reader has it.
-_MOST_HEADER_BYTES = 100_000_000
+# The types that float32 holds exactly.
+_DTYPES = ("F32", "F16", "BF16")
 
-# Only what float32 holds exactly.
-_DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-# Bytes of an element, of the types that stand beside weights, such as position ids.
-_SIZES = {
-    "F32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "F64": 8,
-    "I64": 8,
-    "U64": 8,
-    "I32": 4,
-    "U32": 4,
-    "I16": 2,
-    "U16": 2,
-    "I8": 1,
-    "U8": 1,
-    "BOOL": 1,
+# Their name -> ours. Their "gelu" is the exact function; the tanh approximation has
+# several names.
+_ACTIVATIONS = {
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu_erf"),
+    **dict.fromkeys(
+        (
+            "gelu_new",
+            "gelu_pytorch_tanh",
+            "gelu_python_tanh",
+            "gelu_fast",
+            "gelu_accurate",
+        ),
+        "gelu",
+    ),
+    **{name: name for name in ("relu", "tanh", "linear")},
+}
+_THEIR_GELUS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+
+# Fields with the same name and meaning in both configs.
+_SAME_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+)
+# The defaults of transformers that BertConfig does not have.
+_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+# Settings that change the computation, and their only values in BERT.
+_FIXED = {"position_embedding_type": "absolute", "add_cross_attention": False}
+# What transformers calls labels without names.
+_NO_LABEL = "LABEL_"
+
+# A model class of transformers -> its heads, and whether it has a pooler.
+_ARCHITECTURES: Mapping[str, tuple[tuple[str, ...], bool]] = {
+    "BertModel": ((), True),
+    "BertForPreTraining": ((names.MASKED_LM, names.NEXT_SENTENCE), True),
+    "BertForMaskedLM": ((names.MASKED_LM,), False),
+    "BertLMHeadModel": ((names.MASKED_LM,), False),
+    "BertForNextSentencePrediction": ((names.NEXT_SENTENCE,), True),
+    "BertForSequenceClassification": ((names.CLASSIFIER,), True),
+    "BertForQuestionAnswering": ((names.SPAN,), False),
+    "BertForMultipleChoice": ((names.MULTIPLE_CHOICE,), True),
+    "BertForTokenClassification": ((names.TAGGING,), False),
+}
+# These heads share the name `classifier`: the config says which one a file has.
+_CLASSIFIERS = (names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING)
+
+# Tensors that repeat another: theirs -> whose values they must have.
+_COPIES = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+# Constants that are stored among the weights.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+# Older files have TensorFlow's names of these.
+_OLD_ENDINGS = {
+    "LayerNorm.gamma": "LayerNorm.weight",
+    "LayerNorm.beta": "LayerNorm.bias",
 }
 
 
 def read_tensors(path: str) -> dict[str, Tensor]:
-    """The tensors of a file by name; only the header is read now."""
+    """The tensors of a safetensors file by name; only its header is read now."""
     if not files.exists(path):
         raise InputError(f"No such file: {path}")
     if files.is_folder(path):
         raise InputError(f"{path}: a folder, not a safetensors file.")
-    size = files.size(path)
-    with files.open_binary(path) as file:
-        header, start = _read_header(path, file, size)
-    tensors: dict[str, Tensor] = {}
-    spans = []
-    for name, entry in header.items():
-        dtype, shape, begin, end = _checked_entry(path, name, entry)
-        spans.append((begin, end))
-        read = _reading(path, name, dtype, shape, start + begin)
-        tensors[name] = Tensor(shape, read, _problem_of(name, dtype))
-    reached = 0
-    for begin, end in sorted(spans):
-        if begin != reached:
-            raise _damaged(path, "its tensors overlap or leave gaps")
-        reached = end
-    if start + reached != size:
-        raise _damaged(
-            path, f"by its header it has {start + reached} bytes, but there are {size}"
-        )
+    copy = None
+    if files.is_remote(path):
+        # The package reads local files alone. The tensors keep the copy alive.
+        copy = tempfile.NamedTemporaryFile(suffix=".safetensors")  # noqa: SIM115
+        with files.open_binary(path) as file:
+            shutil.copyfileobj(file, copy)
+        copy.flush()
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Any]:
+        try:
+            with safetensors.safe_open(copy.name if copy else path, "np") as file:
+                yield file
+        except (safetensors.SafetensorError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{path} is damaged or no safetensors file: {reason}."
+            ) from error
+
+    def reading(name: str, problem: str | None) -> Callable[[], np.ndarray]:
+        def read() -> np.ndarray:
+            if problem:
+                raise InputError(f"{path}: {problem}.")
+            with opened() as file:
+                return file.get_tensor(name).astype(np.float32, copy=False)
+
+        return read
+
+    tensors = {}
+    with opened() as file:
+        for name in file.keys():  # noqa: SIM118 (the file is no mapping)
+            part = file.get_slice(name)
+            dtype, problem = part.get_dtype(), None
+            if dtype not in _DTYPES:
+                problem = f"{name} is of type {dtype}; only F32, F16 and BF16 are read"
+            shape = tuple(part.get_shape())
+            tensors[name] = Tensor(shape, reading(name, problem), problem)
     return tensors
 
 
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a file as float32, under a temporary name until it is complete."""
-    header: dict[str, Any] = {
-        # transformers asks which framework's layout a file has.
-        _METADATA: {"format": "pt"}
+    """Writes a safetensors file as float32, under another name until it is complete."""
+    arrays = {
+        name: np.ascontiguousarray(tensor.read(), "<f4").reshape(tensor.shape)
+        for name, tensor in tensors.items()
     }
-    end = 0
-    for name, tensor in tensors.items():
-        begin, end = end, end + 4 * math.prod(tensor.shape)
-        header[name] = {
-            "dtype": "F32",
-            "shape": list(tensor.shape),
-            "data_offsets": [begin, end],
-        }
-    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
-    # Spaces: the arrays begin at a multiple of their elements' size.
-    text += b" " * (-len(text) % _LENGTH_BYTES)
+    # transformers asks which framework's layout a file has.
+    metadata = {"format": "pt"}
     temporary = files.temporary_name(path)
     try:
-        with files.open_binary(temporary, "wb") as file:
-            file.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
-            for name, tensor in tensors.items():
-                array = tensor.read()
-                assert array.shape == tuple(tensor.shape), name
-                file.write(array.astype("<f4", copy=False).tobytes())
-                del array
-            if not files.is_remote(path):
-                file.flush()
+        if files.is_remote(path):
+            with files.open_binary(temporary, "wb") as file:
+                file.write(safetensors.numpy.save(arrays, metadata))
+        else:
+            safetensors.numpy.save_file(arrays, temporary, metadata)
+            with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
         files.replace(temporary, path)
     except BaseException:
@@ -134,88 +187,7 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
         raise
 
 
-def _read_header(path: str, file: IO[bytes], size: int) -> tuple[dict[str, Any], int]:
-    """The header's tensors, and where the arrays begin."""
-    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-    start = _LENGTH_BYTES + length
-    if size < _LENGTH_BYTES or length > _MOST_HEADER_BYTES or start > size:
-        raise _damaged(path, f"it ends inside its header ({size} bytes)")
-    try:
-        header = json.loads(file.read(length).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, "its header is not JSON") from error
-    if not isinstance(header, dict):
-        raise _damaged(path, "its header is not a JSON object")
-    header.pop(_METADATA, None)
-    return header, start
-
-
-def _checked_entry(
-    path: str, name: str, entry: Any
-) -> tuple[str, tuple[int, ...], int, int]:
-    """A tensor's type, shape, first byte and last."""
-    try:
-        dtype, shape = entry["dtype"], tuple(entry["shape"])
-        begin, end = entry["data_offsets"]
-        count = math.prod(shape)
-        sensible = isinstance(dtype, str) and all(
-            type(number) is int and number >= 0
-            for number in (*shape, begin, end, end - begin)
-        )
-    except (KeyError, TypeError, ValueError):
-        sensible = False
-    if not sensible:
-        raise _damaged(path, f"its header says nothing sensible of {name}")
-    # Of a type that is not known here, reading says so.
-    if dtype in _SIZES and end - begin != count * _SIZES[dtype]:
-        raise _damaged(
-            path, f"{name} has {end - begin} bytes, too few or too many for its shape"
-        )
-    return dtype, shape, begin, end
-
-
-def _reading(
-    path: str, name: str, dtype: str, shape: tuple[int, ...], begin: int
-) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        problem = _problem_of(name, dtype)
-        if problem:
-            raise InputError(f"{path}: {problem}.")
-        length = math.prod(shape) * _SIZES[dtype]
-        with files.open_binary(path) as file:
-            file.seek(begin)
-            data = file.read(length)
-        if len(data) != length:
-            raise _damaged(path, f"it ends inside {name}")
-        array = np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
-        if dtype == "BF16":
-            # The upper half of a float32.
-            return (array.astype("<u4") << np.uint32(16)).view("<f4")
-        return array.astype(np.float32, copy=False)
-
-    return read
-
-
-def _problem_of(name: str, dtype: str) -> str | None:
-    if dtype in _DTYPES:
-        return None
-    return f"{name} is of type {dtype}; only F32, F16 and BF16 are read"
-
-
-def _damaged(path: str, what: str) -> InputError:
-    return InputError(f"{path} is damaged or no safetensors file: {what}.")
-
-
-# PyTorch's pickled weights: found, refused, and how to convert them.
-
-
-WEIGHTS_NAME = "model.safetensors"
-
-# What weights are called where they are pickled; the model's own first.
-_PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth")
-
-
-def pickles_in(folder: str) -> list[str]:
+def _pickles_in(folder: str) -> list[str]:
     """Files of PyTorch's weights; the model's own first."""
     found: dict[str, None] = {}
     for pattern in _PICKLES:
@@ -226,18 +198,17 @@ def pickles_in(folder: str) -> list[str]:
 def refuse_pickles(path: str) -> None:
     """Raises InputError if `path` is a pickle, or a folder with nothing but pickles.
 
-    The message has the line that converts it: every tensor by its name, with a loader
-    that runs no code.
+    The message has the command that converts it, with a loader that runs no code.
     """
     if files.is_folder(path):
-        found = pickles_in(path)
+        found = _pickles_in(path)
         if not found:
             return
         # A model may have several parts; of other files the first.
         parts = [
             name for name in found if os.path.basename(name).startswith("pytorch_model")
         ] or found[:1]
-    elif path.endswith(tuple(ending.lstrip("*") for ending in _PICKLES[1:])):
+    elif path.endswith((".bin", ".pt", ".pth")):
         parts, path = [path], os.path.dirname(path)
     else:
         return
@@ -256,79 +227,8 @@ def refuse_pickles(path: str) -> None:
     )
 
 
-# config.json of Hugging Face's transformers, and a BertConfig: one from the other.
-
-
-CONFIG_NAME = "config.json"
-
-# transformers' name -> ours. Its "gelu" is the exact function; the tanh approximation
-# has several names.
-_ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_python_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "gelu_accurate": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-_THEIR_ACTIVATIONS = {
-    "gelu": "gelu_new",
-    "gelu_erf": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-
-# Fields with the same name and meaning in both.
-_SAME_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "layer_norm_eps",
-)
-# What transformers assumes where a file does not say it, and BertConfig does not.
-_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-
-# What the computation depends on and BERT has in one way only.
-_FIXED = {"position_embedding_type": "absolute", "add_cross_attention": False}
-
-# Labels without names are called this and a number.
-_NO_LABEL = "LABEL_"
-
-
-class Architecture(NamedTuple):
-    """A model class of transformers: its heads, and whether it has a pooler."""
-
-    heads: tuple[str, ...]
-    pooler: bool
-
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    "BertModel": Architecture((), True),
-    "BertForPreTraining": Architecture((names.MASKED_LM, names.NEXT_SENTENCE), True),
-    "BertForMaskedLM": Architecture((names.MASKED_LM,), False),
-    "BertLMHeadModel": Architecture((names.MASKED_LM,), False),
-    "BertForNextSentencePrediction": Architecture((names.NEXT_SENTENCE,), True),
-    "BertForSequenceClassification": Architecture((names.CLASSIFIER,), True),
-    "BertForQuestionAnswering": Architecture((names.SPAN,), False),
-    "BertForMultipleChoice": Architecture((names.MULTIPLE_CHOICE,), True),
-    "BertForTokenClassification": Architecture((names.TAGGING,), False),
-}
-
-
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
-    """A BertConfig from config.json, and all that the file says."""
+    """A BertConfig from config.json, and all of the file's settings."""
     path = os.path.join(folder, CONFIG_NAME)
     values = files.read_json(path, "Hugging Face config")
     if not isinstance(values, dict):
@@ -345,24 +245,23 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
             )
     fields = {**_DEFAULTS, **{k: values[k] for k in _SAME_FIELDS if k in values}}
     activation = values.get("hidden_act", fields["hidden_act"])
-    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-        raise InputError(
-            f"{path}: `hidden_act` must be one of {', '.join(_ACTIVATIONS)}."
-            f" Found: {activation!r}."
-        )
     problem_type = values.get("problem_type")
-    if problem_type is not None and problem_type not in PROBLEM_TYPES:
-        raise InputError(
-            f"{path}: `problem_type` must be one of {', '.join(PROBLEM_TYPES)}. Found:"
-            f" {problem_type!r}."
-        )
+    for key, value, known in (
+        ("hidden_act", activation, tuple(_ACTIVATIONS)),
+        ("problem_type", problem_type, (*PROBLEM_TYPES, None)),
+    ):
+        if value not in known:
+            choices = ", ".join(filter(None, known))
+            raise InputError(
+                f"{path}: `{key}` must be one of {choices}. Found: {value!r}."
+            )
     fields["hidden_act"] = _ACTIVATIONS[activation]
     fields["left_to_right"] = bool(values.get("is_decoder", False))
     return BertConfig.from_dict(fields, source=path), values
 
 
-def named_architecture(values: Mapping[str, Any]) -> str | None:
-    """The class of transformers that a config names; None where it names none."""
+def _named_architecture(values: Mapping[str, Any]) -> str | None:
+    """The class of transformers that a config names."""
     classes = values.get("architectures")
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
         return classes[0]
@@ -370,11 +269,11 @@ def named_architecture(values: Mapping[str, Any]) -> str | None:
 
 
 def problem_type_in(values: Mapping[str, Any]) -> str | None:
-    """What a config's classifier predicts; None where nothing says it.
+    """What a config's classifier predicts; None if the config does not say it.
 
-    One output is a number, as transformers has it, unless it is said to be a label.
+    As in transformers, one output is a number unless it is said to be a label.
     """
-    if named_architecture(values) != "BertForSequenceClassification":
+    if _named_architecture(values) != "BertForSequenceClassification":
         return None
     problem_type = values.get("problem_type")
     if problem_type != MULTI_LABEL and _num_labels(values) == 1:
@@ -391,27 +290,22 @@ def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
         return None
     found = [labels.get(str(i)) for i in range(len(labels))]
     ordered = tuple(label for label in found if isinstance(label, str))
-    if len(ordered) < len(found):
-        return None
-    if all(label == f"{_NO_LABEL}{i}" for i, label in enumerate(ordered)):
-        return None
-    return ordered
+    has_names = found != [f"{_NO_LABEL}{i}" for i in range(len(found))]
+    return ordered if has_names and len(ordered) == len(found) else None
 
 
 def _num_labels(values: Mapping[str, Any]) -> Any:
-    """How many labels a config has; None where it does not say it."""
     labels = values.get("id2label")
     return len(labels) if isinstance(labels, dict) else values.get("num_labels")
 
 
 def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
-    """The class of transformers that has just these heads."""
-    there = set(weights)
-    heads = tuple(names.heads_of(there))
-    if heads == (names.MASKED_LM,):
-        return "BertLMHeadModel" if config.left_to_right else "BertForMaskedLM"
-    for name, architecture in ARCHITECTURES.items():
-        if architecture.heads == heads:
+    """The class of transformers that has exactly these heads."""
+    heads = tuple(names.heads_of(weights))
+    if heads == (names.MASKED_LM,) and config.left_to_right:
+        return "BertLMHeadModel"
+    for name, (its_heads, _) in _ARCHITECTURES.items():
+        if its_heads == heads:
             return name
     raise InputError(
         f"transformers has no class with these heads: {', '.join(heads)}. Choose one by"
@@ -427,22 +321,22 @@ def to_config(
     num_labels: int | None = None,
     problem_type: str | None = None,
 ) -> dict[str, Any]:
-    """What config.json says of a model."""
-    heads = ARCHITECTURES[architecture].heads
+    """The content of a model's config.json."""
+    heads, _ = _ARCHITECTURES[architecture]
     if names.MASKED_LM in heads:
         _check_masked_lm(config, architecture)
     values: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": "bert",
         **{key: getattr(config, key) for key in _SAME_FIELDS},
-        "hidden_act": _THEIR_ACTIVATIONS[config.hidden_act],
+        "hidden_act": _THEIR_GELUS.get(config.hidden_act, config.hidden_act),
         "pad_token_id": 0,
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
     if config.left_to_right:
         values["is_decoder"] = True
-    if {names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING} & set(heads):
+    if set(_CLASSIFIERS) & set(heads):
         values["classifier_dropout"] = CLASSIFIER_DROPOUT
     if {names.CLASSIFIER, names.TAGGING} & set(heads):
         labels = tuple(labels or ())
@@ -469,48 +363,8 @@ def _check_masked_lm(config: BertConfig, architecture: str) -> None:
             )
 
 
-# Hugging Face folders: config.json, model.safetensors and the tokenizer's files.
-#
-# A folder of transformers (any BERT with or without its head), or of
-# sentence-transformers, whose first module is such a folder. Weights are read from
-# safetensors alone: a pickle can run any code when it is opened.
-
-
-__all__ = [
-    "WEIGHTS_NAME",
-    "architecture_of",
-    "is_folder_of_hugging_face",
-    "labels_in",
-    "model_folder",
-    "problem_type_in",
-    "read_config",
-    "read_weights",
-    "refuse_pickles",
-    "to_config",
-    "write",
-]
-
-INDEX_NAME = "model.safetensors.index.json"
-_MODULES_NAME = "modules.json"
-
-# Tensors that repeat another: theirs -> whose values they must have.
-_COPIES = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-# Buffers, no weights.
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# Older files have TensorFlow's names of these.
-_OLD_ENDINGS = {
-    "LayerNorm.gamma": "LayerNorm.weight",
-    "LayerNorm.beta": "LayerNorm.bias",
-}
-# These share the name `classifier`; only the config tells whose it is.
-_CLASSIFIERS = (names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING)
-
-
 def model_folder(folder: str) -> str:
-    """The folder of the model itself; in one of sentence-transformers maybe another."""
+    """The model's folder: of sentence-transformers, the first module's."""
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
         return folder
@@ -528,29 +382,46 @@ def is_folder_of_hugging_face(folder: str) -> bool:
     """Whether a folder's files are those of transformers or sentence-transformers."""
     known = (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
-        pickles_in(folder)
+        _pickles_in(folder)
     )
 
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
     """The weights of a folder by the original's names."""
-    stored = _stored(folder)
-    rows = dict(_rows(config, _classifier_in(values)))
-    keys = [*rows, *_COPIES, *_BUFFERS]
+    heads, _ = _ARCHITECTURES.get(_named_architecture(values) or "", ((), False))
+    classifier = next((head for head in heads if head in _CLASSIFIERS), None)
+    rows = {
+        row.hugging_face: row
+        for row in (
+            *names.encoder_names(config),
+            *names.POOLER,
+            *(
+                row
+                for head, its_rows in names.HEADS.items()
+                if head == classifier or head not in _CLASSIFIERS
+                for row in its_rows
+            ),
+        )
+    }
     found: dict[str, Tensor] = {}
     left_over = []
-    for name, tensor in stored.items():
+    for name, tensor in _stored(folder).items():
         key = _current_name(name)
-        if key not in keys or key in found:
+        if key in found or key not in {*rows, *_COPIES, *_BUFFERS}:
             left_over.append(name)
         found[key] = tensor
+    if classifier is None and "classifier.weight" in left_over:
+        classes = [
+            name
+            for name, (its_heads, _) in _ARCHITECTURES.items()
+            if set(its_heads) & set(_CLASSIFIERS)
+        ]
+        raise InputError(
+            f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must say what"
+            f" `classifier.weight` classifies: {', '.join(classes)}."
+            f" Found: {values.get('architectures')!r}."
+        )
     if left_over:
-        if _classifier_in(values) is None and "classifier.weight" in left_over:
-            raise InputError(
-                f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must say what"
-                f" `classifier.weight` classifies: {', '.join(_classes(_CLASSIFIERS))}."
-                f" Found: {values.get('architectures')!r}."
-            )
         raise InputError(
             f"{folder}: tensors that have no place in BERT: {listed(left_over)}."
         )
@@ -576,34 +447,6 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     return weights
 
 
-def _rows(
-    config: BertConfig, classifier: str | None
-) -> Iterator[tuple[str, names.Name]]:
-    """Hugging Face's names, without `bert.`, and their rows of the table."""
-    for row in (*names.encoder_names(config), *names.POOLER):
-        yield row.hugging_face, row
-    for head, rows in names.HEADS.items():
-        if head not in _CLASSIFIERS or head == classifier:
-            for row in rows:
-                yield row.hugging_face, row
-
-
-def _classifier_in(values: Mapping[str, Any]) -> str | None:
-    """Which head the config's class calls `classifier`; None where it has none."""
-    architecture = ARCHITECTURES.get(named_architecture(values) or "")
-    heads = architecture.heads if architecture else ()
-    return next((head for head in heads if head in _CLASSIFIERS), None)
-
-
-def _classes(heads: Iterable[str]) -> list[str]:
-    """The classes of transformers with one of the heads."""
-    return [
-        name
-        for name, architecture in ARCHITECTURES.items()
-        if set(heads) & set(architecture.heads)
-    ]
-
-
 def _current_name(name: str) -> str:
     """A tensor's name as transformers has it today, the encoder's without `bert.`."""
     for old, new in _OLD_ENDINGS.items():
@@ -613,7 +456,7 @@ def _current_name(name: str) -> str:
 
 
 def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
-    """A tensor in the other layout, where the two differ."""
+    """A tensor in the other layout, if the two differ."""
     if not row.hugging_face_transposes:
         return tensor
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
@@ -675,8 +518,13 @@ def write(
 ) -> None:
     """Writes config.json and model.safetensors."""
     (name,) = values["architectures"]
+    heads, has_pooler = _ARCHITECTURES[name]
     check_against_config(weights, config)
-    rows = dict(_rows_of(name, config))
+    # BertModel has the encoder on top.
+    prefix = "" if name == "BertModel" else names.HUGGING_FACE_ENCODER
+    encoder = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
+    rows = {prefix + row.hugging_face: row for row in encoder}
+    rows |= {row.hugging_face: row for head in heads for row in names.HEADS[head]}
     missing = [row.original for row in rows.values() if row.original not in weights]
     if missing:
         raise InputError(
@@ -693,27 +541,10 @@ def write(
     write_tensors(
         os.path.join(folder, WEIGHTS_NAME),
         {
-            key: _transposed(_tensor(weights, row.original), row)
+            key: _transposed(weights.tensors[row.original], row)
             for key, row in rows.items()
         },
     )
     files.write_atomically(
         os.path.join(folder, CONFIG_NAME), json.dumps(values, indent=2) + "\n"
     )
-
-
-def _tensor(weights: Weights, name: str) -> Tensor:
-    return Tensor(weights.shapes[name], lambda: weights[name])
-
-
-def _rows_of(name: str, config: BertConfig) -> Iterator[tuple[str, names.Name]]:
-    """The tensors' names in files of a class of transformers, and their rows."""
-    architecture = ARCHITECTURES[name]
-    prefix = "" if name == "BertModel" else names.HUGGING_FACE_ENCODER
-    for row in names.encoder_names(config):
-        yield prefix + row.hugging_face, row
-    for row in names.POOLER if architecture.pooler else ():
-        yield prefix + row.hugging_face, row
-    for head in architecture.heads:
-        for row in names.HEADS[head]:
-            yield row.hugging_face, row

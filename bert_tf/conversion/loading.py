@@ -1,4 +1,8 @@
-"""Models with a checkpoint's weights."""
+"""Models and tokenizers from a checkpoint of any format.
+
+A weight goes where its name says. A weight of the encoder without a tensor, or a tensor
+without a place, is an error that lists them; a head may be new, and is then logged.
+"""
 
 import os
 from collections.abc import Callable
@@ -33,14 +37,16 @@ from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
-# Models and tokenizers from a checkpoint of any format (`bert_tf.conversion.source`).
-#
-# A weight goes where its name says. A weight of the encoder without a tensor, or a
-# tensor
-# without a place, is an error that lists them; a head may be new, and is then named.
-
-
 Model = TypeVar("Model", bound=keras.Model)
+
+# With the same weights, a model computes something else if one of these differs.
+_FUNCTION: tuple[str, ...] = (
+    "num_attention_heads",
+    "hidden_act",
+    "layer_norm_eps",
+    "left_to_right",
+)
+_MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 
@@ -72,7 +78,7 @@ def load_weights(
     _refuse_what_does_not_fit(weights, variables)
     missing = [name for name in variables if name not in weights]
     unused = [name for name in weights if name not in variables]
-    # Tensor by tensor: the checkpoint is never whole in memory beside the model.
+    # Tensor by tensor: the checkpoint is never whole in memory next to the model.
     for name, variable in variables.items():
         if name in weights:
             variable.assign(weights[name])
@@ -90,68 +96,62 @@ def load_weights(
 def _refuse_what_does_not_fit(
     weights: Weights, variables: dict[str, keras.Variable]
 ) -> None:
-    wrong = [
-        f"{name} is {list(weights.shapes[name])} there, {list(variable.shape)} here"
-        for name, variable in variables.items()
-        if name in weights and weights.shapes[name] != tuple(variable.shape)
-    ]
-    heads = names.heads_of(line.split()[0] for line in wrong)
-    if heads and len(wrong) <= sum(len(names.HEADS[head]) for head in heads):
+    path = weights.path
+    wrong = {
+        name: f"{name} is {list(there)} there, {list(variables[name].shape)} here"
+        for name, there in weights.shapes.items()
+        if name in variables and there != tuple(variables[name].shape)
+    }
+    of_heads = {row.original for rows in names.HEADS.values() for row in rows}
+    if wrong and wrong.keys() <= of_heads:
         raise InputError(
-            f"{weights.path} has a {heads[0]} head of another size: {listed(wrong)}. To"
-            " begin with its encoder and a new head, give `init_head=False`."
+            f"{path} has a {names.heads_of(wrong)[0]} head of another size:"
+            f" {listed(wrong.values())}. To begin with its encoder and a new head, give"
+            " `init_head=False`."
         )
     if wrong:
         raise InputError(
-            f"{weights.path} does not fit the model: {listed(wrong)}." + _USE_ITS_CONFIG
+            f"{path} does not fit the model: {listed(wrong.values())}."
+            + _USE_ITS_CONFIG
         )
-    homes = {row.original for rows in names.HEADS.values() for row in rows}
     # A model without next sentence prediction has no pooler.
-    homes.update(row.original for row in names.POOLER)
-    homeless = [name for name in weights if name not in variables and name not in homes]
-    added = [name for name in homeless if is_added(name)]
-    encoder = [name for name in homeless if name.startswith("bert/")]
+    optional = {*of_heads, *(row.original for row in names.POOLER)}
+    left_over = [
+        name for name in weights if name not in variables and name not in optional
+    ]
+    added = [name for name in left_over if is_added(name)]
+    encoder = [name for name in left_over if name.startswith("bert/")]
     missing = [
         name
         for name in variables
         if name.startswith("bert/")
         and name not in weights
-        and name not in homes
+        and name not in optional
         and not is_added(name)
     ]
     if missing:
         raise InputError(
-            f"{weights.path} lacks {len(missing)} weights of the encoder: a checkpoint"
-            f" of another model? {listed(missing)}."
+            f"{path} lacks {len(missing)} weights of the encoder: a checkpoint of"
+            f" another model? {listed(missing)}."
         )
     if added:
         options = " ".join(
             f"`{option}={value}`" for option, value in added_options(weights).items()
         )
         raise InputError(
-            f"{weights.path} was trained with {options}; this model lacks"
-            f" {listed(added)}. Give the same."
+            f"{path} was trained with {options}; this model lacks {listed(added)}. Give"
+            " the same."
         )
     if encoder:
         raise InputError(
-            f"{weights.path} has {len(encoder)} weights of the encoder that the model"
-            f" lacks: {listed(encoder)}." + _USE_ITS_CONFIG
+            f"{path} has {len(encoder)} weights of the encoder that the model lacks:"
+            f" {listed(encoder)}." + _USE_ITS_CONFIG
         )
-    if homeless:
+    if left_over:
         raise InputError(
-            f"{weights.path} has {len(homeless)} tensors that have no place in BERT:"
-            f" {listed(homeless)}."
+            f"{path} has {len(left_over)} tensors that have no place in BERT:"
+            f" {listed(left_over)}."
         )
-
-
-# What a model computes with the same weights hangs on these.
-_FUNCTION: tuple[str, ...] = (
-    "num_attention_heads",
-    "hidden_act",
-    "layer_norm_eps",
-    "left_to_right",
-)
-_MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 
 
 def refuse_other_function(
@@ -188,9 +188,9 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: handed to WordPieceTokenizer; `do_lower_case` where nothing says it:
-            neither files, nor the folder's name, nor a vocabulary with upper-case
-            letters.
+        **options: handed to WordPieceTokenizer; `do_lower_case` if nothing says it:
+            neither files, nor the folder's name, nor upper-case letters in the
+            vocabulary.
 
     Raises:
         InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
@@ -238,12 +238,9 @@ def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
         InputError: as `load_weights`, or the checkpoint has no masked LM.
     """
     source = _opened(path)
-    _require_head(source, names.MASKED_LM)
     has_pairs = names.NEXT_SENTENCE in names.heads_of(source.weights)
     options.setdefault("next_sentence", has_pairs)
-    model = BertPretrainer(source.require_config(), **options)
-    load_weights(model, source)
-    return model
+    return _with_head(BertPretrainer, names.MASKED_LM, source, **options)
 
 
 def load_classifier(
@@ -304,11 +301,16 @@ def load_tagger(path: str | Source, num_labels: int | None = None) -> BertTagger
 
 
 def _with_head(
-    build: Callable[[BertConfig], Model], head: str, source: Source
+    build: Callable[..., Model], head: str, source: Source, **options: Any
 ) -> Model:
     """A model whose head must be in the checkpoint."""
-    _require_head(source, head)
-    model = build(source.require_config())
+    for row in names.HEADS[head]:
+        if row.original not in source.weights:
+            raise InputError(
+                f"{source.path}: no checkpoint with a {head} head ({row.original} is"
+                " missing)."
+            )
+    model = build(source.require_config(), **options)
     load_weights(model, source)
     return model
 
@@ -322,35 +324,8 @@ def _outputs(source: Source, head: str) -> int:
     return num_outputs(source.weights, head)
 
 
-def _require_head(source: Source, head: str) -> None:
-    missing = [
-        row.original for row in names.HEADS[head] if row.original not in source.weights
-    ]
-    if missing:
-        raise InputError(
-            f"{source.path}: no checkpoint with a {head} head ({missing[0]} is"
-            " missing)."
-        )
-
-
-# What model a command is about: what its flags say, or else the checkpoint's files.
-#
-# Config, vocabulary and casing come along with --init_checkpoint. What a flag says
-# beside
-# that must agree with it: another vocabulary or casing would feed the model ids that
-# mean
-# something else, and nothing would show it.
-
-
 class ModelFiles(NamedTuple):
-    """A model's config and tokenizer, and where they come from.
-
-    Attributes:
-        config: the architecture.
-        vocabulary: the vocabulary.
-        do_lower_case: its casing.
-        source: the opened checkpoint, where there is one.
-    """
+    """A model's config and tokenizer, and the checkpoint that has them, if any."""
 
     config: BertConfig
     vocabulary: Vocabulary
@@ -371,7 +346,11 @@ def model_files(
     do_lower_case: bool | None,
     output_dir: str,
 ) -> ModelFiles:
-    """Resolves the flags of those names."""
+    """The model that options of these names describe, or else the checkpoint's files.
+
+    Options must agree with the checkpoint: with another vocabulary or casing the model
+    would get ids that mean something else, and nothing would show it.
+    """
     source = open_source(init_checkpoint) if init_checkpoint else None
     if bert_config_file:
         config = BertConfig.from_json_file(bert_config_file)
@@ -412,7 +391,7 @@ def _own_file(output_dir: str, name: str, flag: str) -> str:
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(
-            f"Give --{flag}, or an --init_checkpoint that has a {name} beside it."
+            f"Give --{flag}, or an --init_checkpoint with a {name} next to it."
         )
     return path
 
@@ -425,9 +404,8 @@ def checked_casing(
 ) -> bool:
     """Whether to lower-case: what the user says, or else the checkpoint.
 
-    A checkpoint tells it by its tokenizer's files, or by the name of a release
-    (cased_..., uncased_...). Where it does not, a vocabulary with upper-case letters
-    does: such as that of a TF1 release in a folder of another name.
+    A checkpoint's tokenizer files or its name (cased_..., uncased_...) say it, or else
+    the vocabulary, by upper-case letters: a TF1 release may be in any folder.
     """
     said_by, there = vocabulary_said_by, None
     if source is not None:

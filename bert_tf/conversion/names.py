@@ -1,7 +1,7 @@
 """One table of names: every weight of BERT in the original, Hugging Face and KerasHub.
 
-Both ways are read from it. Beside the original's name stand the weight's shape there
-and its other names; three rules, and no exceptions, turn the arrays:
+Import and export read it: the original's name, the weight's shape there, and its other
+names. Three rules, without exceptions, turn the arrays:
 
 - Hugging Face keeps a dense layer's kernel as [outputs, inputs]: where the original's
   name ends in `kernel`, the array is transposed. `output_weights` are [outputs, inputs]
@@ -10,6 +10,10 @@ and its other names; three rules, and no exceptions, turn the arrays:
   same numbers in the same order, so the array is reshaped.
 - KerasHub's classifier has a kernel, [inputs, outputs], where the original has
   output_weights: its row says so.
+
+KerasHub's files have no names of weights. Keras numbers a model's layers by class and a
+layer's variables in their order: the first layer's query is at
+layers/transformer_encoder/_self_attention_layer/query_dense/vars/0, its bias at vars/1.
 
 The heads of multiple choice and of tagging, which the original does not have, are named
 by us in the manner of its `cls/squad`.
@@ -35,7 +39,7 @@ class Name:
         original: in the original's checkpoints, and in ours.
         shape: the dimensions there, by their letters or numbers.
         hugging_face: in Hugging Face's; the encoder's without `bert.` before it.
-        keras_hub: the path of KerasHub's variable; None where KerasHub has none.
+        keras_hub: its place in KerasHub's files; None if KerasHub has no such weight.
         keras_hub_transposes: whether KerasHub's array is the transposed one.
     """
 
@@ -71,54 +75,35 @@ class Name:
             self,
             original=self.original.format(layer),
             hugging_face=self.hugging_face.format(layer),
-            keras_hub=self.keras_hub and self.keras_hub.format(layer),
+            # The first layer of a class has no number.
+            keras_hub=self.keras_hub
+            and self.keras_hub.format(f"_{layer}" if layer else ""),
         )
 
 
-def _dense(original: str, shape: str, hugging_face: str, keras_hub: str) -> list[Name]:
+# Below: tf is the original's name, hf Hugging Face's, hub the place in KerasHub's file.
+
+
+def _dense(tf: str, shape: str, hf: str, hub: str) -> list[Name]:
     return [
-        Name(
-            f"{original}/kernel", shape, f"{hugging_face}.weight", f"{keras_hub}/kernel"
-        ),
-        Name(
-            f"{original}/bias",
-            shape.split()[1],
-            f"{hugging_face}.bias",
-            f"{keras_hub}/bias",
-        ),
+        Name(f"{tf}/kernel", shape, f"{hf}.weight", f"{hub}/vars/0"),
+        Name(f"{tf}/bias", shape.split()[1], f"{hf}.bias", f"{hub}/vars/1"),
     ]
 
 
-def _layer_norm(original: str, hugging_face: str, keras_hub: str) -> list[Name]:
+def _layer_norm(tf: str, hf: str, hub: str) -> list[Name]:
     return [
-        Name(
-            f"{original}/LayerNorm/{ours}",
-            "H",
-            f"{hugging_face}.LayerNorm.{theirs}",
-            f"{keras_hub}/{ours}",
-        )
-        for ours, theirs in (("gamma", "weight"), ("beta", "bias"))
+        Name(f"{tf}/LayerNorm/gamma", "H", f"{hf}.LayerNorm.weight", f"{hub}/vars/0"),
+        Name(f"{tf}/LayerNorm/beta", "H", f"{hf}.LayerNorm.bias", f"{hub}/vars/1"),
     ]
 
 
-def _scores(
-    original: str, num: str, hugging_face: str, keras_hub: str | None = None
-) -> list[Name]:
+def _scores(tf: str, num: str, hf: str, hub: str | None = None) -> list[Name]:
     """A linear layer whose kernel is [outputs, inputs] in the original."""
+    kernel, bias = (f"{hub}/vars/0", f"{hub}/vars/1") if hub else (None, None)
     return [
-        Name(
-            f"{original}output_weights",
-            f"{num} H",
-            f"{hugging_face}.weight",
-            keras_hub and f"{keras_hub}/kernel",
-            keras_hub_transposes=True,
-        ),
-        Name(
-            f"{original}output_bias",
-            num,
-            f"{hugging_face}.bias",
-            keras_hub and f"{keras_hub}/bias",
-        ),
+        Name(f"{tf}output_weights", f"{num} H", f"{hf}.weight", kernel, bool(hub)),
+        Name(f"{tf}output_bias", num, f"{hf}.bias", bias),
     ]
 
 
@@ -127,26 +112,26 @@ EMBEDDINGS = (
         "bert/embeddings/word_embeddings",
         "V H",
         "embeddings.word_embeddings.weight",
-        "token_embedding/embeddings",
+        "layers/reversible_embedding/vars/0",
     ),
     Name(
         "bert/embeddings/token_type_embeddings",
         "T H",
         "embeddings.token_type_embeddings.weight",
-        "segment_embedding/embeddings",
+        "layers/embedding/vars/0",
     ),
     Name(
         "bert/embeddings/position_embeddings",
         "P H",
         "embeddings.position_embeddings.weight",
-        "position_embedding/embeddings",
+        "layers/position_embedding/vars/0",
     ),
-    *_layer_norm("bert/embeddings", "embeddings", "embeddings_layer_norm"),
+    *_layer_norm("bert/embeddings", "embeddings", "layers/layer_normalization"),
 )
 
 # KerasHub's layer, and Hugging Face's and the original's scope of it.
 _HUB, _HF, _TF = (
-    "transformer_layer_{}",
+    "layers/transformer_encoder{}",
     "encoder.layer.{}",
     "bert/encoder/layer_{}",
 )
@@ -158,36 +143,36 @@ LAYER = (
             f"{_TF}/attention/self/{part}",
             "H H",
             f"{_HF}.attention.self.{part}",
-            f"{_HUB}/self_attention_layer/{part}",
+            f"{_HUB}/_self_attention_layer/{part}_dense",
         )
     ),
     *_dense(
         f"{_TF}/attention/output/dense",
         "H H",
         f"{_HF}.attention.output.dense",
-        f"{_HUB}/self_attention_layer/attention_output",
+        f"{_HUB}/_self_attention_layer/output_dense",
     ),
     *_layer_norm(
         f"{_TF}/attention/output",
         f"{_HF}.attention.output",
-        f"{_HUB}/self_attention_layer_norm",
+        f"{_HUB}/_self_attention_layer_norm",
     ),
     *_dense(
         f"{_TF}/intermediate/dense",
         "H F",
         f"{_HF}.intermediate.dense",
-        f"{_HUB}/feedforward_intermediate_dense",
+        f"{_HUB}/_feedforward_intermediate_dense",
     ),
     *_dense(
         f"{_TF}/output/dense",
         "F H",
         f"{_HF}.output.dense",
-        f"{_HUB}/feedforward_output_dense",
+        f"{_HUB}/_feedforward_output_dense",
     ),
-    *_layer_norm(f"{_TF}/output", f"{_HF}.output", f"{_HUB}/feedforward_layer_norm"),
+    *_layer_norm(f"{_TF}/output", f"{_HF}.output", f"{_HUB}/_feedforward_layer_norm"),
 )
 
-POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "pooled_dense"))
+POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "layers/dense"))
 
 MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 CLASSIFIER, SPAN = "classifier", "span"
@@ -200,22 +185,22 @@ HEADS: Mapping[str, tuple[Name, ...]] = {
             f"{_TRANSFORM}/dense",
             "H H",
             "cls.predictions.transform.dense",
-            "mlm_head/intermediate_dense",
+            "layers/masked_lm_head/_intermediate_dense",
         ),
         *_layer_norm(
             _TRANSFORM,
             "cls.predictions.transform",
-            "mlm_head/intermediate_layer_norm",
+            "layers/masked_lm_head/_intermediate_layer_norm",
         ),
         Name(
             "cls/predictions/output_bias",
             "V",
             "cls.predictions.bias",
-            "mlm_head/output_bias",
+            "layers/masked_lm_head/vars/0",
         ),
     ),
     NEXT_SENTENCE: tuple(_scores("cls/seq_relationship/", "2", "cls.seq_relationship")),
-    CLASSIFIER: tuple(_scores("", "C", "classifier", "logits")),
+    CLASSIFIER: tuple(_scores("", "C", "classifier", "layers/dense")),
     SPAN: tuple(_scores("cls/squad/", "2", "qa_outputs")),
     MULTIPLE_CHOICE: tuple(_scores("cls/multiple_choice/", "1", "classifier")),
     TAGGING: tuple(_scores("cls/tagging/", "C", "classifier")),

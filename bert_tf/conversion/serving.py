@@ -1,4 +1,19 @@
-"""Models that take raw text, as a SavedModel."""
+"""Models that take raw text, as a SavedModel: one class per head.
+
+Each has signatures, functions of named tensors that return named tensors:
+
+    serving_default  texts, and the answer in words
+    tensors          the model's own inputs and outputs
+
+A batch may have any size; it is padded to its longest sequence. Texts are tokenized in
+the graph (`graph_tokenizer`), token for token as in training, and cut to
+`max_seq_length`. A result has as many columns as its longest row needs; the rest of a
+row is "" or 0.
+
+Shapes: B batch, S the longest sequence, C labels, L the most labels of a row, N
+choices, H hidden, M masks, W words (of contexts: windows). Ragged tensors have int32
+row splits.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,20 +38,39 @@ from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 
-# A model's input from the ids of texts, in a TensorFlow graph.
-#
-# What `bert_tf.tasks` does record by record, for a batch: [CLS] A [SEP], or [CLS] A
-# [SEP]
-# B [SEP], cut as the original cuts. A batch is padded to its own longest sequence.
-#
-# Ragged tensors have int32 row splits. Shapes: B batch, S the longest sequence; (n)
-# ragged.
+_Tensors = dict[str, tf.Tensor]
+# A signature's function, and the specifications of its arguments.
+_Signature = tuple[Callable[..., _Tensors], list[tf.TensorSpec]]
+
+SERVING_DEFAULT = "serving_default"
+FEATURES = "features"
+
+# Below any sum of two logits.
+_NEVER = -1e30
 
 
-Inputs = dict[str, tf.Tensor]
+def _texts(name: str, *more_dimensions: None) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *more_dimensions], tf.string, name)
 
 
-def cut_pair(
+def _lengths(tokens: tf.RaggedTensor) -> tf.Tensor:
+    return tf.cast(tokens.row_lengths(), tf.int32)
+
+
+def _slices(
+    tokens: tf.RaggedTensor, begins: tf.Tensor, sizes: tf.Tensor
+) -> tf.RaggedTensor:
+    """Rows of `sizes` tokens, each from `begins` on among the tokens of all rows."""
+    places = tf.ragged.range(begins, begins + sizes, row_splits_dtype=tf.int32)
+    return tf.gather(tokens.flat_values, places)
+
+
+def _cut(tokens: tf.RaggedTensor, most: tf.Tensor) -> tf.RaggedTensor:
+    """At most the first `most` tokens of each row."""
+    return _slices(tokens, tokens.row_starts(), tf.minimum(_lengths(tokens), most))
+
+
+def _cut_pair(
     tokens_a: tf.RaggedTensor, tokens_b: tf.RaggedTensor, max_length: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Cuts pairs to `max_length` tokens together, always the longer one by its end.
@@ -44,109 +78,29 @@ def cut_pair(
     At equal lengths the second one gives way, as in the original: first the longer one
     comes down to the other's length, then both in turn.
     """
-    length_a, length_b = lengths(tokens_a), lengths(tokens_b)
+    length_a, length_b = _lengths(tokens_a), _lengths(tokens_b)
     excess = tf.maximum(0, length_a + length_b - max_length)
     cut_b = tf.minimum(excess, tf.maximum(0, length_b - length_a))
     cut_a = tf.minimum(excess, tf.maximum(0, length_a - length_b))
     rest = excess - cut_a - cut_b
     return (
-        first(tokens_a, length_a - cut_a - rest // 2),
-        first(tokens_b, length_b - cut_b - (rest + 1) // 2),
+        _cut(tokens_a, length_a - cut_a - rest // 2),
+        _cut(tokens_b, length_b - cut_b - (rest + 1) // 2),
     )
 
 
-def sequences(
-    tokens_a: tf.RaggedTensor,
-    tokens_b: tf.RaggedTensor | None,
-    *,
-    cls_id: int,
-    sep_id: int,
-    max_seq_length: int,
-) -> Inputs:
-    """The encoder's inputs of texts or pairs."""
-    if tokens_b is None:
-        ids_a = first(tokens_a, tf.minimum(lengths(tokens_a), max_seq_length - 2))
-        ids = around(ids_a, cls_id, sep_id)
-        segments = tf.zeros_like(ids)
-    else:
-        has_b = tf.cast(lengths(tokens_b) > 0, tf.int32)
-        ids_a, ids_b = cut_pair(tokens_a, tokens_b, max_seq_length - 2 - has_b)
-        # As in the original, a second text that is cut to nothing has no [SEP] either.
-        has_b = tf.cast(lengths(ids_b) > 0, tf.int32)
-        ends = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.reduce_sum(has_b)], sep_id), has_b
-        )
-        part_a = around(ids_a, cls_id, sep_id)
-        part_b = tf.concat([ids_b, ends], axis=1)
-        ids = tf.concat([part_a, part_b], axis=1)
-        segments = tf.concat([tf.zeros_like(part_a), tf.ones_like(part_b)], axis=1)
-    return padded(ids, segments)
-
-
-def padded(ids: tf.RaggedTensor, segments: tf.RaggedTensor) -> Inputs:
-    """The encoder's inputs from whole sequences: int32 [B, S]."""
+def _encoder_inputs(*segments: tf.RaggedTensor) -> _Tensors:
+    """The encoder's inputs from the segments of whole sequences: int32 [B, S]."""
+    ids = tf.concat(segments, axis=1)
+    numbers = [tf.ones_like(part) * number for number, part in enumerate(segments)]
     return {
         "input_ids": ids.to_tensor(),
         "input_mask": tf.ones_like(ids).to_tensor(),
-        "segment_ids": segments.to_tensor(),
+        "segment_ids": tf.concat(numbers, axis=1).to_tensor(),
     }
 
 
-def around(tokens: tf.RaggedTensor, cls_id: int, sep_id: int) -> tf.RaggedTensor:
-    """[CLS] tokens [SEP], by row."""
-    rows = tokens.nrows(tf.int32)
-    return tf.concat(
-        [tf.fill([rows, 1], cls_id), tokens, tf.fill([rows, 1], sep_id)], axis=1
-    )
-
-
-def first(tokens: tf.RaggedTensor, counts: tf.Tensor) -> tf.RaggedTensor:
-    """The first so many of each row."""
-    places = tf.ragged.range(lengths(tokens), row_splits_dtype=tf.int32)
-    keep = places.with_flat_values(
-        places.flat_values < tf.gather(tf.maximum(counts, 0), places.value_rowids())
-    )
-    return tf.ragged.boolean_mask(tokens, keep)
-
-
-def lengths(tokens: tf.RaggedTensor) -> tf.Tensor:
-    """The rows' lengths, int32 [B]."""
-    return tf.cast(tokens.row_lengths(), tf.int32)
-
-
-def with_int32(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-    """The same with int32 row splits: ragged tensors of both kinds do not mix."""
-    return tokens.with_row_splits_dtype(tf.int32)
-
-
-# Models that take raw text, for a SavedModel: one class a head.
-#
-# Each has signatures, functions of named tensors that return named tensors:
-#
-#     serving_default  texts, and the answer in words
-#     tensors          the model's own inputs and outputs
-#
-# A batch may have any size; it is padded to its longest sequence. Texts are tokenized
-# in
-# the graph (`graph_tokenizer`), token for token as in training, and cut to
-# `max_seq_length`. What is returned for each row has as many columns as the longest
-# one
-# needs; the rest of a row is "" or 0.
-#
-# Shapes: B batch, S the longest sequence, C labels, N choices, H hidden, M masks,
-# W words.
-
-
-Tensors = dict[str, tf.Tensor]
-SERVING_DEFAULT = "serving_default"
-
-
-def texts(name: str, *more_dimensions: None) -> tf.TensorSpec:
-    """The specification of a batch of strings."""
-    return tf.TensorSpec([None, *more_dimensions], tf.string, name)
-
-
-class ServedModel(tf.Module):
+class _ServedModel(tf.Module):
     """A Keras model, its tokenizer and the signatures of both."""
 
     recognizes_special_tokens = False
@@ -156,9 +110,9 @@ class ServedModel(tf.Module):
         model: keras.Model,
         vocabulary: Vocabulary | None,
         *,
-        do_lower_case: bool = True,
+        do_lower_case: bool,
         max_seq_length: int,
-        labels: Sequence[str] | None = None,
+        labels: Sequence[str] | None,
     ):
         super().__init__()
         self._model = model
@@ -183,23 +137,21 @@ class ServedModel(tf.Module):
             name: tf.TensorSpec([None] * len(tensor.shape), tf.int32, name)
             for name, tensor in self._model.input.items()
         }
-        given = {"tensors": tf.function(self._call, input_signature=[inputs])}
+        found = {"tensors": tf.function(self._call, input_signature=[inputs])}
         if self.tokenizer is None:
-            return {**given, SERVING_DEFAULT: given["tensors"]}
+            return {**found, SERVING_DEFAULT: found["tensors"]}
         for name, (function, specs) in self.text_signatures().items():
-            given[name] = tf.function(function, input_signature=specs)
-        return given
+            found[name] = tf.function(function, input_signature=specs)
+        return found
 
-    def text_signatures(
-        self,
-    ) -> Mapping[str, tuple[Callable[..., Tensors], list[tf.TensorSpec]]]:
-        """Functions of texts, and the specifications of their arguments."""
+    def text_signatures(self) -> dict[str, _Signature]:
+        """The signatures of functions of texts."""
         raise NotImplementedError
 
-    def _call(self, inputs: Tensors) -> Tensors:
+    def _call(self, inputs: _Tensors) -> _Tensors:
         outputs = self._model(inputs, training=False)
         # A signature returns tensors: the layers' states come out one by one.
-        flat: Tensors = {}
+        flat: _Tensors = {}
         for name, value in outputs.items():
             if isinstance(value, list | tuple):
                 flat.update({f"{name}_{i}": part for i, part in enumerate(value)})
@@ -207,42 +159,125 @@ class ServedModel(tf.Module):
                 flat[name] = value
         return flat
 
-    def _tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of texts, [B, (tokens)]."""
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of texts: [B, (tokens)]."""
         assert self.tokenizer is not None
-        return with_int32(self.tokenizer.encode(texts))
+        return self.tokenizer.encode(texts).with_row_splits_dtype(tf.int32)
 
-    def _inputs(self, text_a: tf.Tensor, text_b: tf.Tensor | None) -> Tensors:
-        return sequences(
-            self._tokens(text_a),
-            None if text_b is None else self._tokens(text_b),
-            cls_id=self._cls_id,
-            sep_id=self._sep_id,
-            max_seq_length=self.max_seq_length,
-        )
+    def _ended(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = ids.nrows(tf.int32)
+        return tf.concat([ids, tf.fill([rows, 1], self._sep_id)], axis=1)
+
+    def _first_segment(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = ids.nrows(tf.int32)
+        return self._ended(tf.concat([tf.fill([rows, 1], self._cls_id), ids], axis=1))
+
+    def _inputs(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
+        """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut as the original cuts."""
+        ids_a, most = self._ids(text_a), self.max_seq_length - 2
+        if text_b is None:
+            return _encoder_inputs(self._first_segment(_cut(ids_a, most)))
+        ids_b = self._ids(text_b)
+        has_b = tf.cast(_lengths(ids_b) > 0, tf.int32)
+        ids_a, ids_b = _cut_pair(ids_a, ids_b, most - has_b)
+        # As in the original, a second text that is cut to nothing has no [SEP] either.
+        length_b = tf.where(_lengths(ids_b) > 0, _lengths(ids_b) + 1, 0)
+        segment_b = _cut(self._ended(ids_b), length_b)
+        return _encoder_inputs(self._first_segment(ids_a), segment_b)
 
     def _likeliest(self, probabilities: tf.Tensor) -> tf.Tensor:
-        """The name of the likeliest label, or its number where labels have no names."""
+        """The name of the likeliest label, or its number if labels have no names."""
         best = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return tf.gather(tf.constant(self.labels), best) if self.labels else best
 
 
-class ServedMultipleChoice(ServedModel):
+class _ServedTexts(_ServedModel):
+    """What takes a text, or a pair of texts.
+
+    serving_default: text_a [B], text_b [B] ("" for none); one_text: text_a [B].
+    """
+
+    def text_signatures(self) -> dict[str, _Signature]:
+        return {
+            SERVING_DEFAULT: (
+                lambda text_a, text_b: self._answer(self._inputs(text_a, text_b)),
+                [_texts("text_a"), _texts("text_b")],
+            ),
+            "one_text": (
+                lambda text_a: self._answer(self._inputs(text_a)),
+                [_texts("text_a")],
+            ),
+        }
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        raise NotImplementedError
+
+
+class _ServedClassifier(_ServedTexts):
+    """Returns what the model's problem type asks for.
+
+    One of several labels: logits and probabilities [B, C], label [B]. Any of them:
+    logits and probabilities [B, C], each label's by itself, and labels [B, L], those of
+    more than 0.5 (the rest of a row is "", or -1 if labels have no names). A number:
+    score [B]. Several: scores [B, C].
+    """
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        logits = self._call(inputs)["logits"]
+        if self._model.problem_type == REGRESSION:
+            if logits.shape[-1] == 1:
+                return {"score": logits[:, 0]}
+            return {"scores": logits}
+        if self._model.problem_type == MULTI_LABEL:
+            numbers = tf.range(logits.shape[-1])
+            every = tf.constant(self.labels) if self.labels else numbers
+            rows = tf.tile(every[None], [tf.shape(logits)[0], 1])
+            labels = tf.ragged.boolean_mask(rows, logits > 0)
+            return {
+                "logits": logits,
+                "probabilities": tf.nn.sigmoid(logits),
+                "labels": labels.to_tensor("" if self.labels else -1),
+            }
+        probabilities = tf.nn.softmax(logits)
+        return {
+            "logits": logits,
+            "probabilities": probabilities,
+            "label": self._likeliest(probabilities),
+        }
+
+
+class _ServedFeatures(_ServedTexts):
+    """Returns the encoder's output for each token, and for each text.
+
+    sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;
+    mean_output [B, H], over the tokens that are no padding, [CLS] and [SEP] included;
+    tokens [B, S] in letters; input_mask [B, S].
+    """
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        outputs = self._call(inputs)
+        mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, None]
+        states = tf.cast(outputs["sequence_output"], tf.float32)
+        tokens = tf.gather(self.tokens, inputs["input_ids"])
+        return {
+            **outputs,
+            "mean_output": tf.reduce_sum(states * mask, 1) / tf.reduce_sum(mask, 1),
+            "tokens": tf.where(inputs["input_mask"] == 1, tokens, ""),
+            "input_mask": inputs["input_mask"],
+        }
+
+
+class _ServedMultipleChoice(_ServedModel):
     """Takes text_a [B] and text_b [B, N], its continuations.
 
     Returns logits and probabilities [B, N], and choice [B], the likeliest's number.
     """
 
-    def text_signatures(self) -> Mapping[str, Any]:
-        """Of a text and its choices."""
-        return {
-            SERVING_DEFAULT: (
-                self._of_choices,
-                [texts("text_a"), texts("text_b", None)],
-            )
-        }
+    def text_signatures(self) -> dict[str, _Signature]:
+        specs = [_texts("text_a"), _texts("text_b", None)]
+        return {SERVING_DEFAULT: (self._of_choices, specs)}
 
-    def _of_choices(self, text_a: tf.Tensor, text_b: tf.Tensor) -> Tensors:
+    def _of_choices(self, text_a: tf.Tensor, text_b: tf.Tensor) -> _Tensors:
         number = tf.shape(text_b)[1]
         pairs = self._inputs(tf.repeat(text_a, number), tf.reshape(text_b, [-1]))
         inputs = {
@@ -257,7 +292,7 @@ class ServedMultipleChoice(ServedModel):
         }
 
 
-class ServedTagger(ServedModel):
+class _ServedTagger(_ServedModel):
     """Takes text_a [B], split at white space into words; or words [B, W] ("" for none).
 
     Returns words, label [B, W] and probabilities [B, W, C]. A word's label is that of
@@ -265,41 +300,38 @@ class ServedTagger(ServedModel):
     have the label "" and probabilities of 0.
     """
 
-    def text_signatures(self) -> Mapping[str, Any]:
-        """Of texts, and of words."""
+    def text_signatures(self) -> dict[str, _Signature]:
         return {
-            SERVING_DEFAULT: (self._of_text, [texts("text_a")]),
-            "words": (self._of_words, [texts("words", None)]),
+            SERVING_DEFAULT: (
+                lambda text_a: self._of_words(tf.strings.split(text_a).to_tensor("")),
+                [_texts("text_a")],
+            ),
+            "words": (self._of_words, [_texts("words", None)]),
         }
 
-    def _of_text(self, text_a: tf.Tensor) -> Tensors:
-        return self._of_words(tf.strings.split(text_a).to_tensor(""))
-
-    def _of_words(self, words: tf.Tensor) -> Tensors:
-        rows, most = tf.shape(words)[0], tf.shape(words)[1]
-        pieces = self._tokens(tf.reshape(words, [-1]))
-        counts = tf.reshape(lengths(pieces), [rows, most])
+    def _of_words(self, words: tf.Tensor) -> _Tensors:
+        most = self.max_seq_length - 2
+        pieces = self._ids(tf.reshape(words, [-1]))
+        counts = tf.reshape(_lengths(pieces), tf.shape(words))
         # Where each word begins in its row; a word that the tokenizer removes has none.
         begins = tf.cumsum(counts, axis=1, exclusive=True)
         tokens = tf.RaggedTensor.from_row_lengths(
             pieces.flat_values, tf.reduce_sum(counts, axis=1)
         )
-        tokens = first(tokens, tf.minimum(lengths(tokens), self.max_seq_length - 2))
-        ids = around(tokens, self._cls_id, self._sep_id)
-        logits = self._call(padded(ids, tf.zeros_like(ids)))["logits"]
-        has_label = (counts > 0) & (begins < self.max_seq_length - 2)
+        inputs = _encoder_inputs(self._first_segment(_cut(tokens, most)))
+        logits = self._call(inputs)["logits"]
+        has_label = (counts > 0) & (begins < most)
         places = tf.where(has_label, begins + 1, 0)
         probabilities = tf.nn.softmax(tf.gather(logits, places, batch_dims=1))
         label = self._likeliest(probabilities)
-        nothing = "" if label.dtype == tf.string else -1
         return {
             "words": words,
-            "label": tf.where(has_label, label, nothing),
+            "label": tf.where(has_label, label, "" if self.labels else -1),
             "probabilities": tf.where(has_label[:, :, None], probabilities, 0.0),
         }
 
 
-class ServedFillMask(ServedModel):
+class _ServedFillMask(_ServedModel):
     """Takes text_a [B] with [MASK]s, and the number top_k [].
 
     Returns tokens and probabilities [B, M, top_k], the likeliest first, for the masks
@@ -308,32 +340,29 @@ class ServedFillMask(ServedModel):
 
     recognizes_special_tokens = True
 
-    def text_signatures(self) -> Mapping[str, Any]:
-        """With a number of guesses, and with 5."""
+    def text_signatures(self) -> dict[str, _Signature]:
         return {
-            SERVING_DEFAULT: (self._of_text, [texts("text_a")]),
+            SERVING_DEFAULT: (
+                lambda text_a: self._guesses(text_a, tf.constant(5)),
+                [_texts("text_a")],
+            ),
             "top_k": (
                 self._guesses,
-                [texts("text_a"), tf.TensorSpec([], tf.int32, "top_k")],
+                [_texts("text_a"), tf.TensorSpec([], tf.int32, "top_k")],
             ),
         }
 
-    def _of_text(self, text_a: tf.Tensor) -> Tensors:
-        return self._guesses(text_a, tf.constant(5))
-
-    def _guesses(self, text_a: tf.Tensor, top_k: tf.Tensor) -> Tensors:
-        inputs = self._inputs(text_a, None)
+    def _guesses(self, text_a: tf.Tensor, top_k: tf.Tensor) -> _Tensors:
+        inputs = self._inputs(text_a)
         is_mask = inputs["input_ids"] == self._mask_id
         counts = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1)
         positions = tf.RaggedTensor.from_row_lengths(
             tf.cast(tf.where(is_mask)[:, 1], tf.int32), counts
         ).to_tensor()
-        logits = self._call({**inputs, "masked_lm_positions": positions})[
-            "masked_lm_logits"
-        ]
+        outputs = self._call({**inputs, "masked_lm_positions": positions})
         # An embedding table may have more rows than the vocabulary has tokens.
-        probabilities = tf.nn.softmax(logits[:, :, : tf.size(self.tokens)])
-        values, ids = tf.math.top_k(probabilities, k=top_k)
+        logits = outputs["masked_lm_logits"][:, :, : tf.size(self.tokens)]
+        values, ids = tf.math.top_k(tf.nn.softmax(logits), k=top_k)
         there = (tf.range(tf.shape(positions)[1]) < counts[:, None])[:, :, None]
         return {
             "tokens": tf.where(there, tf.gather(self.tokens, ids), ""),
@@ -342,132 +371,15 @@ class ServedFillMask(ServedModel):
         }
 
 
-# Models that take a text, or a pair of texts: classifiers, and features.
-#
-# The conventions are those of `bert_tf.conversion.serving`.
-#
-# Shapes: B batch, S the longest sequence, C labels, L the most labels of a row, H
-# hidden.
-
-
-class OfTextOrPair(ServedModel):
-    """What takes a text, or a pair of them.
-
-    serving_default: text_a [B], text_b [B] ("" for none); one_text: text_a [B].
-    """
-
-    def text_signatures(self) -> Mapping[str, Any]:
-        """Of texts alone, and of pairs."""
-        return {
-            SERVING_DEFAULT: (self._of_pair, [texts("text_a"), texts("text_b")]),
-            "one_text": (self._of_text, [texts("text_a")]),
-        }
-
-    def _of_text(self, text_a: tf.Tensor) -> Tensors:
-        return self._answer(self._inputs(text_a, None))
-
-    def _of_pair(self, text_a: tf.Tensor, text_b: tf.Tensor) -> Tensors:
-        return self._answer(self._inputs(text_a, text_b))
-
-    def _answer(self, inputs: Tensors) -> Tensors:
-        raise NotImplementedError
-
-
-class ServedClassifier(OfTextOrPair):
-    """Returns what the model's problem type asks for.
-
-    One of several labels: logits and probabilities [B, C], label [B]. Any of them:
-    logits and probabilities [B, C], each label's by itself, and labels [B, L], those of
-    more than 0.5 (the rest of a row is "", or -1 where labels have no names). A number:
-    score [B]. Several: scores [B, C].
-    """
-
-    def _answer(self, inputs: Tensors) -> Tensors:
-        logits = self._call(inputs)["logits"]
-        if self._model.problem_type == REGRESSION:
-            if logits.shape[-1] == 1:
-                return {"score": logits[:, 0]}
-            return {"scores": logits}
-        if self._model.problem_type == MULTI_LABEL:
-            return {
-                "logits": logits,
-                "probabilities": tf.nn.sigmoid(logits),
-                "labels": self._names(logits > 0),
-            }
-        probabilities = tf.nn.softmax(logits)
-        return {
-            "logits": logits,
-            "probabilities": probabilities,
-            "label": self._likeliest(probabilities),
-        }
-
-    def _names(self, is_there: tf.Tensor) -> tf.Tensor:
-        """The names of the labels that are there, or their numbers: [B, L]."""
-        number = is_there.shape[-1]
-        every = tf.constant(self.labels) if self.labels else tf.range(number)
-        rows = tf.tile(every[None], [tf.shape(is_there)[0], 1])
-        return tf.ragged.boolean_mask(rows, is_there).to_tensor(
-            "" if self.labels else -1
-        )
-
-
-class ServedFeatures(OfTextOrPair):
-    """Returns the encoder's output for each token, and for each text.
-
-    sequence_output [B, S, H]; pooled_output [B, H] where the model has a pooler;
-    mean_output [B, H], over the tokens that are no padding, [CLS] and [SEP] included;
-    tokens [B, S] in letters; input_mask [B, S].
-    """
-
-    def _answer(self, inputs: Tensors) -> Tensors:
-        outputs = self._call(inputs)
-        mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, None]
-        states = tf.cast(outputs["sequence_output"], tf.float32)
-        return {
-            **outputs,
-            "mean_output": tf.reduce_sum(states * mask, 1) / tf.reduce_sum(mask, 1),
-            "tokens": tf.where(
-                inputs["input_mask"] == 1,
-                tf.gather(self.tokens, inputs["input_ids"]),
-                "",
-            ),
-            "input_mask": inputs["input_mask"],
-        }
-
-
-# A span predictor that takes a question and a context, for a SavedModel.
-#
-# A context that is too long for one sequence is read in windows, as run_squad does:
-# each holds the question and the next `doc_stride` tokens. A token stands in several;
-# the
-# window where it has most context on its smaller side counts (Devlin et al.'s code,
-# "max
-# context"), the first one of equal ones. The answer is the span of the highest start
-# +
-# end, cut from the context by its offsets.
-#
-# Shapes: B batch, W windows of the whole batch, S the longest window.
-
-
-# Below any sum of two logits.
-_NEVER = -1e30
-
-
 class _Windows(NamedTuple):
-    """Parts of contexts, of all rows one after the other: int32 [W].
+    """Parts of contexts, of all contexts one after the other: int32 [W]."""
 
-    Attributes:
-        rows: which context.
-        starts: its first token there.
-        sizes: its tokens.
-    """
-
-    rows: tf.Tensor
-    starts: tf.Tensor
-    sizes: tf.Tensor
+    rows: tf.Tensor  # which context
+    starts: tf.Tensor  # its first token there
+    sizes: tf.Tensor  # its tokens
 
 
-class ServedSpanPredictor(ServedModel):
+class _ServedSpanPredictor(_ServedModel):
     """Takes question and context [B].
 
     Returns, each [B]: answer; start and end, its place in the context in characters
@@ -475,6 +387,12 @@ class ServedSpanPredictor(ServedModel):
     null_score, that of [CLS] (SQuAD 2.0: no answer where null_score - score is above
     the threshold found on the development set). The answer is "" where the context has
     no token.
+
+    A context that is too long for one sequence is read in windows, as in run_squad:
+    each holds the question and the next `doc_stride` tokens. A token is in several; the
+    window where it has most context on its smaller side counts ("max context" in the
+    original), the first one of equal ones. The answer is the span of the highest start
+    + end, cut from the context by its offsets.
     """
 
     def __init__(
@@ -490,53 +408,63 @@ class ServedSpanPredictor(ServedModel):
         self._max_query_length = max_query_length
         self._max_answer_length = max_answer_length
 
-    def text_signatures(self) -> Mapping[str, Any]:
-        """Of a question and its context."""
-        specs = [texts("question"), texts("context")]
+    def text_signatures(self) -> dict[str, _Signature]:
+        specs = [_texts("question"), _texts("context")]
         return {SERVING_DEFAULT: (self._of_question, specs)}
 
-    def _of_question(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
+    def _of_question(self, question: tf.Tensor, context: tf.Tensor) -> _Tensors:
         assert self.tokenizer is not None
-        query = self._tokens(question)
-        query = first(query, tf.minimum(lengths(query), self._max_query_length))
+        query = _cut(self._ids(question), self._max_query_length)
         encoding = GraphEncoding(
-            *map(with_int32, self.tokenizer.encode_with_offsets(context))
+            *(
+                part.with_row_splits_dtype(tf.int32)
+                for part in self.tokenizer.encode_with_offsets(context)
+            )
         )
-        counts, query_lengths = lengths(encoding.ids), lengths(query)
-        room = self.max_seq_length - 3 - query_lengths
-        windows = _windows(counts, room, self._doc_stride)
-        outputs = self._call(self._window_inputs(query, encoding.ids, windows))
-        # [CLS] and [SEP] stand round the question.
-        offsets = tf.gather(query_lengths, windows.rows) + 2
+        tokens, counts = encoding.ids, _lengths(encoding.ids)
+        windows = self._windows(counts, self.max_seq_length - 3 - _lengths(query))
+        begins = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
+        inputs = _encoder_inputs(
+            self._first_segment(tf.gather(query, windows.rows)),
+            self._ended(_slices(tokens, begins, windows.sizes)),
+        )
+        outputs = self._call(inputs)
         start_logits, end_logits = outputs["start_logits"], outputs["end_logits"]
-        best = self._best_spans(windows, counts, offsets, start_logits, end_logits)
-        score, first_token, last_token = best
-        null_scores = tf.math.unsorted_segment_min(
-            start_logits[:, 0] + end_logits[:, 0], windows.rows, tf.size(counts)
+        # [CLS] and [SEP] stand round the question.
+        offsets = tf.gather(_lengths(query), windows.rows) + 2
+        score, first, last = self._best_spans(
+            windows, counts, offsets, start_logits, end_logits
         )
+        null_scores = start_logits[:, 0] + end_logits[:, 0]
+        has_tokens = counts > 0
+
+        def place(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
+            number = tf.where(has_tokens, offsets.row_starts() + token, 0)
+            # In a batch of contexts without tokens there is nothing to gather from.
+            values = tf.concat([offsets.flat_values, [0]], axis=0)
+            return tf.where(has_tokens, tf.gather(values, number), 0)
+
+        begin, end = place(encoding.byte_starts, first), place(encoding.byte_ends, last)
         return {
-            **_answers(context, encoding, first_token, last_token, counts > 0),
+            "answer": tf.strings.substr(context, begin, end - begin),
+            "start": place(encoding.starts, first),
+            "end": place(encoding.ends, last),
             "score": score,
-            "null_score": null_scores,
+            "null_score": tf.math.unsorted_segment_min(
+                null_scores, windows.rows, tf.size(counts)
+            ),
         }
 
-    def _window_inputs(
-        self, query: tf.RaggedTensor, tokens: tf.RaggedTensor, windows: _Windows
-    ) -> Tensors:
-        row_starts = tokens.row_starts()
-        begins = tf.gather(row_starts, windows.rows) + windows.starts
-        places = tf.ragged.range(
-            begins, begins + windows.sizes, row_splits_dtype=tf.int32
-        )
-        parts = tf.gather(tokens.flat_values, places)
-        part_a = around(tf.gather(query, windows.rows), self._cls_id, self._sep_id)
-        part_b = tf.concat(
-            [parts, tf.fill([tf.size(windows.rows), 1], self._sep_id)], axis=1
-        )
-        return padded(
-            tf.concat([part_a, part_b], axis=1),
-            tf.concat([tf.zeros_like(part_a), tf.ones_like(part_b)], axis=1),
-        )
+    def _windows(self, counts: tf.Tensor, room: tf.Tensor) -> _Windows:
+        """The windows of contexts with `counts` tokens; each has room for `room`."""
+        stride = tf.minimum(room, self._doc_stride)
+        further = tf.maximum(0, counts - room)
+        numbers = 1 + (further + stride - 1) // stride
+        number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
+        rows = number.value_rowids()
+        starts = number.flat_values * tf.gather(stride, rows)
+        sizes = tf.minimum(tf.gather(room, rows), tf.gather(counts, rows) - starts)
+        return _Windows(rows, starts, sizes)
 
     def _best_spans(
         self,
@@ -550,23 +478,15 @@ class ServedSpanPredictor(ServedModel):
         length = tf.shape(start_logits)[1]
         place = tf.range(length)[None, :] - offsets[:, None]
         inside = (place >= 0) & (place < windows.sizes[:, None])
-        token = place + windows.starts[:, None]
-        most = tf.reduce_max(counts)
-        may_start = inside & _has_most_context(windows, place, token, inside, most)
+        may_start = _has_most_context(windows, place, inside, tf.reduce_max(counts))
         starts = tf.where(may_start, start_logits, _NEVER)[:, :, None]
         ends = tf.where(inside, end_logits, _NEVER)[:, None, :]
         # The diagonals from 0 on: an end at its start or up to the longest answer on.
-        pairs = tf.linalg.band_part(
-            tf.ones([length, length]),
-            0,
-            tf.minimum(self._max_answer_length, length) - 1,
-        )
+        width = tf.minimum(self._max_answer_length, length) - 1
+        pairs = tf.linalg.band_part(tf.ones([length, length]), 0, width)
         scores = tf.where(pairs > 0, starts + ends, 2 * _NEVER)
         flat = tf.reshape(scores, [-1, length * length])
         best, best_scores = tf.argmax(flat, 1, tf.int32), tf.reduce_max(flat, 1)
-        begin = windows.starts - offsets
-        first_token = begin + best // length
-        last_token = begin + best % length
         # The first window of each row that has the row's best score.
         rows = tf.size(counts)
         row_scores = tf.math.unsorted_segment_max(best_scores, windows.rows, rows)
@@ -575,109 +495,55 @@ class ServedSpanPredictor(ServedModel):
         chosen = tf.math.unsorted_segment_min(
             tf.where(is_best, number, tf.size(number)), windows.rows, rows
         )
-        return row_scores, tf.gather(first_token, chosen), tf.gather(last_token, chosen)
-
-
-def _windows(counts: tf.Tensor, room: tf.Tensor, doc_stride: int) -> _Windows:
-    """The windows of contexts of so many tokens, where each has room for so many."""
-    stride = tf.minimum(room, doc_stride)
-    further = tf.maximum(0, counts - room)
-    numbers = 1 + (further + stride - 1) // stride
-    number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
-    rows = number.value_rowids()
-    starts = number.flat_values * tf.gather(stride, rows)
-    sizes = tf.minimum(tf.gather(room, rows), tf.gather(counts, rows) - starts)
-    return _Windows(rows, starts, sizes)
+        begin, span = (
+            tf.gather(windows.starts - offsets, chosen),
+            tf.gather(best, chosen),
+        )
+        return row_scores, begin + span // length, begin + span % length
 
 
 def _has_most_context(
-    windows: _Windows,
-    place: tf.Tensor,
-    token: tf.Tensor,
-    inside: tf.Tensor,
-    most: tf.Tensor,
+    windows: _Windows, place: tf.Tensor, inside: tf.Tensor, most: tf.Tensor
 ) -> tf.Tensor:
     """Whether no other window, nor an earlier one as good, is better: bool [W, S].
 
     A window's worth to a token is min(tokens before, tokens after) + 0.01 * its size.
     """
-    before = place
-    after = windows.sizes[:, None] - 1 - place
-    worth = tf.cast(tf.minimum(before, after), tf.float32) + 0.01 * tf.cast(
-        windows.sizes[:, None], tf.float32
-    )
+    sizes = windows.sizes[:, None]
+    worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float32)
+    worth += 0.01 * tf.cast(sizes, tf.float32)
     # One number for each token of the batch; what is no token has the last one.
     slots = (tf.reduce_max(windows.rows) + 1) * most
+    token = place + windows.starts[:, None]
     slot = tf.where(inside, windows.rows[:, None] * most + token, slots)
-    best = tf.math.unsorted_segment_max(
-        tf.reshape(worth, [-1]), tf.reshape(slot, [-1]), slots + 1
-    )
+    best = tf.math.unsorted_segment_max(worth, slot, slots + 1)
     number = tf.range(tf.size(windows.rows))[:, None] + tf.zeros_like(slot)
     as_good = inside & (worth == tf.gather(best, slot))
     earliest = tf.math.unsorted_segment_min(
-        tf.reshape(tf.where(as_good, number, tf.int32.max), [-1]),
-        tf.reshape(slot, [-1]),
-        slots + 1,
+        tf.where(as_good, number, tf.int32.max), slot, slots + 1
     )
     return as_good & (number == tf.gather(earliest, slot))
 
 
-def _answers(
-    context: tf.Tensor,
-    encoding: GraphEncoding,
-    first_token: tf.Tensor,
-    last_token: tf.Tensor,
-    has_tokens: tf.Tensor,
-) -> Tensors:
-    """The text and the place of spans of tokens: [B]."""
-
-    def of(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
-        place = tf.where(has_tokens, offsets.row_starts() + token, 0)
-        # A context without tokens, in a batch of such, has nothing to gather from.
-        values = tf.concat([offsets.flat_values, [0]], axis=0)
-        return tf.where(has_tokens, tf.gather(values, place), 0)
-
-    begin, end = (
-        of(encoding.byte_starts, first_token),
-        of(encoding.byte_ends, last_token),
-    )
-    return {
-        "answer": tf.strings.substr(context, begin, end - begin),
-        "start": of(encoding.starts, first_token),
-        "end": of(encoding.ends, last_token),
-    }
-
-
-# A checkpoint as a SavedModel, LiteRT or ONNX file.
-
-
-FEATURES = "features"
-
 # A head -> how its model is loaded and what serves it.
-_SERVED: Mapping[str, tuple[Any, type[ServedModel]]] = {
-    FEATURES: (load_encoder, ServedFeatures),
-    names.MASKED_LM: (load_pretrainer, ServedFillMask),
-    names.CLASSIFIER: (load_classifier, ServedClassifier),
-    names.SPAN: (load_span_predictor, ServedSpanPredictor),
-    names.MULTIPLE_CHOICE: (load_multiple_choice, ServedMultipleChoice),
-    names.TAGGING: (load_tagger, ServedTagger),
+_SERVED: Mapping[str, tuple[Any, type[_ServedModel]]] = {
+    FEATURES: (load_encoder, _ServedFeatures),
+    names.MASKED_LM: (load_pretrainer, _ServedFillMask),
+    names.CLASSIFIER: (load_classifier, _ServedClassifier),
+    names.SPAN: (load_span_predictor, _ServedSpanPredictor),
+    names.MULTIPLE_CHOICE: (load_multiple_choice, _ServedMultipleChoice),
+    names.TAGGING: (load_tagger, _ServedTagger),
 }
 
 
 def head_to_serve(source: Source) -> str:
-    """What a checkpoint is for: its head, or features where it has none."""
-    heads = names.heads_of(source.weights)
-    served = [head for head in heads if head in _SERVED]
+    """What a checkpoint is for: its head, or features if it has none."""
+    served = [head for head in names.heads_of(source.weights) if head in _SERVED]
     if len(served) > 1:
         raise InputError(
             f"{source.path} has several heads: {', '.join(served)}. Choose by --heads."
         )
     return served[0] if served else FEATURES
-
-
-def load_model(source: Source, head: str) -> keras.Model:
-    """The model that computes a head's outputs, with its weights."""
-    return _SERVED[head][0](source)
 
 
 def write_saved_model(
@@ -688,7 +554,7 @@ def write_saved_model(
     max_seq_length: int,
     **options: Any,
 ) -> dict[str, Any]:
-    """Writes a SavedModel."""
+    """Writes a SavedModel, and returns its signatures by name."""
     if head == names.MASKED_LM and source.require_config().left_to_right:
         raise InputError(
             f"{source.path} reads from left to right: it predicts the next token, and"
@@ -713,7 +579,7 @@ def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
     path = os.path.join(
         folder, {"litert": "model.tflite", "onnx": "model.onnx"}[format_]
     )
-    model = load_model(source, head)
+    model = _SERVED[head][0](source)
     # Keras exports to ONNX what has been called once.
     model(
         {name: np.zeros([1] * len(x.shape), "int32") for name, x in model.input.items()}

@@ -1,4 +1,22 @@
-"""A checkpoint to read, of any of the formats, and the files of the model in it."""
+"""A checkpoint of any format: its weights, its config, its tokenizer.
+
+`--init_checkpoint` takes any of these; the files show which one it is:
+
+    a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
+    a TF1 release, its folder or prefix           bert_model.ckpt.*, bert_config.json
+    Hugging Face's or sentence-transformers'      model.safetensors, config.json
+    a KerasHub preset, its folder or its handle   model.weights.h5, config.json
+
+A folder that has several is taken as the first of this list.
+
+An exported folder also has export.json, which says what it was made from:
+
+    {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
+     ...], "complete": true}
+
+`names` are the other files of the folder. While a folder that existed before is filled,
+`complete` is false: the same command then fills it again.
+"""
 
 import dataclasses
 import enum
@@ -17,22 +35,13 @@ from bert_tf.conversion.tokenizer_files import (
 from bert_tf.conversion.weights import Weights, num_outputs
 from bert_tf.errors import InputError
 
-# What an exported folder was made from, in its export.json.
-#
-#     {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
-#      ...], "complete": true}
-#
-# `names` are what else is in the folder. While a folder that existed before is
-# filled,
-# `complete` is false: the same command then fills it again.
-
-
+CONFIG_NAME = "bert_config.json"
 EXPORT_NAME = "export.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export:
-    """The file's content; see above."""
+    """The content of export.json."""
 
     made_from: dict[str, Any]
     names: list[str]
@@ -47,7 +56,7 @@ class Export:
 
 
 def read_export(folder: str) -> Export | None:
-    """The file of a folder; None where there is none, or another program's."""
+    """A folder's export.json; None for one of another program."""
     path = os.path.join(folder, EXPORT_NAME)
     if not files.exists(path):
         return None
@@ -55,32 +64,6 @@ def read_export(folder: str) -> Export | None:
         return strict_json.read(Export, path)
     except InputError:
         return None
-
-
-def refuse_incomplete(folder: str) -> None:
-    """Raises InputError if an export into the folder was interrupted."""
-    export = read_export(folder)
-    if export is not None and not export.complete:
-        raise InputError(
-            f"{folder}: its export was interrupted; give the same export_model command"
-            " again."
-        )
-
-
-# A checkpoint of any format: its weights, its config, its tokenizer.
-#
-# `--init_checkpoint` takes any of these, and which one it is shows in its files:
-#
-#     a run's output_dir, or a checkpoint in it     checkpoint, bert_config.json
-#     a TF1 release, its folder or prefix           bert_model.ckpt.*,
-#     bert_config.json
-#     Hugging Face's or sentence-transformers'      model.safetensors, config.json
-#     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
-#
-# A folder that has several is taken as the first of this list.
-
-
-CONFIG_NAME = "bert_config.json"
 
 
 class Format(enum.StrEnum):
@@ -99,14 +82,14 @@ class Source:
     Attributes:
         path: as it was given.
         format: what wrote it.
-        folder: where its files are; of a handle, the handle.
+        folder: the folder of its files; of a handle, the handle.
         weights: by the original's names.
-        config: the architecture; None where no file says it.
+        config: the architecture; None if no file says it.
         tokenizer: its vocabulary and casing.
-        labels: a classifier's or tagger's labels by output; None where they have no
-            names, empty for a regression of one number.
-        problem_type: what a classifier predicts, of `bert_tf.config`; None where no
-            file says it.
+        labels: a classifier's or tagger's labels by output; None if they have no names,
+            empty for a regression of one number.
+        problem_type: what a classifier predicts, of `bert_tf.config`; None if no file
+            says it.
     """
 
     path: str
@@ -133,7 +116,7 @@ class Source:
         return self.problem_type or (REGRESSION if number == 1 else SINGLE_LABEL)
 
     def require_config(self) -> BertConfig:
-        """The config; InputError where there is none."""
+        """The config; InputError if there is none."""
         if self.config is None:
             raise InputError(
                 f"{self.path}: {os.path.join(self.folder, CONFIG_NAME)} is missing;"
@@ -150,7 +133,7 @@ def find_format(path: str) -> Format:
             (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
         ):
             if path.endswith(ending):
-                # A file stands for its folder: config and vocabulary lie beside it.
+                # A file stands for its folder: config and vocabulary are next to it.
                 if os.path.basename(path) != name or not files.exists(path):
                     raise InputError(
                         f"{path}: give the folder of a checkpoint, or its {name}."
@@ -162,7 +145,12 @@ def find_format(path: str) -> Format:
             huggingface.refuse_pickles(path)
         prefix = tensorflow.find_checkpoint(path)
         return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
-    refuse_incomplete(path)
+    export = read_export(path)
+    if export is not None and not export.complete:
+        raise InputError(
+            f"{path}: its export was interrupted; give the same export_model command"
+            " again."
+        )
     if any(
         files.exists(there) and not files.is_folder(there)
         for there in (
@@ -195,15 +183,15 @@ def open_source(path: str) -> Source:
     path = files.expanded(path)
     format_ = find_format(path)
     if format_ == Format.KERAS_HUB:
-        preset = kerashub.read(_preset_of(path))
+        folder = kerashub.preset_folder(_preset_of(path))
+        config, weights = kerashub.read_model(folder)
         return Source(
             path=path,
             format=format_,
             folder=path,
-            weights=preset.weights,
-            config=preset.config,
-            tokenizer=_tokenizer_of(preset),
-            labels=preset.labels,
+            weights=weights,
+            config=config,
+            tokenizer=kerashub.read_tokenizer(folder),
         )
     if format_ == Format.HUGGING_FACE:
         folder = huggingface.model_folder(folder_of(path))
@@ -244,7 +232,7 @@ def open_tokenizer(path: str) -> TokenizerFiles:
     """The vocabulary and casing of a checkpoint, whose weights are left alone."""
     path = files.expanded(path)
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
-        return _tokenizer_of(kerashub.read(_preset_of(path)))
+        return kerashub.read_tokenizer(kerashub.preset_folder(_preset_of(path)))
     return read_tokenizer(huggingface.model_folder(folder_of(path)))
 
 
@@ -252,15 +240,6 @@ def _preset_of(path: str) -> str:
     return folder_of(path) if path.endswith(".h5") else path
 
 
-def _tokenizer_of(preset: kerashub.Preset) -> TokenizerFiles:
-    return TokenizerFiles(
-        preset.vocabulary,
-        preset.vocabulary_path,
-        preset.do_lower_case,
-        preset.tokenizer_difference,
-    )
-
-
 def folder_of(path: str) -> str:
-    """The folder that a checkpoint's config and vocabulary lie in."""
+    """The folder that a checkpoint's config and vocabulary are in."""
     return path if files.is_folder(path) else os.path.dirname(path)

@@ -5,12 +5,12 @@ Both are the same files, told apart by their keys:
 - ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's
   names (see `bert_tf.training.checkpoints`);
 - the original's, whose keys are those names themselves. What a TF1 optimizer left
-  beside them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out.
+  among them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out.
 """
 
+import functools
 import os
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -82,24 +82,24 @@ def read_weights(path: str) -> Weights:
     ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
     keys = ours or {key: key for key in shapes if not _OPTIMIZERS_OWN.fullmatch(key)}
 
-    def reading(name: str, key: str) -> Callable[[], np.ndarray]:
-        def read() -> np.ndarray:
-            try:
-                return reader.get_tensor(key)
-            except _READ_ERRORS as error:
-                raise InputError(
-                    f"{prefix}: {name} cannot be read: {str(error).splitlines()[0]}"
-                ) from error
-
-        return read
-
     return Weights(
         prefix,
         {
-            name: Tensor(tuple(shapes[key]), reading(name, key))
+            name: Tensor(
+                tuple(shapes[key]), functools.partial(_read, reader, prefix, name, key)
+            )
             for name, key in keys.items()
         },
     )
+
+
+def _read(reader: Any, prefix: str, name: str, key: str) -> np.ndarray:
+    try:
+        return reader.get_tensor(key)
+    except _READ_ERRORS as error:
+        raise InputError(
+            f"{prefix}: {name} cannot be read: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
@@ -118,12 +118,7 @@ def step_of(prefix: str) -> int | None:
     reader, shapes = _open(prefix)
     for key in (_OUR_STEP, "global_step"):
         if shapes.get(key) == []:
-            try:
-                return int(reader.get_tensor(key))
-            except _READ_ERRORS as error:
-                raise InputError(
-                    f"{prefix}: {key} cannot be read: {str(error).splitlines()[0]}"
-                ) from error
+            return int(_read(reader, prefix, key, key))
     return None
 
 

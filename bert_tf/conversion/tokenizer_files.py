@@ -1,4 +1,22 @@
-"""The files in a folder that say how its text is tokenized and what its labels are."""
+"""The files in a folder that say how its text is tokenized and what its labels are.
+
+    vocab.txt              one token per line
+    tokenizer_config.json  {"do_lower_case": true, ...}
+    tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; newer
+                           versions write it instead of vocab.txt
+    labels.txt             the labels, one per line, in the order of the outputs; empty
+                           for a regression of one number. If a label has a line end in
+                           it: a JSON list of the labels in one line
+    problem_type.txt       `multi_label_classification` if any of the labels may hold at
+                           once, `regression` for several numbers: Hugging Face's words.
+                           Without it, one of several labels is chosen, or one number is
+                           predicted
+
+A TF1 release has vocab.txt alone; its folder's name says the casing. Hugging Face's
+files may describe a tokenizer that splits text in other places than the original's.
+Using it is an error, which names the first setting that differs. One difference is in
+all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
+"""
 
 import json
 import os
@@ -12,22 +30,41 @@ from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION
 
-# What a classifier predicts, in the files beside its checkpoint.
-#
-#     labels.txt        the labels, one a line, in the order of the outputs; empty for
-#     a
-#                       regression of one number. Where lines cannot hold them (a line
-#                       end in a label), a JSON list of them in one line
-#     problem_type.txt  `multi_label_classification` where any of the labels may hold
-#     at
-#                       once, `regression` of several numbers: Hugging Face's words
-#
-# Without problem_type.txt, one of several labels is chosen, or one number is
-# predicted.
-
-
 LABELS_NAME = "labels.txt"
 PROBLEM_TYPE_NAME = "problem_type.txt"
+VOCAB_NAME = "vocab.txt"
+TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
+TOKENIZER_NAME = "tokenizer.json"
+
+_SPECIAL_TOKENS = {
+    "unk_token": UNK,
+    "sep_token": SEP,
+    "pad_token": PAD,
+    "cls_token": CLS,
+    "mask_token": MASK,
+}
+# Classes whose rules are the original's, or stand in tokenizer.json.
+_CLASSES = (
+    "BertTokenizer",
+    "BertTokenizerFast",
+    "PreTrainedTokenizerFast",
+    "TokenizersBackend",
+)
+# Settings of tokenizer_config.json that must be as they are in the original.
+_CONFIG_FIXED = {
+    "tokenize_chinese_chars": True,
+    "do_basic_tokenize": True,
+    **_SPECIAL_TOKENS,
+}
+# And of the parts of tokenizer.json.
+_JSON_FIXED = {
+    ("model", "type"): "WordPiece",
+    ("model", "unk_token"): UNK,
+    ("model", "continuing_subword_prefix"): CONTINUATION,
+    ("normalizer", "type"): "BertNormalizer",
+    ("normalizer", "clean_text"): True,
+    ("normalizer", "handle_chinese_chars"): True,
+}
 
 
 def write_labels(
@@ -80,75 +117,13 @@ def _labels(content: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-# The vocabulary and the casing that lie beside a checkpoint.
-#
-#     vocab.txt              one token a line
-#     tokenizer_config.json  {"do_lower_case": true, ...}
-#     tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; what
-#     its
-#                            newer versions write instead of vocab.txt
-#
-# A TF1 release has only the first file; its folder's name says the casing. Hugging
-# Face's
-# files may describe a tokenizer that splits a text in other places than the
-# original's:
-# that is not imitated, but said, where the tokenizer is asked for. One difference is
-# in
-# all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
-
-
-VOCAB_NAME = "vocab.txt"
-TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
-TOKENIZER_NAME = "tokenizer.json"
-
-_SPECIAL_TOKENS = {
-    "unk_token": UNK,
-    "sep_token": SEP,
-    "pad_token": PAD,
-    "cls_token": CLS,
-    "mask_token": MASK,
-}
-# Classes whose rules are the original's, or stand in tokenizer.json.
-_CLASSES = (
-    "BertTokenizer",
-    "BertTokenizerFast",
-    "PreTrainedTokenizerFast",
-    "TokenizersBackend",
-)
-# Settings of tokenizer_config.json that must be as they are in the original.
-_CONFIG_FIXED = {
-    "tokenize_chinese_chars": True,
-    "do_basic_tokenize": True,
-    **_SPECIAL_TOKENS,
-}
-# And of the parts of tokenizer.json.
-_NORMALIZER_FIXED = {
-    "type": "BertNormalizer",
-    "clean_text": True,
-    "handle_chinese_chars": True,
-}
-_MODEL_FIXED = {
-    "type": "WordPiece",
-    "unk_token": UNK,
-    "continuing_subword_prefix": CONTINUATION,
-}
-
-
 class TokenizerFiles(NamedTuple):
-    """What a folder says of its tokenizer.
-
-    Attributes:
-        vocabulary: None where it has none.
-        path: the vocabulary's file, for messages.
-        do_lower_case: None where nothing says it.
-        difference: what its tokenizer does that ours does not, in a line that begins
-            with the file; None where they are the same.
-    """
+    """A folder's tokenizer; None for what no file says."""
 
     vocabulary: Vocabulary | None
-    path: str | None
+    path: str | None  # the vocabulary's file, for messages
     do_lower_case: bool | None
-    difference: str | None = None
+    difference: str | None = None  # from ours: the file and the first setting
 
     def require_same(self) -> None:
         """Raises InputError if the folder's tokenizer is another one than ours."""
@@ -169,9 +144,15 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
         vocabulary, path = Vocabulary.from_file(vocab_path), vocab_path
     if files.exists(json_path):
         tokenizer = _object_in(json_path)
-        theirs = _ids_in(tokenizer, json_path)
+        theirs = _vocabulary_in(tokenizer, json_path)
         if theirs and vocabulary is None:
-            vocabulary, path = _vocabulary_of(theirs, json_path), json_path
+            tokens = sorted(theirs, key=theirs.__getitem__)
+            if [theirs[token] for token in tokens] != list(range(len(tokens))):
+                raise InputError(
+                    f"{json_path}: `model.vocab` must number its tokens from 0 on,"
+                    " without gaps."
+                )
+            vocabulary, path = Vocabulary(tokens), json_path
         elif vocabulary and theirs.items() - vocabulary.ids.items():
             raise InputError(
                 f"{json_path} has other tokens than {vocab_path}; remove the one that"
@@ -209,7 +190,7 @@ def write_tokenizer(
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None where nothing says it."""
+    """A checkpoint folder's casing; None if nothing says it."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
         casing = _object_in(path).get("do_lower_case")
@@ -245,17 +226,17 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     if config.get("tokenizer_class") not in (None, *_CLASSES):
         name = json.dumps(config["tokenizer_class"])
         yield f"{config_path} names the tokenizer {name}."
-    strips = config.get("strip_accents")
-    if strips is not None and strips != casing:
-        yield f"{config_path} sets strip_accents={json.dumps(strips)}" + (
-            f" beside do_lower_case={json.dumps(casing)}."
+    if config.get("strip_accents") not in (None, casing):
+        yield (
+            f"{config_path} sets strip_accents={json.dumps(config['strip_accents'])}"
+            f" with do_lower_case={json.dumps(casing)}."
         )
     if tokenizer is None:
         return
-    for part, wanted in (("model", _MODEL_FIXED), ("normalizer", _NORMALIZER_FIXED)):
-        difference = _differing(tokenizer, part, wanted)
-        if difference:
-            yield f"{json_path} sets {difference}."
+    for (part, key), wanted in _JSON_FIXED.items():
+        value = _part(tokenizer, part).get(key)
+        if value != wanted:
+            yield f"{json_path} sets {part}.{key}={json.dumps(value)}."
     if _part(tokenizer, "pre_tokenizer").get("type") != "BertPreTokenizer":
         yield f"{json_path} splits words by another rule than BertPreTokenizer."
     normalizer = _part(tokenizer, "normalizer")
@@ -265,15 +246,19 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
             f"{json.dumps(normalizer['lowercase'])}, but {config_path} sets"
             f" do_lower_case={json.dumps(casing)}."
         )
-    strips = normalizer.get("strip_accents")
-    if strips is not None and strips != casing:
-        yield f"{json_path} sets normalizer.strip_accents={json.dumps(strips)}."
-    for token in _added(tokenizer):
-        if token["content"] not in _SPECIAL_TOKENS.values():
+    if normalizer.get("strip_accents") not in (None, casing):
+        strips = json.dumps(normalizer["strip_accents"])
+        yield f"{json_path} sets normalizer.strip_accents={strips}."
+    for token in tokenizer.get("added_tokens") or ():
+        if (
+            isinstance(token, dict)
+            and {"content", "id"} <= token.keys()
+            and token["content"] not in _SPECIAL_TOKENS.values()
+        ):
             yield f"{json_path} adds words that are never split: {token['content']!r}."
 
 
-def _ids_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:
+def _vocabulary_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:
     """The tokens of a tokenizer.json and their ids; none but a WordPiece model's."""
     model = _part(tokenizer, "model")
     if model.get("type") != "WordPiece":
@@ -283,35 +268,6 @@ def _ids_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:
         raise InputError(f"{path}: `model.vocab` must map tokens to their ids.")
     # White space round a token is no part of it, as in vocab.txt.
     return {token.strip(): number for token, number in ids.items()}
-
-
-def _vocabulary_of(ids: dict[str, int], path: str) -> Vocabulary:
-    """The tokens by their ids."""
-    by_id = {number: token for token, number in ids.items()}
-    if set(by_id) != set(range(len(ids))):
-        raise InputError(
-            f"{path}: `model.vocab` must number its tokens from 0 on, without gaps."
-        )
-    return Vocabulary([by_id[number] for number in range(len(ids))])
-
-
-def _added(tokenizer: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        token
-        for token in tokenizer.get("added_tokens") or ()
-        if isinstance(token, dict) and "content" in token and "id" in token
-    ]
-
-
-def _differing(
-    tokenizer: dict[str, Any], part: str, wanted: dict[str, Any]
-) -> str | None:
-    """The first setting of a part that is not as wanted, as PART.KEY=VALUE."""
-    values = _part(tokenizer, part)
-    for key, value in wanted.items():
-        if values.get(key) != value:
-            return f"{part}.{key}={json.dumps(values.get(key))}"
-    return None
 
 
 def _part(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""Weights by the original's names, wherever they lie; each is read when asked for.
-
-A model's weights are not held in memory at once: what converts a checkpoint reads a
-tensor, writes it and drops it.
-"""
+"""Weights by the original's names, whatever the format; each is read when asked for."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -16,48 +12,37 @@ from bert_tf.modeling.adapters import is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 
-# An error names so many tensors, and counts the rest.
+# An error names at most this many tensors, and counts the rest.
 _MOST_NAMED = 8
 
 
 class Tensor(NamedTuple):
-    """An array that is read when asked for.
-
-    Attributes:
-        shape: its shape, in the original's layout.
-        read: returns it, in that layout, float32.
-        problem: why `read` will raise; None where nothing is known against it.
-    """
+    """An array that is read when asked for."""
 
     shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]
-    problem: str | None = None
+    read: Callable[[], np.ndarray]  # float32
+    problem: str | None = None  # why `read` will raise
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The weights of a checkpoint by the original's names.
-
-    Attributes:
-        path: where they lie.
-        shapes: by the original's names.
-    """
+    """The weights of a checkpoint by the original's names."""
 
     def __init__(self, path: str, tensors: Mapping[str, Tensor]) -> None:
         self.path = path
-        self._tensors = dict(tensors)
+        self.tensors = dict(tensors)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._tensors[name].read()
+        return self.tensors[name].read()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
+        return iter(self.tensors)
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return len(self.tensors)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tensors
+        return name in self.tensors
 
     def with_heads(self, heads: Iterable[str]) -> "Weights":
         """The same without the other heads, of those in the table of names."""
@@ -67,13 +52,13 @@ class Weights(Mapping[str, np.ndarray]):
             if head not in heads
             for row in rows
         }
-        kept = {name: x for name, x in self._tensors.items() if name not in others}
+        kept = {name: x for name, x in self.tensors.items() if name not in others}
         return Weights(self.path, kept)
 
     def merged(self) -> "Weights":
         """The same with LoRA's products added to their kernels: a plain model's."""
-        tensors = dict(self._tensors)
-        for name in self._tensors:
+        tensors = dict(self.tensors)
+        for name in self.tensors:
             if not name.endswith(_LORA_A):
                 continue
             layer = name.removesuffix(_LORA_A)
@@ -118,9 +103,22 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
         if row.original in weights
         and not fits(weights.shapes[row.original], row.dimensions(config))
     ]
+    refuse_differences(
+        f"{weights.path} and its config do not belong together",
+        wrong,
+        missing,
+        left_over,
+    )
+    return rows
+
+
+def refuse_differences(
+    what: str, wrong: Iterable[str], missing: Iterable[str], left_over: Iterable[str]
+) -> None:
+    """Raises InputError if a checkpoint's tensors are not those of its config."""
     problems = [
-        f"{what}: {listed(names)}"
-        for what, names in (
+        f"{problem}: {listed(names)}"
+        for problem, names in (
             ("shapes that are not the config's", wrong),
             ("weights that have no tensor", missing),
             ("tensors that have no place in the model", left_over),
@@ -128,12 +126,7 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
         if names
     ]
     if problems:
-        raise InputError(
-            f"{weights.path} and its config do not belong together: "
-            + "; ".join(problems)
-            + "."
-        )
-    return rows
+        raise InputError(f"{what}: {'; '.join(problems)}.")
 
 
 def num_outputs(weights: Weights, head: str) -> int:

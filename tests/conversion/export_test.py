@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion import export, names
 from bert_tf.conversion.loading import load_classifier
@@ -16,33 +17,18 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
-from tests.conversion.loading_test import TOKENS, randomize
+from tests.conversion import runs
+from tests.conversion.runs import TOKENS, randomize
 from tests.training import toy
 
 
 class ExportTestCase(tf.test.TestCase):
-    def source(
-        self,
-        model,
-        name="run",
-        labels=None,
-        config=toy.CONFIG,
-        tokens=TOKENS,
-        problem_type=None,
-    ):
-        folder = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(folder)
-        toy.write_config(folder, config)
-        Vocabulary(tokens).save(os.path.join(folder, "vocab.txt"))
-        if labels is not None:
-            with open(os.path.join(folder, "labels.txt"), "w") as file:
-                file.write("".join(f"{label}\n" for label in labels))
-        if problem_type is not None:
-            with open(os.path.join(folder, "problem_type.txt"), "w") as file:
-                file.write(f"{problem_type}\n")
+    def source(self, model, name="run", labels=None, **files):
         randomize(model)
-        toy.save_checkpoint(folder, model, 3, 1)
-        return export.completed(open_source(folder))
+        folder = os.path.join(self.get_temp_dir(), name)
+        return export.completed(
+            open_source(runs.save(folder, model, labels=labels, **files))
+        )
 
     def written(self, write, source, name="written"):
         folder = os.path.join(self.get_temp_dir(), name)
@@ -51,13 +37,12 @@ class ExportTestCase(tf.test.TestCase):
         return folder
 
     def content(self, folder):
-        found = {}
-        for root, _, file_names in os.walk(folder):
-            for file_name in file_names:
-                path = os.path.join(root, file_name)
-                with open(path, "rb") as file:
-                    found[os.path.relpath(path, folder)] = file.read()
-        return found
+        paths = (
+            os.path.join(root, name)
+            for root, _, names_ in os.walk(folder)
+            for name in names_
+        )
+        return {os.path.relpath(x, folder): files.read_bytes(x) for x in paths}
 
 
 class RoundTripTest(ExportTestCase):
@@ -100,12 +85,8 @@ class RoundTripTest(ExportTestCase):
         ):
             model = BertClassifier(toy.CONFIG, num_labels, problem_type=problem_type)
             is_told = problem_type == SINGLE_LABEL or labels == []
-            source = self.source(
-                model,
-                f"run{number}",
-                labels,
-                problem_type=None if is_told else problem_type,
-            )
+            told = None if is_told else problem_type
+            source = self.source(model, f"run{number}", labels, problem_type=told)
             for write in (export.write_tf1, export.write_huggingface):
                 name = f"{write.__name__}{number}"
                 folder = self.written(write, source, name)
@@ -229,22 +210,37 @@ def killed_when_complete():
 
 
 class NewFolderTest(ExportTestCase):
+    def new(self):
+        return os.path.join(self.get_temp_dir(), "new")
+
+    def write_file(self, *names):
+        with open(os.path.join(*names), "w") as file:
+            file.write("x")
+
+    def fill(self, folder, made_from):
+        new = export.NewFolder(folder)
+        if new.is_done(made_from):
+            return False
+        with new as path:
+            for number in range(3):
+                self.write_file(path, f"file{number}")
+        return True
+
+    def assert_refused(self, folder, made_from, message="is not empty"):
+        with self.assertRaisesRegex(InputError, message):
+            self.fill(folder, made_from)
+
     def test_it_is_there_when_it_is_complete(self):
-        folder = os.path.join(self.get_temp_dir(), "new")
+        folder = self.new()
+        with self.assertRaises(InputError), export.NewFolder(folder) as path:
+            self.write_file(path, "file")
+            raise InputError("full")
+        self.assertEqual(os.listdir(self.get_temp_dir()), [])
         with export.NewFolder(folder) as path:
-            with open(os.path.join(path, "file"), "w") as file:
-                file.write("x")
+            self.write_file(path, "file")
             self.assertFalse(os.path.exists(folder))
         self.assertCountEqual(os.listdir(folder), ["file", "export.json"])
         self.assertFalse(os.path.exists(path))
-
-    def test_a_failure_leaves_nothing(self):
-        folder = os.path.join(self.get_temp_dir(), "new")
-        with self.assertRaises(InputError), export.NewFolder(folder) as path:
-            with open(os.path.join(path, "file"), "w") as file:
-                file.write("x")
-            raise InputError("full")
-        self.assertEqual(os.listdir(self.get_temp_dir()), [])
 
     def test_what_a_killed_run_left_is_named(self):
         folder = os.path.join(self.get_temp_dir(), "new")
@@ -268,16 +264,6 @@ class NewFolderTest(ExportTestCase):
         self.assertCountEqual(os.listdir(self.get_temp_dir()), ["empty", "link"])
         os.remove(link)
 
-    def fill(self, folder, made_from, name="file"):
-        new = export.NewFolder(folder)
-        if not new.is_done(made_from):
-            with new as path:
-                for number in range(3):
-                    with open(os.path.join(path, f"{name}{number}"), "w") as file:
-                        file.write(name)
-            return True
-        return False
-
     def test_an_empty_folder_that_a_kill_left_half_filled_is_filled_again(self):
         folder = os.path.join(self.get_temp_dir(), "empty")
         whole = ["export.json", "file0", "file1", "file2"]
@@ -293,44 +279,37 @@ class NewFolderTest(ExportTestCase):
             self.assertLen(os.listdir(folder), 1 + num_moves)
             with self.assertRaisesRegex(InputError, "its export was interrupted"):
                 open_source(folder)
-            with self.assertRaisesRegex(InputError, "is not empty"):
-                self.fill(folder, {"a": 2})
+            self.assert_refused(folder, {"a": 2})
             self.assertTrue(self.fill(folder, {"a": 1}))
             self.assertCountEqual(os.listdir(folder), whole)
             self.assertFalse(self.fill(folder, {"a": 1}))
 
     def test_two_at_once(self):
-        folder = os.path.join(self.get_temp_dir(), "new")
+        folder = self.new()
         second = export.NewFolder(folder)
         with export.NewFolder(folder) as path:
-            with self.assertRaisesRegex(InputError, "another export is being written"):
-                self.fill(folder, {})
-            with open(os.path.join(path, "file"), "w") as file:
-                file.write("x")
+            self.assert_refused(folder, {}, "another export is being written")
+            self.write_file(path, "file")
         with self.assertRaisesRegex(InputError, "is not empty"), second:
             pass
         self.assertEqual(os.listdir(self.get_temp_dir()), ["new"])
 
     def test_what_a_kill_at_the_very_end_left_is_removed(self):
-        folder = os.path.join(self.get_temp_dir(), "new")
+        folder = self.new()
         self.fill(folder, {"a": 1})
         os.makedirs(folder + ".tmp-export/assets")
         self.assertFalse(self.fill(folder, {"a": 1}))
         self.assertEqual(os.listdir(self.get_temp_dir()), ["new"])
 
     def test_the_same_again_is_done_and_another_is_refused(self):
-        folder = os.path.join(self.get_temp_dir(), "new")
+        folder = self.new()
         self.assertTrue(self.fill(folder, {"a": 1}))
         self.assertFalse(self.fill(folder, {"a": 1}))
-        with self.assertRaisesRegex(InputError, "is not empty"):
-            self.fill(folder, {"a": 2})
+        self.assert_refused(folder, {"a": 2})
         os.remove(os.path.join(folder, "file1"))
-        with self.assertRaisesRegex(InputError, "is not empty"):
-            self.fill(folder, {"a": 1})
-        with open(os.path.join(folder, "export.json"), "w") as file:
-            file.write("{}")
-        with self.assertRaisesRegex(InputError, "is not empty"):
-            self.fill(folder, {"a": 1})
+        self.assert_refused(folder, {"a": 1})
+        runs.write_json({}, folder, "export.json")
+        self.assert_refused(folder, {"a": 1})
 
     def test_identity_is_of_the_content(self):
         source = self.source(BertClassifier(toy.CONFIG, 2), "run", ["a", "b"])
@@ -356,22 +335,20 @@ class NewFolderTest(ExportTestCase):
         self.assertNotEqual(export.identity(source, {"format": "onnx"}), found)
 
     def test_nothing_is_overwritten(self):
-        folder = os.path.join(self.get_temp_dir(), "new")
+        folder = self.new()
         os.makedirs(folder)
         export.NewFolder(folder)
-        with open(os.path.join(folder, "file"), "w") as file:
-            file.write("x")
-        with self.assertRaisesRegex(InputError, "is not empty"):
-            export.NewFolder(folder)
-        for name in ("a[1]", "hidden"):
-            other = os.path.join(self.get_temp_dir(), name)
+        self.write_file(folder, "file")
+        hidden = [os.path.join(self.get_temp_dir(), name) for name in ("a[1]", "b")]
+        for other in hidden:
             os.makedirs(os.path.join(other, ".git"))
-            with self.assertRaisesRegex(InputError, "is not empty"):
-                export.NewFolder(other)
-        with self.assertRaisesRegex(InputError, "must not be empty"):
-            export.NewFolder("")
-        with self.assertRaisesRegex(InputError, "is a file"):
-            export.NewFolder(os.path.join(folder, "file"))
+        for path, message in (
+            *((other, "is not empty") for other in (folder, *hidden)),
+            ("", "must not be empty"),
+            (os.path.join(folder, "file"), "is a file"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                export.NewFolder(path)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.conversion import kerashub, names
-from bert_tf.conversion.weights import Tensor, Weights, check_against_config
+from bert_tf.conversion.tokenizer_files import TokenizerFiles
+from bert_tf.conversion.weights import Weights, check_against_config
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
+from tests.conversion.one_layer import tensors_of
 from tests.modeling.examples import (
     outputs_of,
     random_records,
@@ -79,14 +81,12 @@ def fill(model, weights):
     return rest
 
 
-def weights_in(values, path="somewhere"):
-    return Weights(
-        path,
-        {
-            name: Tensor(value.shape, lambda value=value: value)
-            for name, value in values.items()
-        },
-    )
+def read(path):
+    """All of a preset: its config, its weights, its tokenizer."""
+    folder = kerashub.preset_folder(path)
+    config, weights = kerashub.read_model(folder)
+    check_against_config(weights, config)
+    return config, weights, kerashub.read_tokenizer(folder)
 
 
 class KerasHubTestCase(tf.test.TestCase):
@@ -109,6 +109,12 @@ class KerasHubTestCase(tf.test.TestCase):
         with open(path, "w") as file:
             json.dump(values, file)
 
+    def assert_same_weights(self, folder, expected):
+        weights = read(folder)[1]
+        self.assertSameElements(weights, expected)
+        for name in expected:
+            self.assertAllEqual(weights[name], expected[name], name)
+
     def assert_one_line(self, pattern, call, *args, **kwargs):
         with self.assertRaisesRegex(InputError, pattern) as caught:
             call(*args, **kwargs)
@@ -118,16 +124,12 @@ class KerasHubTestCase(tf.test.TestCase):
 class InTest(KerasHubTestCase):
     def test_an_encoder(self):
         theirs = randomize_theirs(their_backbone())
-        preset = kerashub.read(self.saved(theirs))
-        self.assertEqual(preset.config, CONFIG)
-        self.assertIsNone(preset.vocabulary)
-        self.assertIsNone(preset.vocabulary_path)
-        self.assertIsNone(preset.do_lower_case)
-        self.assertIsNone(preset.labels)
-        check_against_config(preset.weights, preset.config)
-        ours = BertEncoder(preset.config)
-        self.assertEmpty(fill(ours, preset.weights))
-        records = random_records(preset.config)
+        config, weights, tokenizer = read(self.saved(theirs))
+        self.assertEqual(config, CONFIG)
+        self.assertEqual(tokenizer, TokenizerFiles(None, None, None))
+        ours = BertEncoder(config)
+        self.assertEmpty(fill(ours, weights))
+        records = random_records(config)
         expected = outputs_of(theirs, their_inputs(records))
         for name, values in outputs_of(ours, records).items():
             self.assertLess(relative_error(values, expected[name]), 1e-5, name)
@@ -142,30 +144,21 @@ class InTest(KerasHubTestCase):
         for weight in theirs.weights:
             if weight.path.startswith("mlm_head/intermediate_dense"):
                 weight.assign(weight * 0.2)
-        folder = self.saved(theirs)
-        preset = kerashub.read(folder)
-        self.assertEqual(
-            preset.config,
-            dataclasses.replace(
-                CONFIG, masked_lm_hidden_act="gelu_erf", masked_lm_layer_norm_eps=1e-5
-            ),
-        )
-        self.assertEqual(preset.vocabulary, Vocabulary(TOKENS))
-        self.assertTrue(os.path.exists(preset.vocabulary_path))
-        self.assertIs(preset.do_lower_case, True)
-        self.assertEqual(names.heads_of(preset.weights), [names.MASKED_LM])
-        check_against_config(preset.weights, preset.config)
-        records = random_records(preset.config)
+        config, weights, files = read(self.saved(theirs))
+        others = {"masked_lm_hidden_act": "gelu_erf", "masked_lm_layer_norm_eps": 1e-5}
+        self.assertEqual(config, dataclasses.replace(CONFIG, **others))
+        self.assertEqual(files.vocabulary, Vocabulary(TOKENS))
+        self.assertTrue(os.path.exists(files.path))
+        self.assertIs(files.do_lower_case, True)
+        self.assertEqual(names.heads_of(weights), [names.MASKED_LM])
+        records = random_records(config)
         expected = theirs(their_inputs(records, positions=True)).numpy()
-        for config, exact in (
-            (preset.config, True),
-            (dataclasses.replace(preset.config, masked_lm_hidden_act=None), False),
-            (dataclasses.replace(preset.config, masked_lm_layer_norm_eps=None), False),
-        ):
-            ours = BertPretrainer(config)
-            self.assertEmpty(fill(ours, preset.weights))
+        for changed in ({}, *({field: None} for field in others)):
+            ours = BertPretrainer(dataclasses.replace(config, **changed))
+            self.assertEmpty(fill(ours, weights))
             logits = outputs_of(ours, records)["masked_lm_logits"]
-            self.assertEqual(relative_error(logits, expected) < 1e-5, exact, config)
+            is_same = relative_error(logits, expected) < 1e-5
+            self.assertEqual(is_same, not changed, changed)
 
     def test_a_classifier_that_was_trained(self):
         theirs = keras_hub.models.BertTextClassifier(
@@ -179,14 +172,13 @@ class InTest(KerasHubTestCase):
         # The head's file holds the optimizer's moments too.
         theirs.compile(keras.optimizers.Adam())
         theirs.optimizer.build(theirs.trainable_variables)
-        preset = kerashub.read(self.saved(theirs))
-        self.assertIs(preset.do_lower_case, False)
-        self.assertEqual(preset.weights.shapes["output_weights"], (4, 24))
-        self.assertEqual(preset.weights.shapes["output_bias"], (4,))
-        check_against_config(preset.weights, preset.config)
-        ours = BertClassifier(preset.config, 4)
-        self.assertEmpty(fill(ours, preset.weights))
-        records = random_records(preset.config)
+        config, weights, files = read(self.saved(theirs))
+        self.assertIs(files.do_lower_case, False)
+        self.assertEqual(weights.shapes["output_weights"], (4, 24))
+        self.assertEqual(weights.shapes["output_bias"], (4,))
+        ours = BertClassifier(config, 4)
+        self.assertEmpty(fill(ours, weights))
+        records = random_records(config)
         expected = theirs(their_inputs(records)).numpy()
         actual = outputs_of(ours, records)["logits"]
         self.assertLess(relative_error(actual, expected), 1e-5)
@@ -195,7 +187,7 @@ class InTest(KerasHubTestCase):
         folder = self.saved(
             keras_hub.models.BertTextEmbedder(their_backbone(), preprocessor=None)
         )
-        self.assertLen(kerashub.read(folder).weights, 39)
+        self.assertLen(read(folder)[1], 39)
 
     def test_weights_in_parts(self):
         theirs = randomize_theirs(their_backbone())
@@ -203,16 +195,13 @@ class InTest(KerasHubTestCase):
         theirs.save_to_preset(folder, max_shard_size=2e-5)
         self.assertNotIn("model.weights.h5", os.listdir(folder))
         self.assertTrue(kerashub.is_preset_folder(folder))
-        weights = kerashub.read(folder).weights
-        whole = kerashub.read(self.saved(theirs, "whole")).weights
-        self.assertSameElements(weights, whole)
-        for name in whole:
-            self.assertAllEqual(weights[name], whole[name])
+        whole = read(self.saved(theirs, "whole"))[1]
+        self.assert_same_weights(folder, whole)
 
     def test_numbers_of_16_bits(self):
         for dtype in ("float16", "bfloat16"):
             theirs = randomize_theirs(their_backbone(dtype))
-            weights = kerashub.read(self.saved(theirs)).weights
+            weights = read(self.saved(theirs))[1]
             for name, path in (
                 ("bert/pooler/dense/bias", "pooled_dense/bias"),
                 ("bert/embeddings/LayerNorm/gamma", "embeddings_layer_norm/gamma"),
@@ -227,7 +216,7 @@ class OutTest(KerasHubTestCase):
         super().setUp()
         self.model = BertPretrainer(CONFIG)
         self.values = randomize(self.model)
-        self.weights = weights_in(self.values)
+        self.weights = Weights("somewhere", tensors_of(self.values))
 
     def test_keras_hub_computes_the_same(self):
         folder = self.folder()
@@ -245,64 +234,42 @@ class OutTest(KerasHubTestCase):
         self.assertAllEqual(read("The CATS é"), [5, 6, 7, 9])
 
     def test_in_out_in_is_the_same_to_the_bit(self):
+        values = {k: v for k, v in self.values.items() if k.startswith("bert/")}
         first, second = self.folder("first"), self.folder("second")
         kerashub.write(first, self.weights, CONFIG, Vocabulary(TOKENS), False)
-        preset = kerashub.read(first)
-        self.assertEqual(preset.config, CONFIG)
-        self.assertEqual(preset.vocabulary, Vocabulary(TOKENS))
-        self.assertIs(preset.do_lower_case, False)
-        self.assertSameElements(
-            preset.weights, [name for name in self.values if name.startswith("bert/")]
-        )
-        for name in preset.weights:
-            self.assertAllEqual(preset.weights[name], self.values[name], name)
-        kerashub.write(second, preset.weights, preset.config)
+        config, weights, files = read(first)
+        self.assertEqual(config, CONFIG)
+        self.assertEqual(files.vocabulary, Vocabulary(TOKENS))
+        self.assertIs(files.do_lower_case, False)
+        kerashub.write(second, weights, config)
         self.assertNotIn("tokenizer.json", os.listdir(second))
-        again = kerashub.read(second).weights
-        self.assertSameElements(again, preset.weights)
-        for name in again:
-            self.assertAllEqual(again[name], self.values[name], name)
         theirs = keras_hub.models.BertBackbone.from_preset(first)
-        third = kerashub.read(self.saved(theirs)).weights
-        for name in third:
-            self.assertAllEqual(third[name], self.values[name], name)
+        for folder in (first, second, self.saved(theirs)):
+            self.assert_same_weights(folder, values)
 
-    def test_what_a_backbone_cannot_compute_is_refused(self):
+    def test_what_a_backbone_cannot_hold_is_refused(self):
         folder = self.folder()
-        for field, value in (
-            ("hidden_act", "gelu_erf"),
-            ("layer_norm_eps", 1e-5),
-            ("left_to_right", True),
+        less = [
+            {name: value for name, value in self.values.items() if part not in name}
+            for part in ("pooler", "layer_1/output/dense/bias")
+        ]
+        tokens = Vocabulary(["[UNK]", "[CLS]", "[SEP]", "the"])
+        for pattern, fields, values, *tokenizer in (
+            ("hidden_act='gelu' alone. Found: 'g", {"hidden_act": "gelu_erf"}, None),
+            ("layer_norm_eps=1e-12.*: 1e-05", {"layer_norm_eps": 1e-5}, None),
+            ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
+            ("has a pooler", {}, less[0]),
+            ("layer_1/output/dense/bias", {}, less[1]),
+            (r"needs \[PAD\], \[MASK\]\.", {}, None, tokens, True),
         ):
-            config = dataclasses.replace(CONFIG, **{field: value})
             self.assert_one_line(
-                f"somewhere: .*{field}=.* Found: {value!r}",
+                pattern,
                 kerashub.write,
                 folder,
-                self.weights,
-                config,
+                Weights("somewhere", tensors_of(values or self.values)),
+                dataclasses.replace(CONFIG, **fields),
+                *tokenizer,
             )
-        no_pooler = {k: v for k, v in self.values.items() if "pooler" not in k}
-        self.assert_one_line(
-            "has a pooler", kerashub.write, folder, weights_in(no_pooler), CONFIG
-        )
-        del self.values["bert/encoder/layer_1/output/dense/bias"]
-        self.assert_one_line(
-            "layer_1/output/dense/bias",
-            kerashub.write,
-            folder,
-            weights_in(self.values),
-            CONFIG,
-        )
-        self.assert_one_line(
-            r"needs \[PAD\], \[MASK\]\.",
-            kerashub.write,
-            folder,
-            self.weights,
-            CONFIG,
-            Vocabulary(["[UNK]", "[CLS]", "[SEP]", "the"]),
-            True,
-        )
         self.assertEmpty(os.listdir(folder))
 
     def test_two_dropout_rates_are_said(self):
@@ -313,26 +280,26 @@ class OutTest(KerasHubTestCase):
 
 
 class DamagedTest(KerasHubTestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.masked_lm = keras_hub.models.BertMaskedLM(their_backbone())
+    def setUp(self):
+        super().setUp()
+        self.preset = self.saved(keras_hub.models.BertMaskedLM(their_backbone()))
+
+    def copy(self):
+        return shutil.copytree(self.preset, self.folder("copy"), dirs_exist_ok=True)
 
     def test_a_truncated_file(self):
         for name in ("model.weights.h5", "task.weights.h5"):
-            folder = self.saved(self.masked_lm)
+            folder = self.copy()
             path = os.path.join(folder, name)
-            os.truncate(path, os.path.getsize(path) - 100)
-            self.assert_one_line(f"{name} is damaged", kerashub.read, folder)
-            os.truncate(path, 0)
-            self.assert_one_line(f"{name} is damaged", kerashub.read, folder)
+            for size in (os.path.getsize(path) - 100, 0):
+                os.truncate(path, size)
+                self.assert_one_line(f"{name} is damaged", read, folder)
             os.remove(path)
-            self.assert_one_line(f"{name} is missing", kerashub.read, folder)
+            self.assert_one_line(f"{name} is missing", read, folder)
 
     def test_a_file_that_is_cut_after_it_was_opened(self):
-        folder = self.saved(self.masked_lm)
-        weights = kerashub.read(folder).weights
-        os.truncate(os.path.join(folder, "model.weights.h5"), 5000)
+        weights = read(self.preset)[1]
+        os.truncate(os.path.join(self.preset, "model.weights.h5"), 5000)
         self.assert_one_line(
             "is damaged", weights.__getitem__, "bert/pooler/dense/bias"
         )
@@ -349,65 +316,51 @@ class DamagedTest(KerasHubTestCase):
             ({"hidden_dim": -24}, "config.json.*hidden_size"),
             ({"dropout": "0.1"}, "config.json.*hidden_dropout_prob"),
         ):
-            folder = self.saved(self.masked_lm)
+            folder = self.copy()
             self.edit(
                 folder,
                 "config.json",
                 lambda values, change=change: values["config"].update(change),
             )
-            self.assert_one_line(message, kerashub.read, folder)
+            self.assert_one_line(message, read, folder)
 
     def test_something_else(self):
-        other = keras_hub.models.DistilBertBackbone(
-            vocabulary_size=9,
-            num_layers=1,
-            num_heads=1,
-            hidden_dim=4,
-            intermediate_dim=4,
-            max_sequence_length=4,
-        )
-        self.assert_one_line(
-            "must be a BertBackbone. Found: DistilBertBackbone",
-            kerashub.read,
-            self.saved(other),
-        )
-        folder = self.saved(self.masked_lm)
-
-        def rename(values):
-            values["registered_name"] = "keras_hub>BertTagger"
-
-        self.edit(folder, "task.json", rename)
-        self.assert_one_line("Found: BertTagger", kerashub.read, folder)
-        with open(os.path.join(folder, "config.json"), "w") as file:
-            file.write('{"model_type": "bert"}')
-        self.assert_one_line("It is a Hugging Face model", kerashub.read, folder)
-        with open(os.path.join(folder, "config.json"), "w") as file:
-            file.write('{"registered_name": ')
-        self.assert_one_line("config.json:1: not valid JSON", kerashub.read, folder)
-        self.assert_one_line("config.json", kerashub.read, self.folder("empty"))
-        self.assert_one_line("copy the folder first", kerashub.read, "gs://a/b")
+        for name, content, message in (
+            ("config.json", '{"registered_name": ', "config.json:1: not valid JSON"),
+            ("config.json", '{"model_type": "bert"}', "It is a Hugging Face model"),
+            ("config.json", '{"registered_name": "a>GPT", "config": {}}', "Found: GPT"),
+            ("config.json", '{"registered_name": "BertBackbone", "config": {}}', "lac"),
+            ("task.json", '{"registered_name": "a>BertTagger", "config": {}}', "Found"),
+        ):
+            folder = self.copy()
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(content)
+            self.assert_one_line(f"{name}.*{message}|{message}", read, folder)
+        self.assert_one_line("config.json", read, self.folder("empty"))
+        self.assert_one_line("copy the folder first", read, "gs://a/b")
 
     def test_quantized_weights_and_those_of_other_files(self):
-        folder = self.saved(self.masked_lm)
-        path = os.path.join(folder, "model.weights.h5")
         place = "layers/dense/vars/1"
-        with h5py.File(path, "r+") as file:
-            del file[place]
+        outside = [(os.path.join(self.preset, "task.json"), 0, 96)]
+
+        def quantized(file):
             file[place] = np.ones(24, np.int8)
-        self.assert_one_line("vars/1 is quantized, int8", kerashub.read, folder)
-        with h5py.File(path, "r+") as file:
-            del file[place]
-            file.create_dataset(
-                place,
-                (24,),
-                "f4",
-                external=[(os.path.join(folder, "task.json"), 0, 96)],
-            )
-        self.assert_one_line("lies outside the file", kerashub.read, folder)
-        with h5py.File(path, "r+") as file:
-            del file[place]
+
+        def external(file):
+            file.create_dataset(place, (24,), "f4", external=outside)
+
+        def linked(file):
             file[place] = h5py.ExternalLink("other.h5", "/a")
-        self.assert_one_line("no tensor: bert/pooler/dense/bias", kerashub.read, folder)
+
+        for write, message in (
+            (quantized, "vars/1 is quantized, int8"),
+            (external, "is outside the file"),
+            (linked, "no tensor: bert/pooler/dense/bias"),
+        ):
+            with h5py.File(os.path.join(self.preset, "model.weights.h5"), "r+") as file:
+                del file[place]
+                write(file)
+            self.assert_one_line(message, read, self.preset)
 
 
 class HandleTest(KerasHubTestCase):
@@ -439,16 +392,16 @@ class HandleTest(KerasHubTestCase):
         with mock.patch.object(
             kagglehub, "model_download", return_value=folder
         ) as download:
-            self.assertEqual(kerashub.read("kaggle://a/b/keras/c").config, CONFIG)
+            self.assertEqual(read("kaggle://a/b/keras/c")[0], CONFIG)
             download.assert_called_once_with("a/b/keras/c")
-            kerashub.read("bert_tiny_en_uncased")
+            read("bert_tiny_en_uncased")
             self.assertRegex(
                 download.call_args.args[0], "^keras/bert/keras/bert_tiny_en_uncased/"
             )
         with mock.patch.object(
             huggingface_hub, "snapshot_download", return_value=folder
         ) as download:
-            self.assertEqual(kerashub.read("hf://someone/bert").config, CONFIG)
+            self.assertEqual(read("hf://someone/bert")[0], CONFIG)
             self.assertEqual(download.call_args.args, ("someone/bert",))
             # Neither pickles nor safetensors.
             self.assertEqual(
@@ -465,13 +418,11 @@ class HandleTest(KerasHubTestCase):
             with mock.patch.object(kagglehub, "model_download", side_effect=error):
                 self.assert_one_line(
                     "kaggle://a cannot be downloaded: (no network|no such|log in)",
-                    kerashub.read,
+                    read,
                     "kaggle://a",
                 )
         with mock.patch.dict("sys.modules", {"modelscope": None}):
-            self.assert_one_line(
-                "pip install modelscope", kerashub.read, "modelscope://a/b"
-            )
+            self.assert_one_line("pip install modelscope", read, "modelscope://a/b")
 
 
 if __name__ == "__main__":

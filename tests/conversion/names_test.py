@@ -52,7 +52,8 @@ class NamesTest(tf.test.TestCase):
             rows[0].hugging_face, "encoder.layer.11.attention.self.query.weight"
         )
         self.assertEqual(
-            rows[0].keras_hub, "transformer_layer_11/self_attention_layer/query/kernel"
+            rows[0].keras_hub,
+            "layers/transformer_encoder_11/_self_attention_layer/query_dense/vars/0",
         )
 
     def test_the_model_has_these_weights(self):

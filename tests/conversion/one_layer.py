@@ -2,12 +2,13 @@
 
 V 11, H 8 with 2 heads, F 12, P 6, T 2, C 3 labels. A line: the original's name and
 shape, Hugging Face's name (where BertModel has `bert.` cut off) and shape, and
-KerasHub's path.
+its place in KerasHub's files.
 """
 
 import numpy as np
 
 from bert_tf.config import BertConfig
+from bert_tf.conversion.weights import Tensor
 
 CONFIG = BertConfig(
     vocab_size=11,
@@ -20,49 +21,49 @@ CONFIG = BertConfig(
 )
 
 ENCODER = """
-bert/embeddings/word_embeddings 11,8 bert.embeddings.word_embeddings.weight 11,8 token_embedding/embeddings
-bert/embeddings/token_type_embeddings 2,8 bert.embeddings.token_type_embeddings.weight 2,8 segment_embedding/embeddings
-bert/embeddings/position_embeddings 6,8 bert.embeddings.position_embeddings.weight 6,8 position_embedding/embeddings
-bert/embeddings/LayerNorm/gamma 8 bert.embeddings.LayerNorm.weight 8 embeddings_layer_norm/gamma
-bert/embeddings/LayerNorm/beta 8 bert.embeddings.LayerNorm.bias 8 embeddings_layer_norm/beta
-bert/encoder/layer_0/attention/self/query/kernel 8,8 bert.encoder.layer.0.attention.self.query.weight 8,8 transformer_layer_0/self_attention_layer/query/kernel
-bert/encoder/layer_0/attention/self/query/bias 8 bert.encoder.layer.0.attention.self.query.bias 8 transformer_layer_0/self_attention_layer/query/bias
-bert/encoder/layer_0/attention/self/key/kernel 8,8 bert.encoder.layer.0.attention.self.key.weight 8,8 transformer_layer_0/self_attention_layer/key/kernel
-bert/encoder/layer_0/attention/self/key/bias 8 bert.encoder.layer.0.attention.self.key.bias 8 transformer_layer_0/self_attention_layer/key/bias
-bert/encoder/layer_0/attention/self/value/kernel 8,8 bert.encoder.layer.0.attention.self.value.weight 8,8 transformer_layer_0/self_attention_layer/value/kernel
-bert/encoder/layer_0/attention/self/value/bias 8 bert.encoder.layer.0.attention.self.value.bias 8 transformer_layer_0/self_attention_layer/value/bias
-bert/encoder/layer_0/attention/output/dense/kernel 8,8 bert.encoder.layer.0.attention.output.dense.weight 8,8 transformer_layer_0/self_attention_layer/attention_output/kernel
-bert/encoder/layer_0/attention/output/dense/bias 8 bert.encoder.layer.0.attention.output.dense.bias 8 transformer_layer_0/self_attention_layer/attention_output/bias
-bert/encoder/layer_0/attention/output/LayerNorm/gamma 8 bert.encoder.layer.0.attention.output.LayerNorm.weight 8 transformer_layer_0/self_attention_layer_norm/gamma
-bert/encoder/layer_0/attention/output/LayerNorm/beta 8 bert.encoder.layer.0.attention.output.LayerNorm.bias 8 transformer_layer_0/self_attention_layer_norm/beta
-bert/encoder/layer_0/intermediate/dense/kernel 8,12 bert.encoder.layer.0.intermediate.dense.weight 12,8 transformer_layer_0/feedforward_intermediate_dense/kernel
-bert/encoder/layer_0/intermediate/dense/bias 12 bert.encoder.layer.0.intermediate.dense.bias 12 transformer_layer_0/feedforward_intermediate_dense/bias
-bert/encoder/layer_0/output/dense/kernel 12,8 bert.encoder.layer.0.output.dense.weight 8,12 transformer_layer_0/feedforward_output_dense/kernel
-bert/encoder/layer_0/output/dense/bias 8 bert.encoder.layer.0.output.dense.bias 8 transformer_layer_0/feedforward_output_dense/bias
-bert/encoder/layer_0/output/LayerNorm/gamma 8 bert.encoder.layer.0.output.LayerNorm.weight 8 transformer_layer_0/feedforward_layer_norm/gamma
-bert/encoder/layer_0/output/LayerNorm/beta 8 bert.encoder.layer.0.output.LayerNorm.bias 8 transformer_layer_0/feedforward_layer_norm/beta
+bert/embeddings/word_embeddings 11,8 bert.embeddings.word_embeddings.weight 11,8 layers/reversible_embedding/vars/0
+bert/embeddings/token_type_embeddings 2,8 bert.embeddings.token_type_embeddings.weight 2,8 layers/embedding/vars/0
+bert/embeddings/position_embeddings 6,8 bert.embeddings.position_embeddings.weight 6,8 layers/position_embedding/vars/0
+bert/embeddings/LayerNorm/gamma 8 bert.embeddings.LayerNorm.weight 8 layers/layer_normalization/vars/0
+bert/embeddings/LayerNorm/beta 8 bert.embeddings.LayerNorm.bias 8 layers/layer_normalization/vars/1
+bert/encoder/layer_0/attention/self/query/kernel 8,8 bert.encoder.layer.0.attention.self.query.weight 8,8 layers/transformer_encoder/_self_attention_layer/query_dense/vars/0
+bert/encoder/layer_0/attention/self/query/bias 8 bert.encoder.layer.0.attention.self.query.bias 8 layers/transformer_encoder/_self_attention_layer/query_dense/vars/1
+bert/encoder/layer_0/attention/self/key/kernel 8,8 bert.encoder.layer.0.attention.self.key.weight 8,8 layers/transformer_encoder/_self_attention_layer/key_dense/vars/0
+bert/encoder/layer_0/attention/self/key/bias 8 bert.encoder.layer.0.attention.self.key.bias 8 layers/transformer_encoder/_self_attention_layer/key_dense/vars/1
+bert/encoder/layer_0/attention/self/value/kernel 8,8 bert.encoder.layer.0.attention.self.value.weight 8,8 layers/transformer_encoder/_self_attention_layer/value_dense/vars/0
+bert/encoder/layer_0/attention/self/value/bias 8 bert.encoder.layer.0.attention.self.value.bias 8 layers/transformer_encoder/_self_attention_layer/value_dense/vars/1
+bert/encoder/layer_0/attention/output/dense/kernel 8,8 bert.encoder.layer.0.attention.output.dense.weight 8,8 layers/transformer_encoder/_self_attention_layer/output_dense/vars/0
+bert/encoder/layer_0/attention/output/dense/bias 8 bert.encoder.layer.0.attention.output.dense.bias 8 layers/transformer_encoder/_self_attention_layer/output_dense/vars/1
+bert/encoder/layer_0/attention/output/LayerNorm/gamma 8 bert.encoder.layer.0.attention.output.LayerNorm.weight 8 layers/transformer_encoder/_self_attention_layer_norm/vars/0
+bert/encoder/layer_0/attention/output/LayerNorm/beta 8 bert.encoder.layer.0.attention.output.LayerNorm.bias 8 layers/transformer_encoder/_self_attention_layer_norm/vars/1
+bert/encoder/layer_0/intermediate/dense/kernel 8,12 bert.encoder.layer.0.intermediate.dense.weight 12,8 layers/transformer_encoder/_feedforward_intermediate_dense/vars/0
+bert/encoder/layer_0/intermediate/dense/bias 12 bert.encoder.layer.0.intermediate.dense.bias 12 layers/transformer_encoder/_feedforward_intermediate_dense/vars/1
+bert/encoder/layer_0/output/dense/kernel 12,8 bert.encoder.layer.0.output.dense.weight 8,12 layers/transformer_encoder/_feedforward_output_dense/vars/0
+bert/encoder/layer_0/output/dense/bias 8 bert.encoder.layer.0.output.dense.bias 8 layers/transformer_encoder/_feedforward_output_dense/vars/1
+bert/encoder/layer_0/output/LayerNorm/gamma 8 bert.encoder.layer.0.output.LayerNorm.weight 8 layers/transformer_encoder/_feedforward_layer_norm/vars/0
+bert/encoder/layer_0/output/LayerNorm/beta 8 bert.encoder.layer.0.output.LayerNorm.bias 8 layers/transformer_encoder/_feedforward_layer_norm/vars/1
 """  # noqa: E501
 
 POOLER = """
-bert/pooler/dense/kernel 8,8 bert.pooler.dense.weight 8,8 pooled_dense/kernel
-bert/pooler/dense/bias 8 bert.pooler.dense.bias 8 pooled_dense/bias
+bert/pooler/dense/kernel 8,8 bert.pooler.dense.weight 8,8 layers/dense/vars/0
+bert/pooler/dense/bias 8 bert.pooler.dense.bias 8 layers/dense/vars/1
 """
 
 HEADS = {
     "masked LM": """
-cls/predictions/transform/dense/kernel 8,8 cls.predictions.transform.dense.weight 8,8 mlm_head/intermediate_dense/kernel
-cls/predictions/transform/dense/bias 8 cls.predictions.transform.dense.bias 8 mlm_head/intermediate_dense/bias
-cls/predictions/transform/LayerNorm/gamma 8 cls.predictions.transform.LayerNorm.weight 8 mlm_head/intermediate_layer_norm/gamma
-cls/predictions/transform/LayerNorm/beta 8 cls.predictions.transform.LayerNorm.bias 8 mlm_head/intermediate_layer_norm/beta
-cls/predictions/output_bias 11 cls.predictions.bias 11 mlm_head/output_bias
+cls/predictions/transform/dense/kernel 8,8 cls.predictions.transform.dense.weight 8,8 layers/masked_lm_head/_intermediate_dense/vars/0
+cls/predictions/transform/dense/bias 8 cls.predictions.transform.dense.bias 8 layers/masked_lm_head/_intermediate_dense/vars/1
+cls/predictions/transform/LayerNorm/gamma 8 cls.predictions.transform.LayerNorm.weight 8 layers/masked_lm_head/_intermediate_layer_norm/vars/0
+cls/predictions/transform/LayerNorm/beta 8 cls.predictions.transform.LayerNorm.bias 8 layers/masked_lm_head/_intermediate_layer_norm/vars/1
+cls/predictions/output_bias 11 cls.predictions.bias 11 layers/masked_lm_head/vars/0
 """,  # noqa: E501
     "next sentence prediction": """
 cls/seq_relationship/output_weights 2,8 cls.seq_relationship.weight 2,8 -
 cls/seq_relationship/output_bias 2 cls.seq_relationship.bias 2 -
 """,
     "classifier": """
-output_weights 3,8 classifier.weight 3,8 logits/kernel
-output_bias 3 classifier.bias 3 logits/bias
+output_weights 3,8 classifier.weight 3,8 layers/dense/vars/0
+output_bias 3 classifier.bias 3 layers/dense/vars/1
 """,
     "span": """
 cls/squad/output_weights 2,8 qa_outputs.weight 2,8 -
@@ -122,6 +123,14 @@ def random_weights(name, seed=0):
     return {
         line.original: rng.normal(0, 0.5, line.shape).astype(np.float32)
         for line in lines_of(name)
+    }
+
+
+def tensors_of(arrays):
+    """Arrays as tensors that are read when asked for."""
+    return {
+        name: Tensor(array.shape, lambda array=array: array)
+        for name, array in arrays.items()
     }
 
 

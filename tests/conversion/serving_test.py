@@ -46,13 +46,11 @@ class ServingTestCase(export_test.ExportTestCase):
         return self.loaded.signatures
 
     def serving_source(self, model, labels=None, problem_type=None):
-        return self.source(
-            model,
-            labels=labels,
-            config=CONFIG,
-            tokens=VOCABULARY.tokens,
-            problem_type=problem_type,
-        )
+        files = {"config": CONFIG, "tokens": VOCABULARY.tokens}
+        return self.source(model, labels=labels, problem_type=problem_type, **files)
+
+    def assert_close(self, actual, expected):
+        self.assertAllClose(actual, expected, rtol=1e-5, atol=1e-5)
 
     def batch(self, pairs):
         """The model's inputs, made record by record as for training."""
@@ -84,19 +82,17 @@ class ClassifierTest(ServingTestCase):
         expected = model(self.batch(PAIRS), training=False)["logits"]
         text_a, text_b = (tf.constant(column) for column in zip(*PAIRS, strict=True))
         outputs = signatures["serving_default"](text_a=text_a, text_b=text_b)
-        self.assertAllClose(outputs["logits"], expected, rtol=1e-5, atol=1e-5)
+        self.assert_close(outputs["logits"], expected)
         self.assertAllClose(tf.reduce_sum(outputs["probabilities"], 1), np.ones(4))
         words = np.array([b"no", b"yes", b"maybe"])
         self.assertAllEqual(outputs["label"], words[np.argmax(expected, 1)])
         alone = signatures["one_text"](text_a=text_a[:2])["logits"]
         expected = model(self.batch([(a, "") for a, _ in PAIRS[:2]]), training=False)
-        self.assertAllClose(alone, expected["logits"], rtol=1e-5, atol=1e-5)
+        self.assert_close(alone, expected["logits"])
         by_ids = signatures["tensors"](
             **{name: tf.constant(x) for name, x in self.batch(PAIRS[:1]).items()}
         )
-        self.assertAllClose(
-            by_ids["logits"], outputs["logits"][:1], rtol=1e-5, atol=1e-5
-        )
+        self.assert_close(by_ids["logits"], outputs["logits"][:1])
         self.check_it_needs_tensorflow_and_tensorflow_text_alone()
 
     def check_it_needs_tensorflow_and_tensorflow_text_alone(self):
@@ -119,22 +115,22 @@ class ClassifierTest(ServingTestCase):
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         self.assertIn(done.stdout.strip(), ("no", "yes", "maybe"))
 
-    def test_regression_has_a_score(self):
-        model = BertClassifier(CONFIG, 1)
-        signatures = self.served(model, [])
+    def check_regression(self, number, name):
+        model = BertClassifier(CONFIG, number, problem_type=REGRESSION)
+        told = {"problem_type": REGRESSION} if number > 1 else {}
+        signatures = self.served(model, ["x", "y"][: number if told else 0], **told)
         outputs = signatures["one_text"](text_a=tf.constant(["the cat"]))
-        self.assertEqual(list(outputs), ["score"])
-        expected = model(self.batch([("the cat", "")]), training=False)["logits"][:, 0]
-        self.assertAllClose(outputs["score"], expected, rtol=1e-5, atol=1e-5)
+        self.assertEqual(list(outputs), [name])
+        expected = model(self.batch([("the cat", "")]), training=False)["logits"]
+        self.assert_close(tf.reshape(outputs[name], [1, number]), expected)
+        self.assertEqual(outputs[name].shape, (1, 2) if told else (1,))
+
+    def test_a_number(self):
+        self.check_regression(1, "score")
 
     @pytest.mark.slow  # as one number and several labels but for its output's name
     def test_several_numbers(self):
-        model = BertClassifier(CONFIG, 2, problem_type=REGRESSION)
-        signatures = self.served(model, ["x", "y"], problem_type=REGRESSION)
-        outputs = signatures["one_text"](text_a=tf.constant(["the cat"]))
-        self.assertEqual(list(outputs), ["scores"])
-        expected = model(self.batch([("the cat", "")]), training=False)["logits"]
-        self.assertAllClose(outputs["scores"], expected, rtol=1e-5, atol=1e-5)
+        self.check_regression(2, "scores")
 
     def test_several_labels(self):
         model = BertClassifier(CONFIG, 3, problem_type=MULTI_LABEL)
@@ -172,18 +168,9 @@ class FeaturesTest(ServingTestCase):
         self.assertAllEqual(outputs["input_mask"], batch["input_mask"][:, :length])
         real = batch["input_mask"][:, :length, None]
         states = expected["sequence_output"][:, :length] * real
-        self.assertAllClose(
-            outputs["sequence_output"] * real, states, rtol=1e-5, atol=1e-5
-        )
-        self.assertAllClose(
-            outputs["mean_output"],
-            np.sum(states, 1) / real.sum(1),
-            rtol=1e-5,
-            atol=1e-5,
-        )
-        self.assertAllClose(
-            outputs["pooled_output"], expected["pooled_output"], rtol=1e-5, atol=1e-5
-        )
+        self.assert_close(outputs["sequence_output"] * real, states)
+        self.assert_close(outputs["mean_output"], np.sum(states, 1) / real.sum(1))
+        self.assert_close(outputs["pooled_output"], expected["pooled_output"])
         tokens = [t.decode() for t in outputs["tokens"].numpy()[1]]
         self.assertEqual(tokens[:5], ["[CLS]", "cat", "##s", "[SEP]", ""])
 
@@ -225,7 +212,7 @@ class MultipleChoiceTest(ServingTestCase):
         ]
         batch = {name: x.reshape(2, 3, LENGTH) for name, x in self.batch(pairs).items()}
         expected = model(batch, training=False)["logits"]
-        self.assertAllClose(outputs["logits"], expected, rtol=1e-5, atol=1e-5)
+        self.assert_close(outputs["logits"], expected)
         self.assertAllEqual(outputs["choice"], np.argmax(expected, 1))
 
 

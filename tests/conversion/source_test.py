@@ -16,21 +16,16 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.text.vocabulary import Vocabulary
-from tests.conversion.loading_test import TOKENS, randomize
+from tests.conversion import runs
+from tests.conversion.runs import TOKENS, randomize
 from tests.training import toy
 
 
 class SourceTest(tf.test.TestCase):
     def run_folder(self, model=None):
-        folder = os.path.join(self.get_temp_dir(), "run")
-        os.makedirs(folder)
-        toy.write_config(folder)
-        Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
         model = model or BertEncoder(toy.CONFIG)
         randomize(model)
-        toy.save_checkpoint(folder, model, 3, 1)
-        return folder
+        return runs.save(os.path.join(self.get_temp_dir(), "run"), model)
 
     def written(self, name, write, source):
         folder = os.path.join(self.get_temp_dir(), name)

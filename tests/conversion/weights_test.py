@@ -9,13 +9,7 @@ from tests.conversion.one_layer import CONFIG
 
 
 def weights_of(arrays):
-    return Weights(
-        "somewhere",
-        {
-            name: Tensor(array.shape, lambda array=array: array)
-            for name, array in arrays.items()
-        },
-    )
+    return Weights("somewhere", one_layer.tensors_of(arrays))
 
 
 class WeightsTest(tf.test.TestCase):
