@@ -199,8 +199,20 @@ class StartTest(tf.test.TestCase):
         for options in ({"lora_rank": 1, "adapter_size": 1}, {"lora_rank": -1}):
             with self.assertRaisesRegex(ValueError, "One of `lora_rank`"):
                 BertEncoder(self.config, **options)
-        with self.assertRaisesRegex(ValueError, "`use_pooler` must be True"):
-            BertEncoder(self.config, layer_mixture=True, use_pooler=False)
+        with self.assertRaisesRegex(ValueError, "`train_pooler` must be False"):
+            BertEncoder(self.config, train_pooler=True, use_pooler=False)
+
+    def test_token_heads_take_them_too(self):
+        for options, added in (
+            ({"lora_rank": 2}, "lora"),
+            ({"adapter_size": 3}, "adapter"),
+            ({"layer_mixture": True}, "layer_mixture"),
+        ):
+            model = BertTagger(self.config, 3, **options)
+            names = [weight.path for weight in model.trainable_weights]
+            self.assertTrue(any(added in name for name in names), names)
+            again = BertTagger.from_config(model.get_config())
+            self.assertLen(again.trainable_weights, len(names))
 
 
 class TrainedTest(tf.test.TestCase, parameterized.TestCase):
