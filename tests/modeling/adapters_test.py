@@ -8,7 +8,7 @@ from absl.testing import parameterized
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import dropout, pieces_left_alone
-from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.heads import BertClassifier, BertTagger
 from bert_tf.modeling.transformer import ResidualOutput
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
