@@ -90,9 +90,9 @@ def _read(options: TaggingOptions, split: str) -> "list[Sentence]":
     has_labels = options.test_has_labels if split == "test" else True
     names = options.labels or None
     if options.tfds_name:
-        from bert_tf.tasks.tagging_tfds import read_split
+        from bert_tf.tasks.tagging.sentences import read_tfds
 
-        return read_split(
+        return read_tfds(
             options.tfds_name,
             options.tfds_splits[SPLITS.index(split)],
             data_dir=options.tfds_data_dir,

@@ -83,7 +83,7 @@ def _read(options: ChoiceOptions) -> dict[str, "ChoiceSet"]:
             continue
         has_labels = split != "test"
         if options.tfds_name:
-            from bert_tf.tasks.swag_tfds import read_tfds_choices
+            from bert_tf.tasks.multiple_choice import read_tfds_choices
 
             sets[split] = read_tfds_choices(
                 options.tfds_name,

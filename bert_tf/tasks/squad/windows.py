@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import re
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,16 +13,12 @@ import numpy as np
 
 from bert_tf.errors import InputError
 from bert_tf.parallel import ordered_map
-from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
+from bert_tf.tasks.squad.reading import WORD, Answer, Paragraph, Question
 from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
 
 # A paragraph's tokens, and the words and characters that they come from.
 
-
-# The original's doc_tokens. U+00A0 and the other spaces do not separate them; so a word
-# can be several of the tokenizer's, and one of spaces alone has no token.
-WORD = re.compile("[^ \t\r\n\u202f]+")
 
 # Questions of one paragraph come one after the other, seldom mixed with another's.
 _PARAGRAPHS_KEPT = 4
