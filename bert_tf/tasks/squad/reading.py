@@ -30,18 +30,8 @@ from bert_tf.text.tfds import TfdsRows
 # can be several of the tokenizer's, and one made of such spaces alone has no token.
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
-# Why questions are skipped, as the summary says it.
+# Kinds of faults: the first one costs the question, the second one does not.
 MALFORMED = "malformed"
-NO_ANSWER = "without an answer"
-OUTSIDE = "with an answer outside the context"
-UNRECOVERABLE = "with an answer that the words at its place do not give"
-DUPLICATE = "with the id of an earlier one"
-
-# Faults that cost no question.
-MALFORMED_ARTICLES = "malformed articles"
-MALFORMED_PARAGRAPHS = "malformed paragraphs"
-SEVERAL_ANSWERS = "questions with several answers, of which one is trained on"
-OTHER_SPELLING = "answers that stand in the text with other characters"
 FAULTY_ANSWERS = "faulty answers of questions that are kept"
 
 _MAX_SHOWN = 60
@@ -200,42 +190,40 @@ def read_tfds(
     in the order in which the paragraphs are met first.
     """
     rows = TfdsRows(name, split, data_dir)
-    # Each answer's text and place are two lists of one length.
+    needed = ("id", "context", "question")
+    wanted: dict[str, Any] = {
+        name: True
+        for name in (*needed, "title", "is_impossible")
+        if name in rows.features
+    }
+    has_answers = "answers" in rows.features
+    if has_answers:
+        wanted["answers"] = {"text": True, "answer_start": True}
     in_answers = getattr(rows.features.get("answers"), "feature", ())
-    has_answers = {"text", "answer_start"} <= set(in_answers)
-    needed = {"id", "context", "question"}
-    if not needed <= {*rows.texts} or has_answers != ("answers" in rows.features):
+    if not {*needed} <= {*rows.texts} or (
+        has_answers and not {*wanted["answers"]} <= {*in_answers}
+    ):
         raise InputError(
             f"TensorFlow dataset {rows.full_name} must have the features of SQuAD: id,"
             " context, question, and answers of text and answer_start. It has:"
             f" {', '.join(rows.features)}."
         )
-    wanted = [*needed, "title", "is_impossible"]
-    articles: dict[tuple[str, str], dict[str, Any]] = {}
-    for _, row in rows.read(
-        {name: True for name in wanted if name in rows.features}
-        | (
-            {"answers": dict.fromkeys(("text", "answer_start"), True)}
-            if has_answers
-            else {}
-        )
-    ):
-        if "answers" in row:
-            columns = row["answers"]
+    paragraphs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for _, row in rows.read(wanted):
+        if has_answers:
+            columns = row["answers"]["text"], row["answers"]["answer_start"]
             row["answers"] = [
                 {"text": text, "answer_start": start}
-                for text, start in zip(
-                    columns["text"], columns["answer_start"], strict=True
-                )
+                for text, start in zip(*columns, strict=True)
             ]
-        title, context = row.pop("title", ""), row.pop("context")
-        article = articles.setdefault(
-            (title, context),
-            {"title": title, "paragraphs": [{"context": context, "qas": []}]},
-        )
-        article["paragraphs"][0]["qas"].append(row)
+        key = row.pop("title", ""), row.pop("context")
+        paragraphs.setdefault(key, []).append(row)
+    articles = [
+        {"title": title, "paragraphs": [{"context": context, "qas": qas}]}
+        for (title, context), qas in paragraphs.items()
+    ]
     return CheckedQuestions(
-        list(articles.values()),
+        articles,
         rows.path,
         {"tfds": rows.full_name, "split": split},
         version_2_with_negative=version_2_with_negative,
@@ -307,9 +295,9 @@ def shown(value: object) -> str:
 
 
 class EntryError(Exception):
-    """An entry that cannot be used: its kind, and a description."""
+    """An entry that cannot be used: what is wrong, and the kind of fault."""
 
-    def __init__(self, kind: str, what: str) -> None:
+    def __init__(self, what: str, kind: str = MALFORMED) -> None:
         super().__init__(what)
         self.kind = kind
 
@@ -318,7 +306,7 @@ def _checked(value: Any, kinds: type | tuple[type, ...], wanted: str) -> Any:
     """A value of one of some types; a bool counts as a number only if wanted."""
     is_right = isinstance(value, kinds)
     if not is_right or (isinstance(value, bool) and kinds is not bool):
-        raise EntryError(MALFORMED, f"{wanted}. Found: {shown(value)}")
+        raise EntryError(f"{wanted}. Found: {shown(value)}")
     return value
 
 
@@ -337,42 +325,37 @@ class _Reader:
         """Yields the questions that can be used."""
         for number, article in enumerate(articles, start=1):
             where = f"article {number}"
-            if not isinstance(article, dict):
-                what = f"it must be an object. Found: {shown(article)}"
-                self._report.note(MALFORMED_ARTICLES, where, what)
+            try:
+                _checked(article, dict, "it must be an object")
+                title = article.get("title")
+                title = title if isinstance(title, str) else ""
+                where += f" ({title!r})" * bool(title)
+                paragraphs = article.get("paragraphs")
+                _checked(paragraphs, list, "it must have a list `paragraphs`")
+            except EntryError as fault:
+                self._report.note("malformed articles", where, str(fault))
                 continue
-            title = article.get("title")
-            if isinstance(title, str):
-                where = f"{where} ({title!r})"
-            paragraphs = article.get("paragraphs")
-            if not isinstance(paragraphs, list):
-                what = "it must have a list `paragraphs`"
-                self._report.note(MALFORMED_ARTICLES, where, what)
-                continue
-            for index, paragraph in enumerate(paragraphs, start=1):
-                place = f"{where}, paragraph {index}"
-                yield from self._paragraph(
-                    paragraph, title if isinstance(title, str) else "", place
-                )
+            for number_in, paragraph in enumerate(paragraphs, start=1):
+                place = f"{where}, paragraph {number_in}"
+                yield from self._paragraph(paragraph, title, place)
 
     def _paragraph(self, entry: Any, title: str, where: str) -> Iterator[Question]:
+        kind = "malformed paragraphs"
         qas = entry.get("qas") if isinstance(entry, dict) else None
         if not isinstance(qas, list):
             what = "a paragraph must be an object with a list `qas`"
-            self._report.note(
-                MALFORMED_PARAGRAPHS, where, f"{what}. Found: {shown(entry)}"
-            )
+            self._report.note(kind, where, f"{what}. Found: {shown(entry)}")
             return
         self._report.num_questions += len(qas)
         context = entry.get("context")
         if not isinstance(context, str):
             what = f"the paragraph's `context` must be text. Found: {shown(context)}"
-            self._report.note(MALFORMED_PARAGRAPHS)
+            self._report.note(kind)
             self._report.skip(MALFORMED, where, what, count=len(qas))
             return
         paragraph = Paragraph(context=context, title=title)
         for number, qa in enumerate(qas, start=1):
-            question_id = _id(qa) if isinstance(qa, dict) else None
+            question_id = _id(qa)
             name = number if question_id is None else repr(question_id)
             place = f"{where}, question {name}"
             try:
@@ -385,11 +368,12 @@ class _Reader:
     ) -> Question:
         _checked(entry, dict, "it must be an object")
         if question_id is None:
-            _checked(entry.get("id"), (str, int), "its `id` must be text or a number")
-        assert question_id is not None
+            found = shown(entry.get("id"))
+            raise EntryError(f"its `id` must be text or a number. Found: {found}")
         text = _checked(entry.get("question"), str, "its `question` must be text")
         if question_id in self._ids:
-            raise EntryError(DUPLICATE, "a question before it has the same id")
+            what = "a question before it has the same id"
+            raise EntryError(what, "with the id of an earlier one")
         is_impossible = self._is_impossible(entry, where)
         answers: tuple[Answer, ...] = ()
         if not self._for_training:
@@ -408,12 +392,9 @@ class _Reader:
     def _is_impossible(self, entry: dict[str, Any], where: str) -> bool:
         # Exports that lack the key have no answers there, as the official script reads.
         default = self._version_2_with_negative and entry.get("answers") == []
+        value = entry.get("is_impossible", default)
         try:
-            value = _checked(
-                entry.get("is_impossible", default),
-                bool,
-                "its `is_impossible` must be true or false",
-            )
+            _checked(value, bool, "its `is_impossible` must be true or false")
         except EntryError as fault:
             if self._for_training:
                 raise
@@ -431,10 +412,6 @@ class _Reader:
     ) -> Answer:
         """The first answer that can be trained on."""
         entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
-        if not entries:
-            raise EntryError(NO_ANSWER, "it has no answer, nor is it impossible")
-        if len(entries) > 1:
-            self._report.note(SEVERAL_ANSWERS)
         faults = []
         for each in entries:
             try:
@@ -442,11 +419,21 @@ class _Reader:
             except EntryError as fault:
                 faults.append(fault)
                 continue
+            if len(entries) > 1:
+                self._report.note(
+                    "questions with several answers, of which one is trained on"
+                )
             if not context.startswith(*answer):
                 there = context[answer.start : answer.start + len(answer.text)]
-                what = f"the answer {shown(answer.text)} stands there as {shown(there)}"
-                self._report.note(OTHER_SPELLING, where, what)
+                self._report.note(
+                    "answers that stand in the text with other characters",
+                    where,
+                    f"the answer {shown(answer.text)} stands there as {shown(there)}",
+                )
             return answer
+        if not entries:
+            what = "it has no answer, nor is it impossible"
+            raise EntryError(what, "without an answer")
         raise faults[0]
 
     def _answers(
@@ -456,11 +443,12 @@ class _Reader:
         entries = entry.get("answers")
         if entries is None:
             return ()
-        if not isinstance(entries, list):
-            what = f"its `answers` must be a list. Found: {shown(entries)}"
-            self._report.note(FAULTY_ANSWERS, where, what)
-            return ()
         answers = []
+        try:
+            _checked(entries, list, "its `answers` must be a list")
+        except EntryError as fault:
+            self._report.note(FAULTY_ANSWERS, where, str(fault))
+            return ()
         for each in entries:
             try:
                 answers.append(read_answer(each, context))
@@ -472,9 +460,9 @@ class _Reader:
         return tuple(answers)
 
 
-def _id(entry: dict[str, Any]) -> str | None:
+def _id(entry: Any) -> str | None:
     """A question's id; some tools write numbers, which are text as JSON's keys."""
-    found = entry.get("id")
+    found = entry.get("id") if isinstance(entry, dict) else None
     if isinstance(found, int) and not isinstance(found, bool):
         return str(found)
     return found if isinstance(found, str) else None
@@ -483,28 +471,25 @@ def _id(entry: dict[str, Any]) -> str | None:
 def read_answer(entry: Any, context: str) -> Answer:
     """An answer that the original finds again in the context."""
     _checked(entry, dict, "an answer must be an object")
-    text, start = entry.get("text"), entry.get("answer_start")
-    if not isinstance(text, str):
-        raise EntryError(
-            MALFORMED, f"an answer must have a `text`. Found: {shown(entry)}"
-        )
+    text = _checked(entry.get("text"), str, "an answer must have a `text`")
+    start = entry.get("answer_start")
     _checked(start, int, "an answer's `answer_start` must be an integer")
     if not text.strip():
-        raise EntryError(MALFORMED, f"an answer is empty: {shown(text)}")
+        raise EntryError(f"an answer is empty: {shown(text)}")
     if not 0 <= start <= len(context) - len(text):
         raise EntryError(
-            OUTSIDE,
             f"the answer {shown(text)} at answer_start {start} is not within the"
             f" context's {len(context):,} characters",
+            "with an answer outside the context",
         )
     # The usual case needs no cutting into words.
     if not (context.startswith(text, start) and " ".join(text.split()) == text):
         there = _words_at(context, start, start + len(text))
         if " ".join(text.split()) not in there:
             raise EntryError(
-                UNRECOVERABLE,
                 f"the answer {shown(text)} is not in the words at answer_start {start}:"
                 f" {shown(there)}",
+                "with an answer that the words at its place do not give",
             )
     return Answer(text, start)
 

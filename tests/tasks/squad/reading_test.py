@@ -403,8 +403,8 @@ class ReaderTest(tf.test.TestCase):
                 f"{tower} 7: the paragraph's `context` must be text. Found: 5;"
                 " skipped.",
                 "article 3: it must be an object. Found: 'article'.",
-                "article 4 ('Empty'): it must have a list `paragraphs`.",
-                "article 5 ('Text'): it must have a list `paragraphs`.",
+                "article 4 ('Empty'): it must have a list `paragraphs`. Found: None.",
+                "article 5 ('Text'): it must have a list `paragraphs`. Found: 'text'.",
                 "Skipped 3 of 7 questions: 3 malformed. Also: malformed"
                 " paragraphs: 4; malformed articles: 3.",
             ],
