@@ -52,7 +52,7 @@ class Entity(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The numbers of entities: true ones, predicted ones, and correctly predicted ones."""
+    """The numbers of true, of predicted and of correctly predicted entities."""
 
     gold: int
     predicted: int
