@@ -382,7 +382,6 @@ def find_labels(
     repeated = [label for label, count in Counter(given).items() if count > 1]
     if repeated:
         raise InputError(f"--labels: {shown(repeated)} must be there once.")
-    wanted = options.model_scheme
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())
         if not found:
@@ -390,15 +389,9 @@ def find_labels(
                 "Nothing says what the model's labels are: give --labels, in the order"
                 " of its outputs."
             )
-        return TaggerLabels(
-            found, scheme_of_labels(found) if wanted == AUTO else wanted
-        )
-    scheme = file_scheme
-    if scheme != NO_SCHEME and wanted != AUTO:
-        scheme = wanted
-    elif scheme == IOB1:
-        # In IOB1 an entity's first label depends on the entity before it.
-        scheme = IOB2
+        return TaggerLabels(found, scheme_of_labels(found))
+    # In IOB1 an entity's first label depends on the entity before it.
+    scheme = IOB2 if file_scheme == IOB1 else file_scheme
     used = set(
         itertools.chain.from_iterable(
             respelt_unless(labels, file_scheme, scheme) for labels in _labels(train)
