@@ -208,7 +208,7 @@ class UsageTest(tf.test.TestCase):
         for environment in ({"TF_CPP_MIN_LOG_LEVEL": "3"}, {}):
             result = run_module(
                 "bert_tf.run_pretraining",
-                "--input_file=nowhere.tfrecord",
+                f"--input_file={__file__}",
                 "--bert_config_file=nowhere.json",
                 f"--output_dir={self.get_temp_dir()}",
                 "--do_train",

@@ -132,7 +132,7 @@ class SelectionUsageTest(tf.test.TestCase):
             (["--train_batch_sizes=8,0"], "must be at least 1"),
             (["--learning_rates=1,2", "--learning_rate=1"], "give one of them"),
             (["--num_restarts=0"], "num_restarts"),
-            (["--stop_early", "--stop_early_at=1"], "above 0 and below 1"),
+            (["--stop_early", "--stop_early_at=1"], "must be below 1"),
             (["--stop_early_keep=2"], "no effect without --stop_early=true"),
         ):
             with self.assertRaisesRegex(flags.Error, message):
