@@ -263,7 +263,7 @@ class RunNerTest(ScriptCase):
         for arguments, message in (
             (["--do_train"], "--do_train needs --train_file"),
             (["--do_predict"], "--do_predict needs --test_file"),
-            (["--do_eval", "--tfds_name=x", "--dev_file=y"], "say the same"),
+            (["--do_eval", "--tfds_name=x", "--dev_file=y"], "mean the same"),
             (["--do_eval", "--tfds_name=x", "--tfds_splits=a,b"], "must be three"),
             (["--do_eval", "--tfds_name=x", "--document_context"], "has no use"),
             (["--do_eval", "--dev_file=x", "--tfds_data_dir=y"], "without --tfds_name"),
