@@ -49,7 +49,6 @@ class Paragraph:
     """A text that questions are about; all of its questions share one object."""
 
     context: str
-    title: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -328,8 +327,7 @@ class _Reader:
             try:
                 _checked(article, dict, "it must be an object")
                 title = article.get("title")
-                title = title if isinstance(title, str) else ""
-                where += f" ({title!r})" * bool(title)
+                where += f" ({title!r})" * isinstance(title, str)
                 paragraphs = article.get("paragraphs")
                 _checked(paragraphs, list, "it must have a list `paragraphs`")
             except EntryError as fault:
@@ -337,9 +335,9 @@ class _Reader:
                 continue
             for number_in, paragraph in enumerate(paragraphs, start=1):
                 place = f"{where}, paragraph {number_in}"
-                yield from self._paragraph(paragraph, title, place)
+                yield from self._paragraph(paragraph, place)
 
-    def _paragraph(self, entry: Any, title: str, where: str) -> Iterator[Question]:
+    def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
         kind = "malformed paragraphs"
         qas = entry.get("qas") if isinstance(entry, dict) else None
         if not isinstance(qas, list):
@@ -353,7 +351,7 @@ class _Reader:
             self._report.note(kind)
             self._report.skip(MALFORMED, where, what, count=len(qas))
             return
-        paragraph = Paragraph(context=context, title=title)
+        paragraph = Paragraph(context=context)
         for number, qa in enumerate(qas, start=1):
             question_id = _id(qa)
             name = number if question_id is None else repr(question_id)
