@@ -186,8 +186,8 @@ class RunSwagTest(ScriptCase):
             (["--do_eval"], "--do_eval needs --dev_file"),
             (["--do_predict"], "--do_predict needs --test_file"),
             (["--do_train", "--train_file=x", "--eval_steps=5"], "--eval_steps needs"),
-            (["--do_eval", "--dev_file=x", "--tfds_name=y"], "say the same"),
-            (["--do_eval", "--tfds_name=y", "--tfds_splits=a,b"], "must be three"),
+            (["--do_eval", "--dev_file=x", "--tfds_name=y"], "mean the same"),
+            (["--do_eval", "--tfds_name=y", "--tfds_splits=a,b"], "must name 3"),
             ([], "do_train"),
         ):
             with self.assertRaisesRegex(Exception, message):
