@@ -3,8 +3,8 @@ r"""Answers questions about a text, with a model that was fine-tuned on SQuAD.
 python -m bert_tf.answer --checkpoint=/tmp/squad_output --context_file=article.txt \
         "Which team won Super Bowl 50?"
 
-It prints the answer, its probability among the best answers, and the sentence that it
-stands in; or that the text does not answer the question, if the model is of SQuAD 2.0.
+It prints the answer, its probability among the best answers, and its sentence; or that
+the text does not answer the question, if the model was trained on SQuAD 2.0.
 """
 
 import dataclasses
@@ -25,19 +25,18 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 NO_ANSWER = "no answer"
 
-# What a run's flags.json says goes before these, what the user says before both.
-_DEFAULTS: dict[str, Any] = {
+# The run's flags.json takes precedence over these, and the user's flags over both.
+_DEFAULTS: dict[str, int] = {
+    "max_seq_length": 384,
     "doc_stride": 128,
     "max_query_length": 64,
     "n_best_size": 20,
     "max_answer_length": 30,
 }
-_MAX_SEQ_LENGTH = 384
 
 
-def _of_window(name: str, help_text: str) -> Any:
-    default = _DEFAULTS.get(name, _MAX_SEQ_LENGTH)
-    text = f"{help_text} Default: as the run had it, or else {default}."
+def _as_run(name: str, help_text: str) -> Any:
+    text = f"{help_text} Default: as the run had it, or else {_DEFAULTS[name]}."
     return option(None, text, least=1)
 
 
@@ -50,19 +49,19 @@ class AnswererOptions(SourceOptions):
         "The text that the questions are about, UTF-8; - for standard input.",
         path=Path.FILE,
     )
-    max_seq_length: int | None = _of_window(
+    max_seq_length: int | None = _as_run(
         "max_seq_length", "Tokens of a window with the question, [CLS] and [SEP]."
     )
-    doc_stride: int | None = _of_window(
+    doc_stride: int | None = _as_run(
         "doc_stride", "Tokens from one window's beginning to the next one's."
     )
-    max_query_length: int | None = _of_window(
+    max_query_length: int | None = _as_run(
         "max_query_length", "Tokens of a question that are read."
     )
-    n_best_size: int | None = _of_window(
+    n_best_size: int | None = _as_run(
         "n_best_size", "How many answers are weighed against each other."
     )
-    max_answer_length: int | None = _of_window(
+    max_answer_length: int | None = _as_run(
         "max_answer_length", "The most tokens of an answer."
     )
     predict_batch_size: int = option(
@@ -108,7 +107,7 @@ def show(
     context: str,
     split: Callable[[str], Sequence[str]],
 ) -> str:
-    """A question's answers as a person reads them, each with its sentence."""
+    """A question's answers for people to read, each with its sentence."""
     from bert_tf.tasks.squad.spans import sentence_round
 
     lines = [question]
@@ -131,44 +130,38 @@ def _on_one_line(text: str) -> str:
 def options_of(
     given: Mapping[str, Any], source: "Source", checkpoint: str = ""
 ) -> dict[str, Any]:
-    """What to make an `Answerer` with: as the user says, or else as the run had it."""
+    """An `Answerer`'s options: the user's, or else the run's, or else the defaults."""
     from bert_tf.tasks.squad import null_threshold
 
     run = flags_of_run(source.folder)
-    options = {
-        name: _first_given(given.get(name), run.get(name), default)
-        for name, default in _DEFAULTS.items()
-    }
-    options["max_seq_length"] = _first_given(
-        given.get("max_seq_length"),
-        run.get("max_seq_length"),
-        min(_MAX_SEQ_LENGTH, source.require_config().max_position_embeddings),
-    )
     found = null_threshold.read(source.folder, checkpoint)
-    is_version_2 = _first_given(
-        given.get("version_2_with_negative"),
-        run.get("version_2_with_negative"),
-        found is not None,
+
+    def chosen(name: str, default: Any) -> Any:
+        values = given.get(name), run.get(name), default
+        return next(value for value in values if value is not None)
+
+    num_positions = source.require_config().max_position_embeddings
+    options = {name: chosen(name, default) for name, default in _DEFAULTS.items()}
+    options["max_seq_length"] = chosen(
+        "max_seq_length", min(_DEFAULTS["max_seq_length"], num_positions)
     )
+    is_version_2 = chosen("version_2_with_negative", found is not None)
     threshold = given.get("null_score_diff_threshold")
     if threshold is not None and not is_version_2:
         raise InputError(
             "--null_score_diff_threshold is for models that may say that there is no"
             " answer: give --version_2_with_negative too, or leave it out."
         )
+    if threshold is None:
+        was = chosen("null_score_diff_threshold", 0.0)
+        threshold = was if found is None else found
     options["version_2_with_negative"] = is_version_2
-    options["null_score_diff_threshold"] = _first_given(
-        threshold, found, run.get("null_score_diff_threshold"), 0.0
-    )
+    options["null_score_diff_threshold"] = threshold
     return options
 
 
-def _first_given(*values: Any) -> Any:
-    return next(value for value in values if value is not None)
-
-
 def flags_of_run(folder: str) -> dict[str, Any]:
-    """What the run in a folder was given; nothing where it is of no run."""
+    """The flags of the run in a folder; none if it is not a run's."""
     path = os.path.join(folder, "flags.json")
     if not files.exists(path):
         return {}

@@ -19,7 +19,7 @@ from absl import logging
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
-from bert_tf.tasks.squad.reading import JsonStream
+from bert_tf.tasks.squad.reading import read_json
 from bert_tf.tasks.squad.scoring import (
     Gold,
     evaluate_v1,
@@ -29,12 +29,12 @@ from bert_tf.tasks.squad.scoring import (
 
 
 class GoldFile(NamedTuple):
-    """What a file of SQuAD says is right.
+    """The right answers of a SQuAD file.
 
     Attributes:
         questions: (id, answers) in its order; an id may come twice.
-        version: "2.0" where the file calls itself so, or has a question without an
-            answer; else "1.1".
+        version: "2.0" if the file says so, or has a question without an answer; else
+            "1.1".
     """
 
     questions: list[tuple[str, Gold]]
@@ -85,17 +85,8 @@ class EvaluateSquadOptions(Options):
 
 
 def read_golds(path: str) -> GoldFile:
-    """Reads what is right from a file of SQuAD's format, compressed or not."""
-    if not files.exists(path):
-        raise InputError(
-            f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
-            " rajpurkar.github.io/SQuAD-explorer."
-        )
-    if files.is_folder(path):
-        raise InputError(f"The SQuAD file is a folder, not a file: {path}")
-    stream = JsonStream(path)
-    data = stream.value()
-    stream.finish()
+    """The right answers of a file in SQuAD's format, which may be compressed."""
+    data, _ = read_json(path)
     questions = list(_questions(data, path))
     if not questions:
         raise InputError(f"{path}: there are no questions in it.")
@@ -105,40 +96,26 @@ def read_golds(path: str) -> GoldFile:
 
 
 def _questions(data: Any, path: str) -> Iterator[tuple[str, Gold]]:
-    for number, article in enumerate(_list_in(data, "data", path), start=1):
+    for number, article in enumerate(_value(data, "data", list, path), start=1):
         title = article.get("title", number) if isinstance(article, dict) else number
         where = f"{path}: article {title}"
-        for paragraph in _list_in(article, "paragraphs", where):
-            for question in _list_in(paragraph, "qas", where):
-                question_id = question.get("id") if isinstance(question, dict) else None
-                if isinstance(question_id, int) and not isinstance(question_id, bool):
-                    # As run_squad has it: the predictions' keys are text.
-                    question_id = str(question_id)
-                if not isinstance(question_id, str):
-                    raise InputError(f'{where}: a question has no "id".')
+        for paragraph in _value(article, "paragraphs", list, where):
+            for question in _value(paragraph, "qas", list, where):
+                # Numbers are text as the predictions' keys.
+                question_id = str(_value(question, "id", (str, int), where))
                 place = f"{where}, question {question_id}"
-                answers = _list_in(question, "answers", place)
-                yield (
-                    question_id,
-                    Gold(
-                        tuple(_text_of(answer, place) for answer in answers),
-                        bool(answers),
-                    ),
-                )
+                answers = _value(question, "answers", list, place)
+                texts = tuple(_value(one, "text", str, place) for one in answers)
+                yield question_id, Gold(texts, bool(texts))
 
 
-def _list_in(value: Any, key: str, where: str) -> list[Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, list):
-        raise InputError(f'{where}: the list "{key}" of SQuAD\'s format is missing.')
+def _value(entry: Any, key: str, kinds: Any, where: str) -> Any:
+    found = entry.get(key) if isinstance(entry, dict) else None
+    if not isinstance(found, kinds) or isinstance(found, bool):
+        raise InputError(
+            f'{where}: "{key}" of SQuAD\'s format is missing, or of another type.'
+        )
     return found
-
-
-def _text_of(answer: Any, where: str) -> str:
-    text = answer.get("text") if isinstance(answer, dict) else None
-    if not isinstance(text, str):
-        raise InputError(f'{where}: an answer has no "text".')
-    return text
 
 
 def read_by_question(path: str, what: str, kind: type | tuple[type, ...]) -> dict:
@@ -157,7 +134,7 @@ def read_by_question(path: str, what: str, kind: type | tuple[type, ...]) -> dic
 def report_unmatched(
     golds: Mapping[str, Gold], predictions: Mapping[str, str], path: str
 ) -> None:
-    """Logs which questions have no prediction, and which predictions no question."""
+    """Warns of questions without a prediction, and of predictions without question."""
     missing = [key for key in golds if key not in predictions]
     unknown = [key for key in predictions if key not in golds]
     if missing:
@@ -179,7 +156,7 @@ def report_unmatched(
 
 
 def run(options: EvaluateSquadOptions) -> None:
-    """Prints the scores, or writes them."""
+    """Prints the scores, or writes them to --out_file."""
     if len(options.positional) != 2:
         raise InputError(
             "Give the data and the predictions: evaluate_squad dev-v1.1.json"

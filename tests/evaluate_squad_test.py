@@ -175,17 +175,17 @@ class EvaluateSquadTest(tf.test.TestCase):
 
     def test_data_of_another_form(self):
         for data, message in (
-            ([], 'the list "data"'),
-            ({"data": {}}, 'the list "data"'),
+            ([], '"data" of SQuAD'),
+            ({"data": {}}, '"data" of SQuAD'),
             ({"data": []}, "no questions in it"),
-            ({"data": ["x"]}, 'article 1: the list "paragraphs"'),
-            ({"data": [{"title": "Dogs"}]}, 'article Dogs: the list "paragraphs"'),
-            ({"data": [{"paragraphs": [{}]}]}, 'article 1: the list "qas"'),
-            (squad("1.1", {"answers": []}), 'article Dogs: a question has no "id"'),
-            (squad("1.1", {"id": "a"}), 'article Dogs, question a: the list "answers"'),
+            ({"data": ["x"]}, 'article 1: "paragraphs" of'),
+            ({"data": [{"title": "Dogs"}]}, 'article Dogs: "paragraphs" of'),
+            ({"data": [{"paragraphs": [{}]}]}, 'article 1: "qas" of'),
+            (squad("1.1", {"answers": []}), 'article Dogs: "id" of'),
+            (squad("1.1", {"id": "a"}), 'article Dogs, question a: "answers" of'),
             (
                 squad("1.1", {"id": "a", "answers": [{"text": 3}]}),
-                'article Dogs, question a: an answer has no "text"',
+                'article Dogs, question a: "text" of',
             ),
             ('{"data":\n[}', r"dev.json:2:2: not valid JSON"),
         ):

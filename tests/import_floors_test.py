@@ -46,7 +46,6 @@ LIGHT_MODULES = (
     "bert_tf.tasks.pretraining_options",
     "bert_tf.tasks.run_options",
     "bert_tf.tasks.squad.decoding",
-    "bert_tf.tasks.squad.ensembles",
     "bert_tf.tasks.squad.reading",
     "bert_tf.tasks.squad.scoring",
     "bert_tf.tasks.squad.squad_options",

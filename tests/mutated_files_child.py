@@ -28,6 +28,7 @@ from absl import logging
 from bert_tf import (
     answer,
     cli,
+    ensemble_squad,
     evaluate_squad,
     files,
     inspect_checkpoint,
@@ -56,8 +57,7 @@ from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
-from bert_tf.tasks.squad.ensembles import Ensemble
-from bert_tf.tasks.squad.reading import SquadFile
+from bert_tf.tasks.squad.reading import read_file
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
@@ -310,14 +310,13 @@ _SQUAD = {
 
 def _read_squad(folder):
     path = _path(folder, "squad.json")
-    for _ in SquadFile(path, version_2_with_negative=True, for_training=True):
-        pass
+    read_file(path, version_2_with_negative=True, for_training=True)
     golds = evaluate_squad.read_golds(path)
     return golds.golds
 
 
 def _read_ensemble(folder):
-    ensemble = Ensemble(version_2_with_negative=True)
+    ensemble = ensemble_squad.Ensemble(version_2_with_negative=True)
     ensemble.add(folder)
     return list(ensemble.decoded())
 

@@ -131,7 +131,6 @@ class RunNerTest(ScriptCase):
             test_file=self.write("test.txt", text),
             eval_steps=2,
             num_train_epochs=2,
-            model_scheme="iobes",
         )
         results = self.results()
         self.assertIn("test_strict_f1", results)
@@ -139,7 +138,7 @@ class RunNerTest(ScriptCase):
         self.assertLen(predicted, len(text.split("\n")))
         best = json.loads(self.read("run", "best", "best.json"))
         self.assertEqual(best["metric"], "f1")
-        self.assertIn("S-LOC", self.read("run", "labels.txt").split())
+        self.assertIn("I-LOC", self.read("run", "labels.txt").split())
 
     def test_the_test_sets_scores_stand_beside_the_others(self):
         """A training that evaluates goes on by its own evaluations alone."""

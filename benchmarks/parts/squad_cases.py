@@ -100,9 +100,9 @@ class Case(NamedTuple):
 
     def questions(self, paths: Paths, folder: pathlib.Path) -> Any:
         """Ours."""
-        from bert_tf.tasks.squad.reading import SquadFile
+        from bert_tf.tasks.squad.reading import read_file
 
-        return SquadFile(
+        return read_file(
             str(self.file(paths, folder)),
             version_2_with_negative=self.is_version_2,
             for_training=self.is_training,

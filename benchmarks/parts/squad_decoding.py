@@ -281,7 +281,7 @@ def print_way_row(
     version: str, logits: Logits, paths: Paths, folder: pathlib.Path
 ) -> list[str]:
     """A row of the table of alignment and offsets; returns where they differ."""
-    from bert_tf.tasks.squad.scoring import exact_match
+    from bert_tf.tasks.squad.scoring import normalize_answer
 
     featurizer = logits.case.featurizer(paths)
     features = list(featurizer(logits.case.questions(paths, folder)))
@@ -300,7 +300,8 @@ def print_way_row(
         if not question.answers or texts[0] == texts[1]:
             continue
         right = [
-            any(exact_match(text, gold.text) for gold in question.answers)
+            normalize_answer(text)
+            in [normalize_answer(gold.text) for gold in question.answers]
             for text in texts
         ]
         counts[right[0], right[1]] += 1

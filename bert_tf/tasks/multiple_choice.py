@@ -45,6 +45,7 @@ from bert_tf.tasks.tables import (
 )
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_pair
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
@@ -233,6 +234,28 @@ def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSe
     header, rows = _rows(path)
     columns = names.find(header, path, has_labels=has_labels)
     return choices_of_rows(rows, columns, names, path, has_labels=has_labels)
+
+
+def read_tfds_choices(
+    name: str,
+    split: str,
+    names: ColumnNames,
+    *,
+    data_dir: str | None = None,
+    has_labels: bool,
+) -> ChoiceSet:
+    """The examples of a set of TensorFlow Datasets, such as hellaswag, in its order."""
+    rows = TfdsRows(name, split, data_dir)
+    columns = names.find([*rows.features], rows.path, has_labels=has_labels)
+    wanted = (columns.premise, columns.start, *columns.endings, columns.label)
+    found = rows.read({name: True for name in wanted if name is not None})
+    return choices_of_rows(
+        ((number, row) for number, (_, row) in enumerate(found)),
+        columns,
+        names,
+        rows.path,
+        has_labels=has_labels,
+    )
 
 
 def choices_of_rows(
@@ -636,8 +659,6 @@ def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
     for number, (split, (is_wanted, path)) in enumerate(wanted.items()):
         has_labels = split != "test"
         if is_wanted and options.tfds_name:
-            from bert_tf.tasks.swag_tfds import read_tfds_choices
-
             sets[split] = read_tfds_choices(
                 options.tfds_name,
                 options.tfds_splits[number],

@@ -18,7 +18,7 @@ from bert_tf import files as file_system
 from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
-from bert_tf.text.tfds import prepared_builder, read_split
+from bert_tf.text.tfds import TfdsRows
 
 # Labelled sentences and sentence pairs, from TSV and CSV files.
 #
@@ -290,15 +290,11 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
 
 # Labelled sentences and sentence pairs from TensorFlow Datasets.
 #
-# The library shuffles a set when it prepares it. GLUE's sets keep each row's number
-# in
+# The library shuffles a set when it prepares it. GLUE's sets keep each row's number in
 # the feature "idx"; their examples come in that order, which the GLUE server wants.
-# `tensorflow_datasets`, and TensorFlow with it, is imported when a split is read.
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
-
-_BATCH_SIZE = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -372,20 +368,22 @@ class TfdsSplit:
         the library's mark for those without a label (SNLI has them where those who
         labelled did not agree), are left out, as many as there are.
         """
-        builder = prepared_builder(self.name, self.folder)
-        self._check_features(builder)
-        path = f"tfds:{builder.info.full_name}:{self.split}"
+        rows = self._rows()
+        path = rows.path
+        names = rows.class_names(self.label) if self.label is not None else None
+        features = (self.text_a, self.text_b, self.label, self.index)
+        wanted = {name: True for name in features if name is not None}
         numbered: list[tuple[int, Example]] = []
         unusable = UnusableRows(path)
         unlabelled: list[int] = []
         labels_seen: set[str] = set()
         number = -1
-        for number, row in enumerate(self._rows(builder)):
-            position = number if self.index is None else int(row[self.index])
+        for number, (_, row) in enumerate(rows.read(wanted)):
+            position = number if self.index is None else row[self.index]
             source = f"{path}:{position}"
             label = None
             if self.label is not None:
-                label = self._label(row[self.label], builder, separator)
+                label = self._label(row[self.label], names, separator)
                 if label is None:
                     unlabelled.append(position)
                     continue
@@ -396,11 +394,9 @@ class TfdsSplit:
                         unusable.add(position, str(error).removeprefix(f"{source}: "))
                         continue
                     labels_seen.add(label)
-            text_a, text_b = (
-                None if name is None else _decoded(row[name], source)
-                for name in (self.text_a, self.text_b)
-            )
-            numbered.append((position, Example(text_a or "", text_b, label, source)))
+            second = None if self.text_b is None else row[self.text_b]
+            example = Example(row[self.text_a], second, label, source)
+            numbered.append((position, example))
         unusable.report(number + 1, may_be_few=True)
         warn_of_left_out(path, unlabelled, "unlabelled")
         if not numbered:
@@ -412,68 +408,30 @@ class TfdsSplit:
         """The labels in the set's own order, where it names them."""
         if self.label is None:
             return None
-        builder = prepared_builder(self.name, self.folder)
-        self._check_features(builder)
-        names = _names(builder.info.features[self.label])
+        names = self._rows().class_names(self.label)
         return None if names is None else tuple(self.rename.get(n, n) for n in names)
 
-    def _rows(self, builder: Any) -> Iterator[dict[str, Any]]:
-        features = (self.text_a, self.text_b, self.label, self.index)
-        wanted = {name: True for name in features if name is not None}
-        dataset = read_split(builder, self.split, wanted)
-        for batch in dataset.ragged_batch(_BATCH_SIZE):
-            columns = {name: list(values.numpy()) for name, values in batch.items()}
-            names = list(columns)
-            for values in zip(*columns.values(), strict=True):
-                yield dict(zip(names, values, strict=True))
+    def _rows(self) -> TfdsRows:
+        rows = TfdsRows(self.name, self.split, self.folder)
+        rows.check(self.text_a, "text_a_column", is_text=True)
+        if self.text_b is not None:
+            rows.check(self.text_b, "text_b_column", is_text=True)
+        if self.label is not None:
+            rows.check(self.label, "label_column")
+        return rows
 
-    def _label(self, value: Any, builder: Any, separator: str) -> str | None:
+    def _label(
+        self, value: Any, names: tuple[str, ...] | None, separator: str
+    ) -> str | None:
         """A label in our words; None for -1 of a class, which stands for none."""
-        if isinstance(value, bytes):
-            label = value.decode()
-            return self.rename.get(label, label)
-        if np.ndim(value):
-            words = [self._label(each, builder, separator) for each in value]
+        if isinstance(value, list):
+            words = [self._label(each, names, separator) for each in value]
             return separator.join(word for word in words if word is not None)
-        names = _names(builder.info.features[self.label])
+        if isinstance(value, str):
+            return self.rename.get(value, value)
         if names is None:
             return str(value)
         return self.rename.get(names[value], names[value]) if value >= 0 else None
-
-    def _check_features(self, builder: Any) -> None:
-        import tensorflow as tf
-
-        features = builder.info.features
-        texts = [
-            name
-            for name, feature in features.items()
-            if feature.tf_dtype == tf.string and feature.shape == ()
-        ]
-        for flag, name, there in (
-            ("text_a_column", self.text_a, texts),
-            ("text_b_column", self.text_b, texts),
-            ("label_column", self.label, [*features]),
-        ):
-            if name is not None and name not in there:
-                raise InputError(
-                    f"TensorFlow dataset {builder.info.full_name} has no feature"
-                    f" {name!r} for --{flag}. It has: {', '.join(there)}."
-                )
-
-
-def _decoded(text: bytes, source: str) -> str:
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{source}: not UTF-8 (byte 0x{text[error.start]:02x})."
-        ) from error
-
-
-def _names(feature: Any) -> tuple[str, ...] | None:
-    """The classes of a class label, or of a sequence of such, where they have names."""
-    names = getattr(getattr(feature, "feature", feature), "names", None)
-    return None if names is None else tuple(names)
 
 
 # What a classifier predicts: one label, several labels, or numbers.

@@ -1,7 +1,8 @@
-"""TensorFlow Datasets: each example of a split is a document.
+"""TensorFlow Datasets: splits as documents to pre-train on, and as rows of a task.
 
-Chunks are slices of the split, in its order. `tensorflow_datasets`, and TensorFlow with
-it, is imported when a function is called.
+To pre-train, each example of a split is a document, and chunks are slices of the split,
+in its order. `tensorflow_datasets`, and TensorFlow with it, is imported when a function
+is called.
 """
 
 import functools
@@ -9,6 +10,7 @@ import multiprocessing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from bert_tf.errors import InputError
@@ -107,25 +109,111 @@ def prepared_builder(name: str, data_dir: str | None) -> Any:
     return builder
 
 
-def read_split(builder: Any, split: str, wanted: Mapping[str, Any]) -> Any:
-    """A tf.data.Dataset of a split's examples, in their order."""
-    import tensorflow_datasets as tfds
+class TfdsRows:
+    """The rows of a split, as plain values.
 
-    try:
-        dataset = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            decoders=tfds.decode.PartialDecoding(dict(wanted)),
-        )
-    # An AssertionError is how the library says that a slice is none.
-    except (ValueError, AssertionError) as error:
-        raise InputError(
-            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it"
-            f" has: {', '.join(builder.info.splits or {})}."
-        ) from error
-    # What the library makes up in place of a set has all features.
-    return dataset.map(lambda row: {name: row[name] for name in wanted})
+    Attributes:
+        path: what messages call the split, such as tfds:squad/v1.1/3.0.0:train.
+        full_name: the set's name, with its version.
+        features: the set's features, by name.
+    """
+
+    def __init__(self, name: str, split: str, data_dir: str | None) -> None:
+        """Prepares the set unless it is prepared, which may download it."""
+        self._builder = prepared_builder(name, data_dir)
+        self._split = split
+        self.full_name: str = self._builder.info.full_name
+        self.path = f"tfds:{self.full_name}:{split}"
+        self.features: dict[str, Any] = dict(self._builder.info.features.items())
+
+    @property
+    def texts(self) -> list[str]:
+        """The features that are a text."""
+        return _texts(self.features)
+
+    def class_names(self, feature: str) -> tuple[str, ...] | None:
+        """The names of a feature's classes, where they have names."""
+        found = self.features[feature]
+        names = getattr(getattr(found, "feature", found), "names", None)
+        return None if names is None else tuple(names)
+
+    def check(self, feature: str, flag: str, *, is_text: bool = False) -> None:
+        """Refuses a feature that the set does not have."""
+        there = self.texts if is_text else self.features
+        if feature not in there:
+            raise InputError(
+                f"TensorFlow dataset {self.full_name} has no feature {feature!r};"
+                f" --{flag} names one of its own: {', '.join(there)}."
+            )
+
+    def read(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields each row's place, for messages, and the features wanted of it.
+
+        Values are text, numbers, lists, and dictionaries of these.
+        """
+        number = 0
+        for batch in self._dataset(wanted).ragged_batch(_BATCH_SIZE):
+            for row in _unstacked(batch):
+                where = f"{self.path}:{number}"
+                try:
+                    yield where, _plain(row)
+                except UnicodeDecodeError as error:
+                    raise InputError(
+                        f"{where}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
+                        " leave this row out, e.g. by a slice of the split."
+                    ) from error
+                number += 1
+
+    def _dataset(self, wanted: Mapping[str, Any]) -> Any:
+        import tensorflow_datasets as tfds
+
+        try:
+            dataset = self._builder.as_dataset(
+                split=self._split,
+                # In the order of the split, whatever the slice.
+                shuffle_files=False,
+                read_config=tfds.ReadConfig(
+                    interleave_cycle_length=1, try_autocache=False
+                ),
+                decoders=tfds.decode.PartialDecoding(dict(wanted)),
+            )
+        # An AssertionError is how the library says that a slice is none.
+        except (ValueError, AssertionError) as error:
+            raise InputError(
+                f"TensorFlow dataset {self.full_name} has no split {self._split!r}; it"
+                f" has: {', '.join(self._builder.info.splits or {})}."
+            ) from error
+        # The library's mocked sets have all features, whatever is wanted.
+        return dataset.map(lambda row: {name: row[name] for name in wanted})
+
+
+def _texts(features: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for name, feature in features.items()
+        if feature.dtype in (str, "string") and feature.shape == ()
+    ]
+
+
+def _unstacked(column: Any) -> Iterator[Any]:
+    """The rows of a batch of tensors, or of dictionaries of them."""
+    if not isinstance(column, Mapping):
+        yield from column.numpy()
+        return
+    for values in zip(*map(_unstacked, column.values()), strict=True):
+        yield dict(zip(column, values, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """A value of TensorFlow's as Python has it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_plain(each) for each in value]
+    # The shortest decimal: a float32's 3.8 is not 3.799999952316284.
+    return float(str(value)) if isinstance(value, np.floating) else value.item()
 
 
 @functools.lru_cache(maxsize=4)
@@ -157,12 +245,7 @@ def _prepare(builder: Any, name: str) -> None:
 
 
 def _check_text(builder: Any, text_field: str) -> None:
-    features = builder.info.features
-    texts = [
-        name
-        for name, feature in features.items()
-        if feature.dtype in (str, "string") and feature.shape == ()
-    ]
+    texts = _texts(builder.info.features)
     if text_field not in texts:
         raise InputError(
             f"TensorFlow dataset {builder.info.full_name} has no text feature "

@@ -17,6 +17,7 @@ from bert_tf.tasks.multiple_choice import (
     ChoiceExample,
     ColumnNames,
     read_choices,
+    read_tfds_choices,
     write_choices,
     write_probabilities,
 )
@@ -24,6 +25,7 @@ from bert_tf.tasks.tables import Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import step
+from tests.tasks.tfds_sets import mocked
 from tests.training import toy
 
 HEADER = (
@@ -406,6 +408,55 @@ class ChoicePredictionsTest(tf.test.TestCase):
         self.assertAllClose(
             [[float(cell) for cell in row] for row in cells], [[0.25, 0.75], [0.8, 0.2]]
         )
+
+
+TFDS_ROWS = (("A dog sits. It", ["barks.", "flies.", "sings.", "reads."], 0),) * 2 + (
+    ("Él", ["é", "b", "c", "d"], 3),
+)
+
+
+def hellaswag(*rows):
+    """Rows, TFDS_ROWS if none are given, with the set's features."""
+    return [
+        {
+            "activity_label": "x",
+            "context": context,
+            "endings": endings,
+            "label": label,
+            "source_id": "s",
+            "split_type": "t",
+        }
+        for context, endings, label in rows or TFDS_ROWS
+    ]
+
+
+class ReadTfdsChoicesTest(tf.test.TestCase):
+    def test_hellaswag(self):
+        with mocked(hellaswag()):
+            examples, target = read_tfds_choices(
+                "hellaswag", "validation", ColumnNames(), has_labels=True
+            )
+        self.assertLen(examples, 3)
+        self.assertEqual(examples[2][:4], ("Él", "", ("é", "b", "c", "d"), "3"))
+        self.assertRegex(examples[2].source, r"^tfds:hellaswag/[\d.]+:validation:2$")
+        self.assertEqual(target.num_outputs, 4)
+
+    def test_kept_back_labels(self):
+        with mocked(hellaswag((*TFDS_ROWS[0][:2], -1))):
+            split = ("hellaswag", "test", ColumnNames())
+            examples, _ = read_tfds_choices(*split, has_labels=False)
+            self.assertIsNone(examples[0].label)
+            with self.assertRaisesRegex(InputError, ":test:0: it has no label"):
+                read_tfds_choices(*split, has_labels=True)
+
+    def test_features_that_are_not_there(self):
+        with (
+            mocked(hellaswag()),
+            self.assertRaisesRegex(InputError, "'ctx'; --premise_column"),
+        ):
+            read_tfds_choices(
+                "hellaswag", "test", ColumnNames(premise="ctx"), has_labels=False
+            )
 
 
 if __name__ == "__main__":

@@ -420,9 +420,9 @@ class AnySetTest(tf.test.TestCase):
 
     def test_errors_are_one_line(self):
         for reason, arguments in (
-            ("no feature 'body' for --text_a_.* has: text, word", {"text_a": "body"}),
-            ("no feature 'stars' for --text_b_column", {"text_b": "stars"}),
-            ("no feature 'tag' for --label_column", {"label": "tag"}),
+            ("'body'; --text_a_column names .* own: text, word", {"text_a": "body"}),
+            ("no feature 'stars'; --text_b_column", {"text_b": "stars"}),
+            ("no feature 'tag'; --label_column", {"label": "tag"}),
             ("has no split 'nowhere'; it has: train", {"split": "nowhere"}),
             ("'nothing': Dataset nothing not found", {"name": "nothing"}),
         ):  # fmt: skip

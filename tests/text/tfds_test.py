@@ -9,7 +9,8 @@ import tensorflow_datasets as tfds
 
 from bert_tf.errors import InputError
 from bert_tf.text.documents import read_chunk
-from bert_tf.text.tfds import make_tfds_chunks
+from bert_tf.text.tfds import TfdsRows, make_tfds_chunks
+from tests.tasks.tfds_sets import TinyRows, mocked
 
 NUM_TRAIN, NUM_TEST = 60, 3
 
@@ -150,6 +151,64 @@ class TfdsTest(tf.test.TestCase):
             self.assertNotIn("\n", str(raised.exception))
         with self.assertRaisesRegex(ValueError, "`examples_per_chunk`"):
             self.chunks(examples_per_chunk=0)
+
+
+class TfdsRowsTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        tfds.disable_progress_bar()
+        # One for all tests: the set is prepared once.
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+
+    def read(self, split="train", features=None):
+        rows = TfdsRows("tiny_rows", split, self.folder)
+        wanted = dict.fromkeys(features or rows.features, True)
+        if "answers" in wanted:
+            wanted["answers"] = {"answer_start": True, "text": True}
+        return [*rows.read(wanted)]
+
+    def test_rows_are_plain_values(self):
+        found = self.read()
+        self.assertLen(found, TinyRows.NUM)
+        self.assertCountEqual([int(row["id"]) for _, row in found], range(TinyRows.NUM))
+        for place, (where, row) in enumerate(found):
+            self.assertEqual(where, f"tfds:tiny_rows/1.0.0:train:{place}")
+            self.assertEqual(row, TinyRows.row(int(row["id"])))
+            self.assertIs(type(row["is_odd"]), bool)
+            self.assertIs(type(row["score"]), float)
+
+    def test_slices_and_some_features(self):
+        everything = [row["words"] for _, row in self.read()]
+        for split, part in (
+            ("train[:10%]", slice(30)),
+            ("train[290:]", slice(290, 300)),
+        ):
+            found = self.read(split, ["words", "id"])
+            self.assertEqual([row["words"] for _, row in found], everything[part])
+            self.assertCountEqual(found[0][1], ["words", "id"])
+
+    def test_what_a_set_has(self):
+        rows = TfdsRows("tiny_rows", "train", self.folder)
+        self.assertEqual(rows.texts, ["id", "context", "question"])
+        self.assertEqual(rows.class_names("kinds"), ("even", "odd"))
+        self.assertIsNone(rows.class_names("numbers"))
+        rows.check("words", "word_column")
+        for name, is_text in (("nothing", False), ("words", True)):
+            with self.assertRaisesRegex(
+                InputError, f"tiny_rows/1.0.0 has no feature '{name}'; --x names .*id, "
+            ):
+                rows.check(name, "x", is_text=is_text)
+        with self.assertRaisesRegex(InputError, "no split 'dev'; it has: train.$"):
+            self.read("dev")
+
+    def test_texts_that_are_not_utf8(self):
+        values = {"id": b"1", "title": b"t", "question": b"Wo\xdf?", "context": b"c"}
+        row = {**values, "answers": {"text": [], "answer_start": []}}
+        with mocked([row]), self.assertRaisesRegex(
+            InputError, r"^tfds:squad/v1.1/3.0.0:train:0: not UTF-8 \(byte 0xdf\)"
+        ):  # fmt: skip
+            [*TfdsRows("squad/v1.1", "train", None).read({"question": True})]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,24 @@
-"""Start and end logits of all windows to one answer for each question."""
+"""Scores of tokens into answers: the original's write_predictions.
+
+1. Candidates. In each window the n_best_size tokens with the highest start scores and
+   those with the highest end scores are paired. A pair is a candidate if both tokens
+   are the paragraph's, the first one has its most context in this window, and they are
+   1 to max_answer_length tokens. Padding, [CLS] and the question are among the highest
+   scores and are dropped afterwards. Candidates are ranked by the sum of their two
+   scores; ties go to the earlier window, then to the higher start, then to the higher
+   end, and at last to the earlier token: the order in which the original meets them. In
+   SQuAD 2.0 "no answer" is one more candidate.
+2. Texts. Each candidate gets its text (`align`). Of equal texts the first is kept; the
+   first n_best_size are the n best. "No answer" is appended if it is not among them.
+3. Probabilities are the softmax of the n best sums of scores.
+4. SQuAD 2.0: "no answer" is predicted if its score is higher than the best span's by
+   more than a threshold.
+
+All sums are in float64 and in the original's order, so that the files are the
+original's to the last digit.
+
+Shapes: L a record's length, T a window's tokens, K candidates.
+"""
 
 import dataclasses
 import math
@@ -12,21 +32,17 @@ from bert_tf.tasks.squad.windows import QuestionFeatures, Window
 from bert_tf.text.normalization import Span, split_words
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
-# Which tokens an answer may be, by their scores, before it has a text.
-#
-# In each window the count tokens with the highest start scores and those with the
-# highest
-# end scores are paired. A pair is a candidate if both tokens are the paragraph's, the
-# first has its most context in this window, and they are 1 to max_answer_length
-# tokens.
-# Padding, [CLS] and the question take part in the highest scores and fall out after.
-#
-# Candidates are ranked by the sum of their two scores, in float64. Ties go to the
-# earlier
-# window, then to the higher start, then to the higher end, and at last to the earlier
-# token: the order in which the original comes upon them.
-#
-# Shapes: L a record's length, T a window's tokens, K candidates.
+# How an answer's tokens become text: aligned with their words, as the original does it,
+# or cut from the paragraph by their places there.
+ALIGNMENT = "alignment"
+OFFSETS = "offsets"
+
+# The score difference without any span: where the original's search for the lowest
+# score of "no answer" starts. It exceeds any threshold.
+NO_SPAN_SCORE_DIFF = 1_000_000.0
+
+# SQuAD 1.1's answer without any span: the original's.
+NO_SPAN_TEXT = "empty"
 
 
 class Candidate(NamedTuple):
@@ -34,8 +50,8 @@ class Candidate(NamedTuple):
 
     Attributes:
         tokens: its first and last token in the paragraph; None for "no answer".
-        start_logit: its first token's score.
-        end_logit: its last token's score.
+        start_logit: the first token's score.
+        end_logit: the last token's score.
     """
 
     tokens: tuple[int, int] | None
@@ -44,7 +60,7 @@ class Candidate(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The sum of its scores."""
+        """The sum of both scores."""
         return self.start_logit + self.end_logit
 
 
@@ -136,31 +152,13 @@ def _highest(scores: np.ndarray, count: int) -> np.ndarray:
     return places[np.argsort(-scores[places], kind="stable")[:count]]
 
 
-# Tokens back into the text that they come from: the original's get_final_text.
-#
-# An answer is a run of WordPiece tokens, lowered and without accents; what is to be
-# said
-# is the text as it stands. The original aligns the two: it normalises the words that
-# the
-# answer touches, finds the answer there, and takes normalised and other text to be
-# the
-# same characters one by one, spaces left out. Where that cannot be so, the answer is
-# the
-# words as they stand, with whatever hangs on them.
-#
-# It fails on [UNK], on characters that tokenization removes, adds or joins (controls,
-# U+00A0, Hangul), and on a piece from within a word that stands in the words twice:
-# then
-# it takes the first. `--answer_text=offsets` needs none of this.
-
-
 class Alignment(NamedTuple):
-    """Which part of the words the answer is.
+    """Which part of the words, joined with spaces, the answer is.
 
     Attributes:
-        start: its first character in the words, joined with spaces.
-        end: the one after its last.
-        failure: why it is all of them; "" where the alignment was found.
+        start: its first character.
+        end: the character after its last.
+        failure: why it is all of them; "" if the alignment was found.
     """
 
     start: int
@@ -169,7 +167,16 @@ class Alignment(NamedTuple):
 
 
 def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
-    """Finds the tokens' text in the words that they come from."""
+    """Finds the tokens' text in their words: the original's get_final_text.
+
+    The tokens' text is lowered and without accents; the answer is the text as written.
+    The words are normalized, the answer is found there, and normalized and written text
+    are taken for the same characters one by one, spaces left out. If that cannot be so,
+    the answer is the words, with any punctuation attached to them. It fails on [UNK],
+    on characters that tokenization removes, adds or joins (controls, U+00A0, Hangul),
+    and on a piece of a word that occurs in the words twice, of which it takes the
+    first. `--answer_text=offsets` needs none of this.
+    """
     normalized = " ".join(split_words(words, do_lower_case))
     start = normalized.find(token_text)
     if start < 0 or not token_text:
@@ -183,47 +190,13 @@ def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
     )
 
 
-def get_final_text(token_text: str, words: str, do_lower_case: bool) -> str:
-    """The part of the words that `align` finds."""
-    alignment = align(token_text, words, do_lower_case)
-    return words[alignment.start : alignment.end]
-
-
 def _with_spaces(text: str, number: int) -> int:
-    """Where the character of this number, from 0 and spaces not counted, stands."""
+    """The place of a character, given its number from 0 without spaces."""
     place = number
-    # The least place that has as many spaces up to it as it lies behind its number.
+    # The least place that exceeds the number by the spaces up to it.
     while (moved := number + text.count(" ", 0, place + 1)) != place:
         place = moved
     return place
-
-
-# Scores of tokens into answers, as the original's write_predictions.
-#
-# 1. `candidates` ranks the spans that may be answers. In SQuAD 2.0 "no answer" is one
-#    more of them.
-# 2. Each gets its text. Of those with the same text the first is kept; the first
-#    n_best_size are the n best. "No answer" is appended where it is not among them.
-# 3. Their probabilities are the softmax of their sums of scores.
-# 4. SQuAD 2.0: "no answer" is predicted if its score is higher than the best span's
-# by
-#    more than a threshold.
-#
-# All sums are in float64 and in the original's order, so that the files are the
-# original's to the last digit.
-
-
-# How an answer's tokens become text: aligned with their words, as the original does it,
-# or cut from the paragraph by their places there.
-ALIGNMENT = "alignment"
-OFFSETS = "offsets"
-
-# Where there is no span at all: what the original begins its search of the lowest score
-# of "no answer" with. It is over any threshold.
-NO_SPAN_SCORE_DIFF = 1_000_000.0
-
-# SQuAD 1.1's answer where there is no span at all: the original's.
-NO_SPAN_TEXT = "empty"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,7 +205,7 @@ class DecodingSettings:
 
     Attributes:
         n_best_size: starts and ends of a window that are paired; answers that are kept.
-        max_answer_length: an answer's tokens at most.
+        max_answer_length: the most tokens of an answer.
         version_2_with_negative: whether "no answer" is one of the answers (SQuAD 2.0).
         do_lower_case: whether tokens are lowered and without accents.
         answer_text: ALIGNMENT or OFFSETS.
@@ -260,14 +233,9 @@ class DecodingSettings:
 
 
 class NBestEntry(NamedTuple):
-    """One of the n best answers.
+    """One of the n best answers: "" and no span for "no answer".
 
-    Attributes:
-        text: the answer; "" for "no answer".
-        probability: among the n best.
-        start_logit: its first token's score.
-        end_logit: its last token's score.
-        span: its characters in the paragraph, half open; None for "no answer".
+    The span is its characters in the paragraph, half open.
     """
 
     text: str
@@ -282,8 +250,8 @@ class Decoded(NamedTuple):
 
     Attributes:
         n_best: the best ones, the best first; "no answer" (2.0) is always among them.
-        best_text: the best one but "no answer". Where there is no span at all "" (2.0)
-            or NO_SPAN_TEXT (1.1).
+        best_text: the best one but "no answer"; without any span "" (2.0) or
+            NO_SPAN_TEXT (1.1).
         score_diff: the score of "no answer" less that of `best_text`, or
             NO_SPAN_SCORE_DIFF; None for SQuAD 1.1.
     """
@@ -297,7 +265,6 @@ class Decoder:
     """Chooses answers."""
 
     def __init__(self, tokenizer: WordPieceTokenizer, settings: DecodingSettings):
-        """Keeps what it takes."""
         self._vocabulary = tokenizer.vocabulary.tokens
         self._settings = settings
 
@@ -331,8 +298,8 @@ class Decoder:
             chosen.setdefault("", (null, None))
         elif not chosen:
             chosen[NO_SPAN_TEXT] = Candidate(None, 0.0, 0.0), None
-        # A span is among even one n best, if there is any: its scores are higher than
-        # those of its window's [CLS].
+        # Any span is among the n best, even of one: its scores are higher than those of
+        # its window's [CLS].
         best_text = next((text for text in chosen if text), "")
         score_diff = None
         if null is not None:
@@ -345,7 +312,7 @@ class Decoder:
     def _text(
         self, features: QuestionFeatures, candidate: Candidate
     ) -> tuple[str, Span | None]:
-        """What a candidate says, and where that stands in the paragraph."""
+        """A candidate's text, and its characters in the paragraph."""
         if candidate.tokens is None:
             return "", None
         paragraph = features.paragraph
@@ -391,7 +358,7 @@ def _with_probabilities(
 ) -> list[NBestEntry]:
     scores = [candidate.score for candidate, _ in chosen.values()]
     highest = max(scores)
-    # Not by numpy, nor by Python's sum since 3.12: the last digit would be another.
+    # Neither numpy nor Python's sum (since 3.12) gives the same last digit.
     exponentials = [math.exp(score - highest) for score in scores]
     total = 0.0
     for exponential in exponentials:
@@ -405,7 +372,7 @@ def _with_probabilities(
 
 
 def _place(words: Sequence[Span], place: int) -> int:
-    """Where a character of the words, joined with spaces, stands in the paragraph."""
+    """The place in the paragraph of a character of the words, joined with spaces."""
     for start, end in words:
         if place < end - start:
             break

@@ -1,10 +1,19 @@
-"""When to answer that there is no answer: the threshold, and its pictures."""
+"""The threshold of SQuAD 2.0's null answer: chosen once and kept next to the model.
+
+    null_threshold.json     {"null_score_diff_threshold": -1.2, ...}: `NullThreshold`
+    null_threshold_precision_recall.png     what each threshold is worth
+    null_score_diff_histogram.png           how well it tells the two kinds apart
+
+A question's score difference is how much the null answer's score exceeds that of the
+best text; above the threshold the prediction is "". The original has its users find the
+threshold by hand: run the official script, read off best_f1_thresh, predict again.
+"""
 
 import dataclasses
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,169 +34,31 @@ from bert_tf.training import checkpoints
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# What answering up to a null odd is worth, and how null odds are spread, as PNG.
-
+FILE_NAME = "null_threshold.json"
+_KEY = "null_score_diff_threshold"
+# Percent; less than the reports show.
+_NEGLIGIBLE = 1e-6
 
 NUM_BINS = 40
 SCORE_DIFFERENCE = "score difference: null answer - best text"
 PROBABILITY = "null odds"
 
 
-def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
-    """Precision, recall and score over the threshold, the chosen one marked."""
-    thresholds = np.array(curve.thresholds[1:], np.float64)
-    left, right = _range(np.append(thresholds, threshold))
-    with drawing():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-        axes = figure.add_subplot()
-        for name, values in (
-            ("precision of what is answered", curve.precisions),
-            ("recall of the answerable", curve.recalls),
-            ("score of all questions", curve.totals),
-        ):
-            # From one threshold to the next nothing changes.
-            axes.step([left, *thresholds], values, where="post", label=name)
-        _mark(axes, threshold)
-        axes.set_xlim(left, right)
-        axes.set_ylim(0, 1.02)
-        axes.set_xlabel("threshold of the " + SCORE_DIFFERENCE)
-        axes.set_ylabel("share, by F1")
-        axes.grid(alpha=0.3)
-        axes.legend(loc="best", fontsize="small")
-        axes.set_title(title, fontsize="medium", parse_math=False)
-        return png(figure)
-
-
-def histogram_picture(
-    values: Mapping[str, Sequence[float]],
-    title: str,
-    *,
-    threshold: float | None = None,
-    label: str = SCORE_DIFFERENCE,
-) -> bytes:
-    """How null odds are spread, each kind of question as shares of that kind.
-
-    What lies far outside (no text at all: a difference of a million) is in the outer
-    bins.
-    """
-    kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
-    everything = np.concatenate(list(kinds.values()))
-    if label == PROBABILITY and everything.min() >= 0 and everything.max() <= 1:
-        left, right = 0.0, 1.0
-    else:
-        left, right = _range(
-            everything if threshold is None else np.append(everything, threshold)
-        )
-    edges = np.linspace(left, right, NUM_BINS + 1).tolist()
-    with drawing():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-        axes = figure.add_subplot()
-        for name, odds in kinds.items():
-            axes.hist(
-                np.clip(odds, left, right),
-                bins=edges,
-                weights=np.full(len(odds), 1 / len(odds)),
-                alpha=0.55,
-                label=f"{name}: {len(odds):,}",
-            )
-        if threshold is not None:
-            _mark(axes, threshold)
-        axes.set_xlim(left, right)
-        axes.set_xlabel(label)
-        axes.set_ylabel("share of the questions")
-        axes.legend(loc="best", fontsize="small")
-        axes.set_title(title, fontsize="medium", parse_math=False)
-        return png(figure)
-
-
-def precision_recall_picture(curve: Curve, title: str) -> bytes:
-    """Precision over recall, with the area below in the title."""
-    with drawing():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.6, 4.8), layout="constrained")
-        axes = figure.add_subplot()
-        # The official areas are of steps that end at their point.
-        axes.step(curve.recalls, curve.precisions, where="pre")
-        axes.fill_between(curve.recalls, curve.precisions, step="pre", alpha=0.25)
-        axes.set_xlim(0, 1.02)
-        axes.set_ylim(0, 1.02)
-        axes.set_xlabel("recall")
-        axes.set_ylabel("precision")
-        axes.grid(alpha=0.3)
-        axes.set_title(
-            f"{title}\naverage precision {100 * curve.average_precision:.2f}",
-            fontsize="medium",
-            parse_math=False,
-        )
-        return png(figure)
-
-
-def _mark(axes: "Axes", threshold: float) -> None:
-    axes.axvline(
-        threshold,
-        color="black",
-        linestyle="--",
-        linewidth=1,
-        label=f"threshold {threshold:.3f}",
-    )
-
-
-def _range(values: np.ndarray) -> tuple[float, float]:
-    """The span of all but a few values far outside, with a margin.
-
-    Far outside is more than five times the middle half's width away from it.
-    """
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return -1.0, 1.0
-    low, high = np.percentile(finite, [25, 75])
-    reach = 5 * (high - low) or np.inf
-    near = finite[(finite >= low - reach) & (finite <= high + reach)]
-    margin = max(0.03 * (near.max() - near.min()), 1e-3)
-    return float(near.min() - margin), float(near.max() + margin)
-
-
-# The threshold of SQuAD 2.0's null answer: chosen once, kept beside the model.
-#
-#     null_threshold.json     {"null_score_diff_threshold": -1.2, ...}:
-#     `NullThreshold`
-#     null_threshold_precision_recall.png     what each threshold is worth
-#     null_score_diff_histogram.png           how far it tells the two kinds apart
-#
-# A question's score difference is how much the null answer's score exceeds that of
-# the
-# best text; above the threshold the prediction is "". The original has its users find
-# the
-# threshold by hand: run the official script, read off best_f1_thresh, predict again.
-
-
-FILE_NAME = "null_threshold.json"
-_KEY = "null_score_diff_threshold"
-# Percent; below what the reports show.
-_NEGLIGIBLE = 1e-6
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NullThreshold:
-    """A threshold, and what it was chosen by.
+    """A threshold, and what it was chosen by. Scores are in percent.
 
     Attributes:
         null_score_diff_threshold: that of the best F1; predictions are made with it.
-        exact_at_threshold: the exact match of predictions made with it, in percent.
+        exact_at_threshold: the exact match of predictions made with it.
         f1_at_threshold: their F1.
-        best_exact: what the official search found, in percent.
+        best_exact: what the official search found.
         best_exact_thresh: the threshold that it names for it.
         best_f1: the same for F1.
         best_f1_thresh: the same.
-        num_questions: those that it was chosen by.
+        num_questions: how many questions it was chosen by.
         predict_file: where they are from.
-        checkpoint: the model's, by its name in this folder, or its whole path; "" where
-            there is not one.
+        checkpoint: the model's name in this folder, or its whole path; "" if unknown.
     """
 
     null_score_diff_threshold: float
@@ -209,21 +80,19 @@ def choose(
     predict_file: str = "",
     checkpoint: str = "",
 ) -> NullThreshold:
-    """The threshold with the best F1 on a development set, as the official search's.
+    """The threshold with the best F1 on a development set, by the official search.
 
-    A warning says where predictions with it score less than the search reports: the
-    search may stop between equal score differences, and names 0 where it is best to
-    answer nothing.
+    Warns if predictions with it score less than the search reports: the search may stop
+    between equal score differences, and names 0 where it is best to answer nothing.
     """
     best = best_thresholds(golds, best_texts, null_odds)
     threshold = float(best.best_f1_thresh)
     report = evaluate_v2(golds, best_texts, null_odds, threshold)
     if report["f1"] < best.best_f1 - _NEGLIGIBLE:
         unanswerable = sum(not gold.has_answer for gold in golds.values())
-        never = 100.0 * unanswerable / len(golds)
         reason = (
             "the best is to answer nothing, and no threshold was found for that"
-            if best.best_f1 <= never
+            if best.best_f1 <= 100.0 * unanswerable / len(golds)
             else "several questions have the same score difference"
         )
         logging.warning(
@@ -257,7 +126,7 @@ def find(
 ) -> NullThreshold:
     """Chooses a threshold and writes all of its files, the pictures first."""
     if checkpoint:
-        # A folder may be moved with what is in it.
+        # A folder may be moved together with its checkpoints.
         there, name = os.path.split(files.absolute(checkpoint))
         is_here = there == files.absolute(folder).rstrip("/")
         checkpoint = name if is_here else os.path.join(there, name)
@@ -265,7 +134,8 @@ def find(
     if plots:
         for name, content in _drawn(chosen, golds, best_texts, null_odds).items():
             files.write_atomically(os.path.join(folder, name), content)
-    write(folder, chosen)
+    values = json.dumps(dataclasses.asdict(chosen), indent=2, ensure_ascii=False)
+    files.write_atomically(path_in(folder), values + "\n")
     logging.info(
         "null_score_diff_threshold=%s has the best F1 of %s questions: %.3f, exact"
         " match %.3f. Wrote it to %s.",
@@ -285,7 +155,7 @@ def given_or_found(
     *,
     checkpoint: str = "",
 ) -> float:
-    """The threshold to predict with."""
+    """The threshold to predict with: the one given, or found before, or the default."""
     if given is not None:
         return given
     for folder in folders:
@@ -297,23 +167,18 @@ def given_or_found(
 
 
 def path_in(folder: str) -> str:
-    """Where a folder has its threshold."""
+    """The path of a folder's threshold."""
     return os.path.join(folder, FILE_NAME)
 
 
-def write(folder: str, chosen: NullThreshold) -> None:
-    """Writes null_threshold.json."""
-    content = json.dumps(dataclasses.asdict(chosen), indent=2, ensure_ascii=False)
-    files.write_atomically(path_in(folder), content + "\n")
-
-
 def read(folder: str, checkpoint: str = "") -> float | None:
-    """The threshold that a folder has; None where it has none."""
+    """A folder's threshold; None if it has none, or another checkpoint's."""
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))
         if name != checkpoints.FOLDER_NAME or not checkpoint:
             return None
+        # The best checkpoint is a copy of the run's checkpoint of the same step.
         return read(run, os.path.join(run, os.path.basename(checkpoint)))
     content: Any = files.read_json(path)
     value = content.get(_KEY) if isinstance(content, dict) else None
@@ -343,7 +208,7 @@ def _drawn(
     best_texts: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> dict[str, bytes]:
-    """File name -> PNG. No curve where no question has an answer."""
+    """File name -> PNG. There is no curve if no question has an answer."""
     threshold = chosen.null_score_diff_threshold
     of_kind = {
         name: [null_odds[key] for key, gold in golds.items() if gold.has_answer == kind]
@@ -361,3 +226,108 @@ def _drawn(
             curves["pr_f1"], threshold, f"{title}, F1 {chosen.f1_at_threshold:.2f}"
         )
     return drawn
+
+
+def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
+    """Precision, recall and score over the threshold, the chosen one marked."""
+    thresholds = np.array(curve.thresholds[1:], np.float64)
+    left, right = _range(np.append(thresholds, threshold))
+
+    def draw(axes: "Axes") -> None:
+        for name, values in (
+            ("precision of what is answered", curve.precisions),
+            ("recall of the answerable", curve.recalls),
+            ("score of all questions", curve.totals),
+        ):
+            # Between two thresholds nothing changes.
+            axes.step([left, *thresholds], values, where="post", label=name)
+        _mark(axes, threshold)
+        axes.set(xlim=(left, right), ylim=(0, 1.02))
+        axes.set(xlabel=f"threshold of the {SCORE_DIFFERENCE}", ylabel="share, by F1")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", fontsize="small")
+
+    return _picture(draw, title)
+
+
+def histogram_picture(
+    values: Mapping[str, Sequence[float]],
+    title: str,
+    *,
+    threshold: float | None = None,
+    label: str = SCORE_DIFFERENCE,
+) -> bytes:
+    """The distribution of null odds, each kind of question as shares of that kind.
+
+    Values far outside (a question without any text has a million) are in the outer
+    bins.
+    """
+    kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
+    everything = np.concatenate(list(kinds.values()))
+    if label == PROBABILITY and everything.min() >= 0 and everything.max() <= 1:
+        left, right = 0.0, 1.0
+    else:
+        marked = [] if threshold is None else [threshold]
+        left, right = _range(np.append(everything, marked))
+
+    def draw(axes: "Axes") -> None:
+        for name, odds in kinds.items():
+            axes.hist(
+                np.clip(odds, left, right),
+                bins=np.linspace(left, right, NUM_BINS + 1).tolist(),
+                weights=np.full(len(odds), 1 / len(odds)),
+                alpha=0.55,
+                label=f"{name}: {len(odds):,}",
+            )
+        if threshold is not None:
+            _mark(axes, threshold)
+        axes.set(xlim=(left, right), xlabel=label, ylabel="share of the questions")
+        axes.legend(loc="best", fontsize="small")
+
+    return _picture(draw, title)
+
+
+def precision_recall_picture(curve: Curve, title: str) -> bytes:
+    """Precision over recall, with the area below in the title."""
+
+    def draw(axes: "Axes") -> None:
+        # The official areas are of steps that end at their point.
+        axes.step(curve.recalls, curve.precisions, where="pre")
+        axes.fill_between(curve.recalls, curve.precisions, step="pre", alpha=0.25)
+        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
+        axes.grid(alpha=0.3)
+
+    return _picture(
+        draw, f"{title}\naverage precision {100 * curve.average_precision:.2f}"
+    )
+
+
+def _picture(draw: Callable[["Axes"], None], title: str) -> bytes:
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        axes.set_title(title, fontsize="medium", parse_math=False)
+        return png(figure)
+
+
+def _mark(axes: "Axes", threshold: float) -> None:
+    label = f"threshold {threshold:.3f}"
+    axes.axvline(threshold, color="black", linestyle="--", linewidth=1, label=label)
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    """The range of all but a few values far outside, with a margin.
+
+    Far outside is more than five times the middle half's width away from it.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return -1.0, 1.0
+    low, high = np.percentile(finite, [25, 75])
+    reach = 5 * (high - low) or np.inf
+    near = finite[(finite >= low - reach) & (finite <= high + reach)]
+    margin = max(0.03 * (near.max() - near.min()), 1e-3)
+    return float(near.min() - margin), float(near.max() + margin)

@@ -1,10 +1,16 @@
-"""SQuAD's JSON files."""
+"""SQuAD's questions, from its JSON files or from TensorFlow Datasets.
 
-import abc
-import codecs
+    {"version": "1.1", "data": [{"title": "University_of_Notre_Dame", "paragraphs": [
+        {"context": "...", "qas": [
+            {"id": "5733be284776f41900661182", "question": "...",
+             "is_impossible": false,
+             "answers": [{"text": "Saint Bernadette", "answer_start": 515}]}]}]}]}
+
+What cannot be used is skipped and reported, with one exception: questions without an
+answer are SQuAD 2.0's, and a file that has them is refused where they are not expected.
+"""
+
 import dataclasses
-import hashlib
-import itertools
 import json
 import re
 from bisect import bisect_right
@@ -18,178 +24,21 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.text import blocks
-from bert_tf.text.tfds import prepared_builder, read_split
+from bert_tf.text.tfds import TfdsRows
 
-# A JSON file from its beginning to its end, with one piece of it in memory.
-#
-# One walks through the objects and lists that are too large, and takes what is in
-# them as
-# values, which Python's own decoder makes. So texts are what `json.load` reads,
-# halves of
-# surrogate pairs too, and an error has its line and column.
+# The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
+# can be several of the tokenizer's, and one made of such spaces alone has no token.
+WORD = re.compile("[^ \t\r\n\u202f]+")
 
+# Kinds of faults: the first one costs the question, the second one does not.
+MALFORMED = "malformed"
+FAULTY_ANSWERS = "faulty answers of questions that are kept"
 
-_BLANKS = re.compile(r"[ \t\n\r]*")
-_decode = json.JSONDecoder().raw_decode
-
-# An error this near to the end of what was read may come of the cut. No token is longer
-# but strings and numbers; a number's error stands at its end, a string's has a name.
-_LONGEST_TOKEN = 16
-_CUT_STRING = "Unterminated string"
-# What may stand between a number and its digits behind the cut: ".", "e", "e-".
-_NUMBER_MARKS = 2
-
-
-class JsonStream:
-    """A JSON file, read on as its values are asked for."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._pieces = _read_texts(path)
-        self._text = ""
-        self._position = 0
-        # Where the text's first character stands in the file.
-        self._line = 1
-        self._column = 1
-
-    def peek(self) -> str:
-        """The character with which the next value or mark begins; "" at the end."""
-        while True:
-            blanks = _BLANKS.match(self._text, self._position)
-            assert blanks is not None
-            self._position = blanks.end()
-            if self._position < len(self._text):
-                return self._text[self._position]
-            if not self._read_on():
-                return ""
-
-    def value(self) -> Any:
-        """The next value, whole."""
-        self.peek()
-        while True:
-            try:
-                value, end = _decode(self._text, self._position)
-            except json.JSONDecodeError as error:
-                if self._may_be_cut(error) and self._read_on():
-                    continue
-                raise self._error(error.msg, error.pos) from error
-            except (ValueError, RecursionError) as error:
-                raise self._error(str(error), self._position) from error
-            if len(self._text) - end > _NUMBER_MARKS or not self._read_on():
-                self._position = end
-                return value
-
-    def elements(self) -> Iterator[int]:
-        """Walks through a list: yields the number of each element, from 0, before it.
-
-        The caller takes the element, by `value` or by walking through it, before asking
-        for the next number.
-        """
-        self._take("[")
-        if self.peek() == "]":
-            self._take("]")
-            return
-        for number in itertools.count():
-            yield number
-            if self._take(",", "]") == "]":
-                return
-
-    def members(self) -> Iterator[str]:
-        """Walks through an object: yields each key, before the value, as `elements`."""
-        self._take("{")
-        if self.peek() == "}":
-            self._take("}")
-            return
-        while True:
-            if self.peek() != '"':
-                raise self._error("a key in quotes must be here", self._position)
-            key = self.value()
-            self._take(":")
-            yield key
-            if self._take(",", "}") == "}":
-                return
-
-    def finish(self) -> None:
-        """Makes sure that the file ends here."""
-        if self.peek():
-            raise self._error("the file must end here", self._position)
-
-    def _take(self, *wanted: str) -> str:
-        found = self.peek()
-        if found not in wanted:
-            marks = " or ".join(repr(mark) for mark in wanted)
-            raise self._error(f"{marks} must be here", self._position)
-        self._position += 1
-        return found
-
-    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
-        return (
-            error.msg.startswith(_CUT_STRING)
-            or len(self._text) - error.pos <= _LONGEST_TOKEN
-        )
-
-    def _read_on(self) -> bool:
-        """Reads as much again as is not used yet; whether there was any."""
-        rest = len(self._text) - self._position
-        pieces, length = [], 0
-        # As much again: a value is decoded anew with each cut in it, and a large one
-        # is to have few.
-        for piece in self._pieces:
-            pieces.append(piece)
-            length += len(piece)
-            if length >= rest:
-                break
-        if not pieces:
-            return False
-        self._line, self._column = self._place(self._position)
-        self._text = "".join([self._text[self._position :], *pieces])
-        self._position = 0
-        return True
-
-    def _place(self, position: int) -> tuple[int, int]:
-        """Line and column, from 1, of a position in the text."""
-        newlines = self._text.count("\n", 0, position)
-        if not newlines:
-            return self._line, self._column + position
-        return self._line + newlines, position - self._text.rfind("\n", 0, position)
-
-    def _error(self, reason: str, position: int) -> InputError:
-        if position >= len(self._text):
-            reason = "the file ends too early"
-        line, column = self._place(position)
-        return InputError(
-            f"{self._path}:{line}:{column}: not valid JSON: {reason.rstrip('.')}."
-        )
-
-
-def _read_texts(path: str) -> Iterator[str]:
-    """The file's text in pieces, none of them empty, without a byte order mark."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    line = 1
-    for data in itertools.chain(blocks.read_pieces(path), [b""]):
-        try:
-            text = decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            line += error.object.count(b"\n", 0, error.start)
-            raise InputError(
-                f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
-                " convert the file, e.g. with iconv -t utf-8."
-            ) from error
-        line += data.count(b"\n")
-        if text:
-            yield text
-
-
-# A question about a paragraph, as SQuAD's files have it.
+_MAX_SHOWN = 60
 
 
 class Answer(NamedTuple):
-    """An answer that an annotator gave.
-
-    Attributes:
-        text: as it stands in the paragraph.
-        start: its first character's place there.
-    """
+    """An annotator's answer, and where in the context it begins, in characters."""
 
     text: str
     start: int
@@ -197,27 +46,16 @@ class Answer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Paragraph:
-    """A text that questions are about; the same object for all of them.
-
-    Attributes:
-        context: the text.
-        title: the article's.
-    """
+    """A text that questions are about; all of its questions share one object."""
 
     context: str
-    title: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Question:
-    """One question.
+    """One question; it has no answers where it is impossible, or where none are known.
 
-    Attributes:
-        question_id: its id in the file.
-        text: the question.
-        paragraph: what it is about.
-        answers: those given; none where it is impossible, or where no file says them.
-        is_impossible: whether the paragraph does not answer it (SQuAD 2.0).
+    To be trained on, it has one answer or is impossible (SQuAD 2.0).
     """
 
     question_id: str
@@ -227,41 +65,20 @@ class Question:
     is_impossible: bool = False
 
 
-# What was wrong with the entries of a SQuAD file, said one by one and counted.
-
-
-# Why a question is skipped: what stands behind the number of such questions.
-MALFORMED = "malformed"
-NO_ANSWER = "without an answer"
-OUTSIDE = "with an answer outside the context"
-UNRECOVERABLE = "with an answer that the words at its place do not give"
-DUPLICATE = "with the id of an earlier one"
-
-# What costs no question.
-MALFORMED_ARTICLES = "malformed articles"
-MALFORMED_PARAGRAPHS = "malformed paragraphs"
-SEVERAL_ANSWERS = "questions with several answers, of which one is trained on"
-OTHER_SPELLING = "answers that stand in the text with other characters"
-FAULTY_ANSWERS = "faulty answers of questions that are kept"
-
-_MAX_SHOWN = 60
-
-
 class Report:
-    """The faults found in one pass over a file.
+    """The faults of a file.
 
     Attributes:
-        num_questions: all that the file has, the skipped ones included.
-        skipped: questions left out, by why.
-        notes: what else there was, by what.
+        num_questions: all of the file's questions, the skipped ones included.
+        skipped: the number of questions left out, by reason.
+        notes: the number of other faults, by kind.
     """
 
-    def __init__(self, source: str, *, is_quiet: bool = False) -> None:
+    def __init__(self, source: str) -> None:
         self.source = source
         self.num_questions = 0
         self.skipped: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
-        self._is_quiet = is_quiet
 
     @property
     def num_usable(self) -> int:
@@ -271,34 +88,203 @@ class Report:
     def skip(self, kind: str, where: str, what: str, count: int = 1) -> None:
         """Counts questions that are left out, and warns of them."""
         self.skipped[kind] += count
-        self._warn(where, f"{what}; skipped")
+        logging.warning("%s: %s: %s; skipped.", self.source, where, what)
 
     def note(self, kind: str, where: str = "", what: str = "") -> None:
-        """Counts what costs no question, and warns if there is any."""
+        """Counts a fault that costs no question, and warns of it if it is described."""
         self.notes[kind] += 1
         if what:
-            self._warn(where, what)
+            logging.warning("%s: %s: %s.", self.source, where, what)
 
     def summary(self) -> str:
         """One line: "Skipped 3 of 120 questions: 2 malformed, 1 without an answer."."""
-        reasons = ", ".join(f"{n:,} {kind}" for kind, n in self.skipped.items() if n)
-        parts = [
-            f"Skipped {self.skipped.total():,} of {self.num_questions:,} questions"
-            + (f": {reasons}." if reasons else ".")
-        ]
+        text = f"Skipped {self.skipped.total():,} of {self.num_questions:,} questions"
+        if any(self.skipped.values()):
+            text += ": "
+            text += ", ".join(f"{n:,} {kind}" for kind, n in self.skipped.items() if n)
         if self.notes:
             notes = "; ".join(f"{kind}: {n:,}" for kind, n in self.notes.items())
-            parts.append(f"Also: {notes}.")
-        return " ".join(parts)
+            text += f". Also: {notes}"
+        return f"{text}."
 
-    def log_summary(self) -> None:
-        """Says how many questions were skipped; a warning if any were."""
-        log = logging.warning if self.skipped or self.notes else logging.info
-        log("%s: %s", self.source, self.summary())
 
-    def _warn(self, where: str, what: str) -> None:
-        if not self._is_quiet:
-            logging.warning("%s: %s: %s.", self.source, where, what)
+class CheckedQuestions:
+    """The questions of a file or a split that can be used, in its order.
+
+    Attributes:
+        identity: what the questions depend on, as JSON.
+        report: the faults that were found.
+        num_questions: how many questions there are.
+        have_answers: whether each one has an answer or is impossible.
+    """
+
+    def __init__(
+        self,
+        articles: list[Any],
+        source: str,
+        identity: Mapping[str, Any],
+        *,
+        version_2_with_negative: bool,
+        for_training: bool,
+    ) -> None:
+        """Takes the value of "data", parsed; warns of each fault."""
+        options = {
+            "version_2_with_negative": version_2_with_negative,
+            "for_training": for_training,
+        }
+        self.identity: dict[str, Any] = {**identity, **options}
+        self.report = report = Report(source)
+        self._questions = list(_Reader(report, **options).read(articles))
+        if not self._questions:
+            raise InputError(
+                f"{source}: there is no question in it that can be used."
+                f" {report.summary()}"
+            )
+        log = logging.warning if report.skipped or report.notes else logging.info
+        log("%s: %s", source, report.summary())
+        self.num_questions = len(self._questions)
+        self.have_answers = all(one.answers or one.is_impossible for one in self)
+
+    def __iter__(self) -> Iterator[Question]:
+        return iter(self._questions)
+
+
+def read_file(
+    path: str, *, version_2_with_negative: bool = False, for_training: bool = False
+) -> CheckedQuestions:
+    """The questions of a file in SQuAD's format, which may be compressed."""
+    content, sha256 = read_json(path)
+    articles = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(articles, list):
+        found = f"Found: {shown(content)}"
+        if isinstance(content, dict) and "data" in content:
+            found = f"Found there: {shown(articles)}"
+        elif isinstance(content, dict):
+            keys = ", ".join(list(content)[:5]) or "none"
+            found = f"Its keys: {keys}{', ...' * (len(content) > 5)}"
+        raise InputError(
+            f'{path}: a SQuAD file must be an object whose key "data" has the list'
+            f" of articles. {found}."
+        )
+    return CheckedQuestions(
+        articles,
+        path,
+        {"sha256": sha256},
+        version_2_with_negative=version_2_with_negative,
+        for_training=for_training,
+    )
+
+
+def read_tfds(
+    name: str,
+    split: str,
+    data_dir: str | None = None,
+    *,
+    version_2_with_negative: bool = False,
+    for_training: bool = False,
+) -> CheckedQuestions:
+    """The questions of a set of TensorFlow Datasets with SQuAD's features.
+
+    The library shuffles a set's questions when it prepares it. They come by paragraph,
+    in the order in which the paragraphs are met first.
+    """
+    rows = TfdsRows(name, split, data_dir)
+    needed = ("id", "context", "question")
+    wanted: dict[str, Any] = {
+        name: True
+        for name in (*needed, "title", "is_impossible")
+        if name in rows.features
+    }
+    has_answers = "answers" in rows.features
+    if has_answers:
+        wanted["answers"] = {"text": True, "answer_start": True}
+    in_answers = getattr(rows.features.get("answers"), "feature", ())
+    if not {*needed} <= {*rows.texts} or (
+        has_answers and not {*wanted["answers"]} <= {*in_answers}
+    ):
+        raise InputError(
+            f"TensorFlow dataset {rows.full_name} must have the features of SQuAD: id,"
+            " context, question, and answers of text and answer_start. It has:"
+            f" {', '.join(rows.features)}."
+        )
+    paragraphs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for _, row in rows.read(wanted):
+        if has_answers:
+            columns = row["answers"]["text"], row["answers"]["answer_start"]
+            row["answers"] = [
+                {"text": text, "answer_start": start}
+                for text, start in zip(*columns, strict=True)
+            ]
+        key = row.pop("title", ""), row.pop("context")
+        paragraphs.setdefault(key, []).append(row)
+    articles = [
+        {"title": title, "paragraphs": [{"context": context, "qas": qas}]}
+        for (title, context), qas in paragraphs.items()
+    ]
+    return CheckedQuestions(
+        articles,
+        rows.path,
+        {"tfds": rows.full_name, "split": split},
+        version_2_with_negative=version_2_with_negative,
+        for_training=for_training,
+    )
+
+
+def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
+    """The questions to train on, or to answer."""
+    version_2 = options.version_2_with_negative
+    if options.tfds_name:
+        return read_tfds(
+            options.tfds_name,
+            options.tfds_splits[0 if for_training else 1],
+            data_dir=options.tfds_data_dir,
+            version_2_with_negative=version_2,
+            for_training=for_training,
+        )
+    path = options.train_file if for_training else options.predict_file
+    assert path is not None
+    return read_file(path, version_2_with_negative=version_2, for_training=for_training)
+
+
+def first_questions_of(options: SquadOptions) -> CheckedQuestions | None:
+    """The questions of the first stage of training, if there is one."""
+    if not options.first_train_file:
+        return None
+    return read_file(
+        options.first_train_file,
+        version_2_with_negative=options.version_2_with_negative,
+        for_training=True,
+    )
+
+
+def read_json(path: str) -> tuple[Any, str]:
+    """The value of a SQuAD file, and the SHA-256 of its unpacked content."""
+    if not files.exists(path):
+        raise InputError(
+            f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
+            " rajpurkar.github.io/SQuAD-explorer."
+        )
+    if files.is_folder(path):
+        raise InputError(f"The SQuAD file is a folder, not a file: {path}")
+    content = b"".join(blocks.read_pieces(path))
+    if not content.strip():
+        raise InputError(f"{path}: the file is empty.")
+    try:
+        return json.loads(content.decode("utf-8-sig")), files.sha256(content)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
+            " convert the file, e.g. with iconv -t utf-8."
+        ) from error
+    except json.JSONDecodeError as error:
+        # The official files are one line: its number alone would not help.
+        raise InputError(
+            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or as many nested lists.
+        raise InputError(f"{path}: not valid JSON: {error}.") from error
 
 
 def shown(value: object) -> str:
@@ -307,90 +293,24 @@ def shown(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-# Which answers can be found again in the text: the original's rule.
-
-
-# What the original cuts a paragraph into. An answer it cuts at white space of any kind.
-_WORDS = re.compile("[^ \t\r\n\u202f]+")
-
-
 class EntryError(Exception):
-    """An entry that cannot be used.
+    """An entry that cannot be used: what is wrong, and the kind of fault."""
 
-    Attributes:
-        kind: why, in `report`'s words.
-        what: what is wrong with it.
-    """
-
-    def __init__(self, kind: str, what: str) -> None:
+    def __init__(self, what: str, kind: str = MALFORMED) -> None:
         super().__init__(what)
         self.kind = kind
-        self.what = what
 
 
-def read_answer(entry: Any, context: str) -> Answer:
-    """An answer that the text gives."""
-    if not isinstance(entry, dict):
-        raise EntryError(
-            MALFORMED, f"an answer must be an object. Found: {shown(entry)}"
-        )
-    text, start = entry.get("text"), entry.get("answer_start")
-    if not isinstance(text, str):
-        raise EntryError(
-            MALFORMED, f"an answer must have a `text`. Found: {shown(entry)}"
-        )
-    if not isinstance(start, int) or isinstance(start, bool):
-        raise EntryError(
-            MALFORMED,
-            f"an answer's `answer_start` must be an integer. Found: {shown(start)}",
-        )
-    if not text.strip():
-        raise EntryError(MALFORMED, f"an answer is empty: {shown(text)}")
-    if not 0 <= start <= len(context) - len(text):
-        raise EntryError(
-            OUTSIDE,
-            f"the answer {shown(text)} at answer_start {start} is not within the"
-            f" context's {len(context):,} characters",
-        )
-    # The usual case needs no cutting into words.
-    if not (context.startswith(text, start) and " ".join(text.split()) == text):
-        there = _words_at(context, start, start + len(text))
-        if " ".join(text.split()) not in there:
-            raise EntryError(
-                UNRECOVERABLE,
-                f"the answer {shown(text)} is not in the words at answer_start {start}:"
-                f" {shown(there)}",
-            )
-    return Answer(text, start)
+def _checked(value: Any, kinds: type | tuple[type, ...], wanted: str) -> Any:
+    """A value of one of some types; a bool counts as a number only if wanted."""
+    is_right = isinstance(value, kinds)
+    if not is_right or (isinstance(value, bool) and kinds is not bool):
+        raise EntryError(f"{wanted}. Found: {shown(value)}")
+    return value
 
 
-def _words_at(context: str, start: int, stop: int) -> str:
-    """The words from the one at `start` to the one at `stop` - 1, with single blanks.
-
-    A blank belongs to the word before it. Those before the first word have the number
-    -1, which in a slice is the last word's: so it is in the original.
-    """
-    words = list(_WORDS.finditer(context))
-    starts = [word.start() for word in words]
-    first = bisect_right(starts, start) - 1
-    last = bisect_right(starts, stop - 1) - 1
-    return " ".join(word.group() for word in words[first : last + 1])
-
-
-# A paragraph of a SQuAD file, parsed, into questions.
-#
-#     {"context": "...", "qas": [
-#         {"id": "5733be284776f41900661182", "question": "...", "is_impossible":
-#         false,
-#          "answers": [{"text": "Saint Bernadette", "answer_start": 515}]}]}
-#
-# What cannot be used is skipped and reported, with one exception: questions without
-# an
-# answer are SQuAD 2.0's, and where these are not asked for the file is refused.
-
-
-class EntryReader:
-    """Reads the paragraphs of one file, in one pass over it."""
+class _Reader:
+    """Reads articles, in one pass."""
 
     def __init__(
         self, report: Report, *, version_2_with_negative: bool, for_training: bool
@@ -400,56 +320,64 @@ class EntryReader:
         self._for_training = for_training
         self._ids: set[str] = set()
 
-    def read(self, entry: Any, title: str, where: str) -> Iterator[Question]:
-        """Yields the questions of a paragraph that can be used."""
-        context, qas = (
-            (entry.get("context"), entry.get("qas"))
-            if isinstance(entry, dict)
-            else (None, None)
-        )
+    def read(self, articles: list[Any]) -> Iterator[Question]:
+        """Yields the questions that can be used."""
+        for number, article in enumerate(articles, start=1):
+            where = f"article {number}"
+            try:
+                _checked(article, dict, "it must be an object")
+                title = article.get("title")
+                where += f" ({title!r})" * isinstance(title, str)
+                paragraphs = article.get("paragraphs")
+                _checked(paragraphs, list, "it must have a list `paragraphs`")
+            except EntryError as fault:
+                self._report.note("malformed articles", where, str(fault))
+                continue
+            for number_in, paragraph in enumerate(paragraphs, start=1):
+                place = f"{where}, paragraph {number_in}"
+                yield from self._paragraph(paragraph, place)
+
+    def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
+        kind = "malformed paragraphs"
+        qas = entry.get("qas") if isinstance(entry, dict) else None
         if not isinstance(qas, list):
             what = "a paragraph must be an object with a list `qas`"
-            self._report.note(
-                MALFORMED_PARAGRAPHS, where, f"{what}. Found: {shown(entry)}"
-            )
+            self._report.note(kind, where, f"{what}. Found: {shown(entry)}")
             return
         self._report.num_questions += len(qas)
+        context = entry.get("context")
         if not isinstance(context, str):
             what = f"the paragraph's `context` must be text. Found: {shown(context)}"
-            self._report.note(MALFORMED_PARAGRAPHS)
+            self._report.note(kind)
             self._report.skip(MALFORMED, where, what, count=len(qas))
             return
-        paragraph = Paragraph(context=context, title=title)
+        paragraph = Paragraph(context=context)
         for number, qa in enumerate(qas, start=1):
+            question_id = _id(qa)
+            name = number if question_id is None else repr(question_id)
+            place = f"{where}, question {name}"
             try:
-                yield self._question(qa, paragraph, where)
+                yield self._question(qa, question_id, paragraph, place)
             except EntryError as fault:
-                self._report.skip(fault.kind, _place(where, qa, number), fault.what)
+                self._report.skip(fault.kind, place, str(fault))
 
-    def _question(self, entry: Any, paragraph: Paragraph, where: str) -> Question:
-        if not isinstance(entry, dict):
-            raise EntryError(MALFORMED, f"it must be an object. Found: {shown(entry)}")
-        question_id = _id(entry)
+    def _question(
+        self, entry: Any, question_id: str | None, paragraph: Paragraph, where: str
+    ) -> Question:
+        _checked(entry, dict, "it must be an object")
         if question_id is None:
             found = shown(entry.get("id"))
-            raise EntryError(
-                MALFORMED, f"its `id` must be text or a number. Found: {found}"
-            )
-        text = entry.get("question")
-        if not isinstance(text, str):
-            raise EntryError(
-                MALFORMED, f"its `question` must be text. Found: {shown(text)}"
-            )
+            raise EntryError(f"its `id` must be text or a number. Found: {found}")
+        text = _checked(entry.get("question"), str, "its `question` must be text")
         if question_id in self._ids:
-            raise EntryError(DUPLICATE, "a question before it has the same id")
-        where = f"{where}, question {question_id!r}"
+            what = "a question before it has the same id"
+            raise EntryError(what, "with the id of an earlier one")
         is_impossible = self._is_impossible(entry, where)
-        if self._for_training:
-            answers = (
-                () if is_impossible else self._answer(entry, paragraph.context, where)
-            )
-        else:
+        answers: tuple[Answer, ...] = ()
+        if not self._for_training:
             answers = self._answers(entry, paragraph.context, where)
+        elif not is_impossible:
+            answers = (self._answer_to_train_on(entry, paragraph.context, where),)
         self._ids.add(question_id)
         return Question(
             question_id=question_id,
@@ -460,14 +388,15 @@ class EntryReader:
         )
 
     def _is_impossible(self, entry: dict[str, Any], where: str) -> bool:
-        # Exports that lack the word have no answers there: so the official evaluation.
-        says_nothing = self._version_2_with_negative and entry.get("answers") == []
-        value = entry.get("is_impossible", says_nothing)
-        if not isinstance(value, bool):
-            what = f"its `is_impossible` must be true or false. Found: {shown(value)}"
+        # Exports that lack the key have no answers there, as the official script reads.
+        default = self._version_2_with_negative and entry.get("answers") == []
+        value = entry.get("is_impossible", default)
+        try:
+            _checked(value, bool, "its `is_impossible` must be true or false")
+        except EntryError as fault:
             if self._for_training:
-                raise EntryError(MALFORMED, what)
-            self._report.note(FAULTY_ANSWERS, where, what)
+                raise
+            self._report.note(FAULTY_ANSWERS, where, str(fault))
             return False
         if value and not self._version_2_with_negative:
             raise InputError(
@@ -476,425 +405,101 @@ class EntryReader:
             )
         return value
 
-    def _answer(
+    def _answer_to_train_on(
         self, entry: dict[str, Any], context: str, where: str
-    ) -> tuple[Answer, ...]:
+    ) -> Answer:
         """The first answer that can be trained on."""
-        entries = entry.get("answers")
-        if not isinstance(entries, list):
-            found = shown(entries)
-            raise EntryError(MALFORMED, f"its `answers` must be a list. Found: {found}")
-        if not entries:
-            raise EntryError(NO_ANSWER, "it has no answer, nor is it impossible")
-        if len(entries) > 1:
-            self._report.note(SEVERAL_ANSWERS)
-        first_fault = None
+        entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
+        faults = []
         for each in entries:
             try:
                 answer = read_answer(each, context)
             except EntryError as fault:
-                first_fault = first_fault or fault
+                faults.append(fault)
                 continue
+            if len(entries) > 1:
+                self._report.note(
+                    "questions with several answers, of which one is trained on"
+                )
             if not context.startswith(*answer):
                 there = context[answer.start : answer.start + len(answer.text)]
                 self._report.note(
-                    OTHER_SPELLING,
+                    "answers that stand in the text with other characters",
                     where,
                     f"the answer {shown(answer.text)} stands there as {shown(there)}",
                 )
-            return (answer,)
-        assert first_fault is not None
-        raise first_fault
+            return answer
+        if not entries:
+            what = "it has no answer, nor is it impossible"
+            raise EntryError(what, "without an answer")
+        raise faults[0]
 
     def _answers(
         self, entry: dict[str, Any], context: str, where: str
     ) -> tuple[Answer, ...]:
-        """All answers; none where the file says none."""
+        """All answers; none where they are not known."""
         entries = entry.get("answers")
         if entries is None:
             return ()
-        if not isinstance(entries, list):
-            what = f"its `answers` must be a list. Found: {shown(entries)}"
-            self._report.note(FAULTY_ANSWERS, where, what)
-            return ()
         answers = []
+        try:
+            _checked(entries, list, "its `answers` must be a list")
+        except EntryError as fault:
+            self._report.note(FAULTY_ANSWERS, where, str(fault))
+            return ()
         for each in entries:
             try:
                 answers.append(read_answer(each, context))
             except EntryError as fault:
-                self._report.note(FAULTY_ANSWERS, where, fault.what)
+                self._report.note(FAULTY_ANSWERS, where, str(fault))
+                # It counts in the official scores.
                 if isinstance(each, dict) and isinstance(each.get("text"), str):
                     answers.append(Answer(each["text"], -1))
         return tuple(answers)
 
 
-def _id(entry: dict[str, Any]) -> str | None:
-    """A question's id; some tools write numbers, as which JSON's keys are text too."""
-    found = entry.get("id")
+def _id(entry: Any) -> str | None:
+    """A question's id; some tools write numbers, which are text as JSON's keys."""
+    found = entry.get("id") if isinstance(entry, dict) else None
     if isinstance(found, int) and not isinstance(found, bool):
         return str(found)
     return found if isinstance(found, str) else None
 
 
-def _place(where: str, entry: Any, number: int) -> str:
-    question_id = _id(entry) if isinstance(entry, dict) else None
-    return f"{where}, question {number if question_id is None else repr(question_id)}"
-
-
-# SQuAD files, and all in their format, as streams of questions.
-#
-#     {"version": "1.1", "data": [{"title": "University_of_Notre_Dame", "paragraphs":
-#     [
-#         {"context": "...", "qas": [...]}]}]}
-#
-# Paragraphs are `entries`. One of them is in memory at a time, whatever the file's
-# size;
-# of the others, the ids that their questions have taken.
-
-
-class QuestionReader(abc.ABC):
-    """Questions to iterate over, as often as one likes.
-
-    Questions of one paragraph come one after the other and share the `Paragraph`. What
-    cannot be used is skipped. Each fault is a warning of the first complete pass; later
-    ones are silent, and all have a `report`.
-
-    Attributes:
-        path: as given.
-    """
-
-    def __init__(
-        self, path: str, *, version_2_with_negative: bool, for_training: bool
-    ) -> None:
-        self.path = path
-        self._version_2_with_negative = version_2_with_negative
-        self._for_training = for_training
-        self._report: Report | None = None
-
-    def __iter__(self) -> Iterator[Question]:
-        """Reads the questions."""
-        report = Report(self.path, is_quiet=self._report is not None)
-        reader = EntryReader(
-            report,
-            version_2_with_negative=self._version_2_with_negative,
-            for_training=self._for_training,
+def read_answer(entry: Any, context: str) -> Answer:
+    """An answer that the original finds again in the context."""
+    _checked(entry, dict, "an answer must be an object")
+    text = _checked(entry.get("text"), str, "an answer must have a `text`")
+    start = entry.get("answer_start")
+    _checked(start, int, "an answer's `answer_start` must be an integer")
+    if not text.strip():
+        raise EntryError(f"an answer is empty: {shown(text)}")
+    if not 0 <= start <= len(context) - len(text):
+        raise EntryError(
+            f"the answer {shown(text)} at answer_start {start} is not within the"
+            f" context's {len(context):,} characters",
+            "with an answer outside the context",
         )
-        yield from self._read(reader, report)
-        if not report.num_usable:
-            raise InputError(
-                f"{self.path}: there is no question in it that can be used."
-                f" {report.summary()}"
+    # The usual case needs no cutting into words.
+    if not (context.startswith(text, start) and " ".join(text.split()) == text):
+        there = _words_at(context, start, start + len(text))
+        if " ".join(text.split()) not in there:
+            raise EntryError(
+                f"the answer {shown(text)} is not in the words at answer_start {start}:"
+                f" {shown(there)}",
+                "with an answer that the words at its place do not give",
             )
-        self._report = report
-
-    @property
-    def report(self) -> Report:
-        """What the last complete pass found; empty before there was one."""
-        return self._report or Report(self.path)
-
-    @property
-    @abc.abstractmethod
-    def identity(self) -> dict[str, Any]:
-        """What the questions depend on, as JSON has it."""
-
-    @abc.abstractmethod
-    def _read(self, reader: EntryReader, report: Report) -> Iterator[Question]:
-        """Hands each paragraph to the reader; yields the questions."""
+    return Answer(text, start)
 
 
-class SquadFile(QuestionReader):
-    """The questions of a file, in its order."""
+def _words_at(context: str, start: int, stop: int) -> str:
+    """The words from the one at `start` to the one at `stop` - 1, with single blanks.
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        version_2_with_negative: bool = False,
-        for_training: bool = False,
-    ) -> None:
-        super().__init__(
-            path,
-            version_2_with_negative=version_2_with_negative,
-            for_training=for_training,
-        )
-        if not files.exists(path):
-            raise InputError(
-                f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
-                " rajpurkar.github.io/SQuAD-explorer."
-            )
-        if files.is_folder(path):
-            raise InputError(f"The SQuAD file is a folder, not a file: {path}")
-        self._sha256 = ""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The SHA-256 of the unpacked content, and how it is read."""
-        if not self._sha256:
-            digest = hashlib.sha256()
-            for piece in blocks.read_pieces(self.path):
-                digest.update(piece)
-            self._sha256 = digest.hexdigest()
-        return {
-            "sha256": self._sha256,
-            "version_2_with_negative": self._version_2_with_negative,
-            "for_training": self._for_training,
-        }
-
-    def _read(self, reader: EntryReader, report: Report) -> Iterator[Question]:
-        stream = JsonStream(self.path)
-        if not stream.peek():
-            raise InputError(f"{self.path}: the file is empty.")
-        if stream.peek() != "{":
-            found = "a list" if stream.peek() == "[" else shown(stream.value())
-            raise self._no_data(f"Found: {found}")
-        keys = []
-        for key in stream.members():
-            if key == "data" and key in keys:
-                raise InputError(f'{self.path}: the key "data" is there twice.')
-            keys.append(key)
-            if key != "data":
-                stream.value()
-            elif stream.peek() != "[":
-                raise self._no_data(f"Found there: {shown(stream.value())}")
-            else:
-                for number in stream.elements():
-                    yield from _read_article(stream, number + 1, reader, report)
-        stream.finish()
-        if "data" not in keys:
-            there = ", ".join(keys[:5]) or "none"
-            raise self._no_data(f"Its keys: {there}{', ...' * (len(keys) > 5)}")
-
-    def _no_data(self, found: str) -> InputError:
-        return InputError(
-            f'{self.path}: a SQuAD file must be an object whose key "data" has the list'
-            f" of articles. {found}."
-        )
-
-
-def _read_article(
-    stream: JsonStream, number: int, reader: EntryReader, report: Report
-) -> Iterator[Question]:
-    where = f"article {number}"
-    if stream.peek() != "{":
-        what = f"it must be an object. Found: {shown(stream.value())}"
-        report.note(MALFORMED_ARTICLES, where, what)
-        return
-    title = ""
-    has_paragraphs = False
-    for key in stream.members():
-        if key == "paragraphs" and stream.peek() == "[":
-            has_paragraphs = True
-            for index in stream.elements():
-                place = f"{where}, paragraph {index + 1}"
-                yield from reader.read(stream.value(), title, place)
-            continue
-        value = stream.value()
-        # Where it stands behind the paragraphs, messages have the number alone.
-        if key == "title" and isinstance(value, str):
-            title = value
-            where = f"article {number} ({title!r})"
-    if not has_paragraphs:
-        what = "it must have a list `paragraphs`"
-        report.note(MALFORMED_ARTICLES, where, what)
-
-
-# Questions that were all read once, before anything is done with them.
-
-
-class CheckedQuestions:
-    """Questions of which it is known how many there are, and what is wrong with them.
-
-    Attributes:
-        num_questions: how many there are.
-        have_answers: whether each one has an answer, or is impossible.
+    A blank belongs to the word before it. Blanks before the first word have the number
+    -1, which in a slice is the last word's, as in the original.
     """
-
-    def __init__(self, reader: QuestionReader) -> None:
-        """Reads them, and says what is wrong."""
-        self._reader = reader
-        self.num_questions = 0
-        self.have_answers = True
-        for question in reader:
-            self.num_questions += 1
-            self.have_answers &= bool(question.answers) or question.is_impossible
-        reader.report.log_summary()
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What the questions depend on, as JSON has it."""
-        return self._reader.identity
-
-    @property
-    def report(self) -> Report:
-        """What was wrong with them."""
-        return self._reader.report
-
-    def __iter__(self) -> Iterator[Question]:
-        """The questions, in their order."""
-        return iter(self._reader)
-
-
-# SQuAD, and sets with its features, from TensorFlow Datasets.
-#
-# The library shuffles a set's questions when it prepares it. They come by paragraph,
-# in
-# the order in which the paragraphs are met first; the whole split is in memory for
-# that.
-# `tensorflow_datasets`, and TensorFlow with it, is imported when a split is read.
-
-
-_TEXTS = ("id", "title", "context", "question")
-_NEEDED = ("id", "context", "question")
-# Each a list, as long as the other.
-_ANSWERS = ("text", "answer_start")
-_IS_IMPOSSIBLE = "is_impossible"
-
-_BATCH_SIZE = 256
-
-
-class TfdsSquad(QuestionReader):
-    """The questions of a split.
-
-    A set that is not prepared yet is, which may download it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        split: str,
-        data_dir: str | None = None,
-        *,
-        version_2_with_negative: bool = False,
-        for_training: bool = False,
-    ) -> None:
-        self._builder = prepared_builder(name, data_dir)
-        self._split = split
-        super().__init__(
-            f"tfds:{self._builder.info.full_name}:{split}",
-            version_2_with_negative=version_2_with_negative,
-            for_training=for_training,
-        )
-        self._check_features()
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The set's version, whose questions never change, and how it is read."""
-        return {
-            "tfds": self._builder.info.full_name,
-            "split": self._split,
-            "version_2_with_negative": self._version_2_with_negative,
-            "for_training": self._for_training,
-        }
-
-    def _read(self, reader: EntryReader, report: Report) -> Iterator[Question]:
-        paragraphs: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for row in self._rows():
-            key = (row.pop("title", ""), row.pop("context"))
-            paragraphs.setdefault(key, []).append(row)
-        for (title, context), qas in paragraphs.items():
-            entry = {"context": context, "qas": qas}
-            yield from reader.read(entry, title, f"article {title!r}")
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        """Each question as a file would have it, with its title and context."""
-        for batch in self._dataset().ragged_batch(_BATCH_SIZE):
-            answers = batch.pop("answers", None)
-            columns = {
-                name: [self._decoded(value, name) for value in values.numpy()]
-                for name, values in batch.items()
-            }
-            if answers is not None:
-                columns["answers"] = list(self._answers(answers))
-            for values in zip(*columns.values(), strict=True):
-                yield dict(zip(columns, values, strict=True))
-
-    def _answers(self, answers: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        texts, starts = (answers[name].to_list() for name in _ANSWERS)
-        for row_texts, row_starts in zip(texts, starts, strict=True):
-            yield [
-                {"text": self._decoded(text, "answers"), "answer_start": start}
-                for text, start in zip(row_texts, row_starts, strict=True)
-            ]
-
-    def _dataset(self) -> Any:
-        return read_split(self._builder, self._split, self._wanted())
-
-    def _wanted(self) -> dict[str, Any]:
-        features = self._builder.info.features
-        wanted: dict[str, Any] = {
-            name: True for name in (*_TEXTS, _IS_IMPOSSIBLE) if name in features
-        }
-        if "answers" in features:
-            wanted["answers"] = dict.fromkeys(_ANSWERS, True)
-        return wanted
-
-    def _check_features(self) -> None:
-        import tensorflow as tf
-
-        features = self._builder.info.features
-        fitting = [
-            name
-            for name in _TEXTS
-            if name in features
-            and features[name].tf_dtype == tf.string
-            and features[name].shape == ()
-        ]
-        answers: Any = _ANSWERS
-        if "answers" in features:
-            answers = getattr(features["answers"], "feature", ())
-        if not set(_NEEDED) <= set(fitting) or not set(_ANSWERS) <= set(answers):
-            raise InputError(
-                f"TensorFlow dataset {self._builder.info.full_name} must have the"
-                " features of SQuAD: id, context, question, and answers of text and"
-                f" answer_start. It has: {', '.join(features)}."
-            )
-
-    def _decoded(self, value: Any, name: str) -> Any:
-        if not isinstance(value, bytes):
-            return bool(value)  # is_impossible
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{self.path}: a {name} is not UTF-8 (byte 0x{value[error.start]:02x})."
-            ) from error
-
-
-# The questions that flags name, read once and checked.
-
-
-def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
-    """The questions to train on, or to answer."""
-    version_2 = options.version_2_with_negative
-    reader: QuestionReader
-    if options.tfds_name:
-        splits = options.tfds_splits
-        reader = TfdsSquad(
-            options.tfds_name,
-            splits[0] if for_training else splits[1],
-            data_dir=options.tfds_data_dir,
-            version_2_with_negative=version_2,
-            for_training=for_training,
-        )
-    else:
-        path = options.train_file if for_training else options.predict_file
-        assert path is not None
-        reader = SquadFile(
-            path, version_2_with_negative=version_2, for_training=for_training
-        )
-    return CheckedQuestions(reader)
-
-
-def first_questions_of(
-    options: SquadOptions,
-) -> CheckedQuestions | None:
-    """The questions to train on before all others, where the flags name some."""
-    if not options.first_train_file:
-        return None
-    return CheckedQuestions(
-        SquadFile(
-            options.first_train_file,
-            version_2_with_negative=options.version_2_with_negative,
-            for_training=True,
-        )
-    )
+    words = list(WORD.finditer(context))
+    starts = [word.start() for word in words]
+    first = bisect_right(starts, start) - 1
+    last = bisect_right(starts, stop - 1) - 1
+    return " ".join(word.group() for word in words[first : last + 1])

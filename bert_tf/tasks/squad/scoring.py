@@ -1,4 +1,18 @@
-"""SQuAD's official scores, and the files of predictions."""
+"""SQuAD's official scores, and the files of predictions.
+
+The scores are those of the official scripts to the last digit: evaluate-v1.1.py
+(Rajpurkar et al. 2016) and evaluate-v2.0.py (Rajpurkar et al. 2018). Texts are compared
+without case, ASCII punctuation, articles and surplus blanks; a question's score is the
+best over its gold answers. The two versions differ in more than unanswerable questions:
+
+    two texts of which nothing is left    F1 is 0 in 1.1, 1 in 2.0
+    a question without a prediction       scores 0 in 1.1; 2.0 refuses the file
+    a gold answer of which nothing is     counts in 1.1; 2.0 passes over it, and if no
+    left                                  other one is left, "" is right
+
+A null odd is how sure a model is that a question has no answer: a probability, or
+BERT's score difference. Questions up to a threshold are answered, those above it not.
+"""
 
 import json
 import math
@@ -15,13 +29,18 @@ from bert_tf.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry, text_or_null
 from bert_tf.tasks.squad.reading import Question
 
-# What a threshold between answering and not answering is worth.
-#
-# A null odd is how sure a model is that a question has no answer: a probability, or
-# BERT's score difference. Questions up to the threshold are answered, those above it
-# are not. So the official script of SQuAD 2.0 does (Rajpurkar et al. 2018), to its
-# last
-# digit.
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:an?|the)\b")
+
+
+class Gold(NamedTuple):
+    """A question's right answers; none, and has_answer false, if it is unanswerable."""
+
+    texts: tuple[str, ...]
+    has_answer: bool
+
+
+Golds = Mapping[str, Gold]
 
 
 class BestThresholds(NamedTuple):
@@ -52,6 +71,151 @@ class Curve(NamedTuple):
     average_precision: float
 
 
+def normalize_answer(text: str) -> str:
+    """A text in lower case, without punctuation (ASCII's), articles, surplus blanks."""
+    words = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
+    return " ".join(words.split())
+
+
+def f1(prediction: str, gold: str, *, of_nothing: int = 0) -> float:
+    """The harmonic mean of precision and recall over the words of normalized texts."""
+    predicted, right = prediction.split(), gold.split()
+    if not predicted and not right:
+        return of_nothing
+    common = (Counter(predicted) & Counter(right)).total()
+    if not common:
+        return 0
+    precision, recall = common / len(predicted), common / len(right)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _best(
+    prediction: str, golds: Sequence[str], of_nothing: int, question_id: str
+) -> tuple[int, float]:
+    """(exact match, F1), each the best over normalized gold answers."""
+    if not isinstance(prediction, str):
+        raise InputError(
+            f"The prediction for question {question_id} must be a text. Received:"
+            f" {str(prediction)[:80]}"
+        )
+    text = normalize_answer(prediction)
+    all_f1 = (f1(text, gold, of_nothing=of_nothing) for gold in golds)
+    return int(text in golds), max(all_f1)
+
+
+def evaluate_v1(
+    golds: Golds | Iterable[tuple[str, Gold]], predictions: Mapping[str, str]
+) -> dict[str, float]:
+    """The official scores of SQuAD 1.1; an id that comes twice counts twice."""
+    exact_sum = total = 0
+    f1_sum: float = 0
+    for question_id, gold in golds.items() if isinstance(golds, Mapping) else golds:
+        total += 1
+        if question_id not in predictions:
+            continue
+        if not gold.texts:
+            raise InputError(
+                f"Question {question_id} has no answer, which only SQuAD 2.0 knows:"
+                " evaluate the file as 2.0."
+            )
+        texts = [normalize_answer(text) for text in gold.texts]
+        exact, best_f1 = _best(predictions[question_id], texts, 0, question_id)
+        exact_sum += exact
+        f1_sum += best_f1
+    if not total:
+        raise InputError("There are no questions to evaluate.")
+    return {"exact_match": 100.0 * exact_sum / total, "f1": 100.0 * f1_sum / total}
+
+
+class _Scores(NamedTuple):
+    """Each question's scores, 0 to 1, and whether it has an answer."""
+
+    exact: dict[str, float]
+    f1: dict[str, float]
+    has_answer: dict[str, bool]
+
+
+def _scores_v2(
+    golds: Golds,
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None,
+) -> _Scores:
+    """Each question's scores by the rules of SQuAD 2.0, before any threshold."""
+    if not golds:
+        raise InputError("There are no questions to evaluate.")
+    for values, what in (
+        (predictions, 'prediction ("" is that of no answer)'),
+        (null_odds, "null odd"),
+    ):
+        missing = [key for key in golds if values is not None and key not in values]
+        if missing:
+            raise InputError(
+                f"{len(missing)} of {len(golds)} questions have no {what}, such as"
+                f" {missing[0]}; the evaluation of SQuAD 2.0 needs one for each."
+            )
+    scores = _Scores({}, {}, {key: gold.has_answer for key, gold in golds.items()})
+    for key, gold in golds.items():
+        texts = [normalize_answer(text) for text in gold.texts]
+        texts = [text for text in texts if text] or [""]
+        scores.exact[key], scores.f1[key] = _best(predictions[key], texts, 1, key)
+    return scores
+
+
+def evaluate_v2(
+    golds: Golds,
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, Any]:
+    """The official scores of SQuAD 2.0.
+
+    The default threshold is the official script's. It is meant for probabilities, not
+    for BERT's score differences.
+    """
+    raw = _scores_v2(golds, predictions, null_odds)
+
+    def decided(scores: dict[str, float]) -> dict[str, float]:
+        """The scores where what is above the threshold counts as not answered."""
+        return {
+            key: float(not raw.has_answer[key])
+            if (null_odds[key] if null_odds else 0.0) > threshold
+            else score
+            for key, score in scores.items()
+        }
+
+    exact, f1_scores = decided(raw.exact), decided(raw.f1)
+    report: dict[str, Any] = {}
+    for prefix, wanted in (("", None), ("HasAns_", True), ("NoAns_", False)):
+        ids = [key for key in golds if wanted in (None, raw.has_answer[key])]
+        if ids:
+            # `sum` rounds as the official script's does, whatever the Python version.
+            total = len(ids)
+            report[f"{prefix}exact"] = 100.0 * sum(exact[key] for key in ids) / total
+            report[f"{prefix}f1"] = 100.0 * sum(f1_scores[key] for key in ids) / total
+            report[f"{prefix}total"] = total
+    if null_odds is not None:
+        report |= _best_thresholds(raw, predictions, null_odds)._asdict()
+    return report
+
+
+def best_thresholds(
+    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
+) -> BestThresholds:
+    """The thresholds of null odds with the best scores, by the official search."""
+    scores = _scores_v2(golds, predictions, null_odds)
+    return _best_thresholds(scores, predictions, null_odds)
+
+
+def _best_thresholds(
+    scores: _Scores, predictions: Mapping[str, str], null_odds: Mapping[str, float]
+) -> BestThresholds:
+    exact, best_f1 = (
+        best_threshold(scores.has_answer, predictions, of_each, null_odds)
+        for of_each in (scores.exact, scores.f1)
+    )
+    return BestThresholds(*exact, *best_f1)
+
+
 def best_threshold(
     has_answer: Mapping[str, bool],
     predictions: Mapping[str, str],
@@ -76,6 +240,24 @@ def best_threshold(
         if score > best:
             best, threshold = score, null_odds[question_id]
     return 100.0 * best / len(scores), threshold
+
+
+def precision_recall_curves(
+    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
+) -> dict[str, Curve]:
+    """The official script's three curves, whose areas it reports as NAME_ap."""
+    scores = _scores_v2(golds, predictions, null_odds)
+    if not any(scores.has_answer.values()):
+        return {}
+    worth: dict[str, Mapping[str, float]] = {
+        "pr_exact": scores.exact,
+        "pr_f1": scores.f1,
+        "pr_oracle": scores.has_answer,
+    }
+    return {
+        name: precision_recall(scores.has_answer, of_each, null_odds)
+        for name, of_each in worth.items()
+    }
 
 
 def precision_recall(
@@ -109,238 +291,65 @@ def precision_recall(
 def _ascending(
     has_answer: Mapping[str, bool], null_odds: Mapping[str, float]
 ) -> list[str]:
-    """The questions by null odd; of equal ones as `null_odds` has them."""
+    """The questions by null odd; equal ones in the order of `null_odds`."""
     ids = [question_id for question_id in null_odds if question_id in has_answer]
     return sorted(ids, key=null_odds.__getitem__)
 
 
-# Exact match and F1 of SQuAD 1.1 and 2.0, to the last digit of the official scripts.
-#
-# Rajpurkar et al. 2016 (evaluate-v1.1.py) and 2018 (evaluate-v2.0.py). Texts are
-# compared
-# without case, ASCII punctuation, articles and surplus blanks; a question's score is
-# the
-# best over its gold answers. The two versions differ in more than the unanswerable:
-#
-#     two texts that nothing is left of    F1 is 0 in 1.1, 1 in 2.0
-#     a question without a prediction      scores 0 in 1.1; 2.0 has no result for the
-#     file
-#     a gold answer nothing is left of     counts in 1.1; 2.0 passes over it, and
-#     where
-#                                          no other one is left, "" is right
-
-
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(?:an?|the)\b")
-
-
-class Gold(NamedTuple):
-    """What is right for a question.
+class Answers:
+    """The answers to questions, each no more than its best text, and their scores.
 
     Attributes:
-        texts: the annotators' answers; none for an unanswerable question.
-        has_answer: whether the file has answers for it.
+        best_texts: question id -> the best answer that is a text.
+        null_odds: question id -> the score of "no answer" less that of this text.
+        golds: question id -> the annotators' answers.
     """
 
-    texts: tuple[str, ...]
-    has_answer: bool
+    def __init__(self, *, version_2_with_negative: bool) -> None:
+        self.best_texts: dict[str, str] = {}
+        self.null_odds: dict[str, float] = {}
+        self.golds: dict[str, Gold] = {}
+        self._version_2 = version_2_with_negative
 
-
-Golds = Mapping[str, Gold]
-
-
-class Scores(NamedTuple):
-    """Each question's scores, 0 to 1, before null odds have a say."""
-
-    exact: dict[str, float]
-    f1: dict[str, float]
-
-
-def normalize_answer(text: str) -> str:
-    """A text in lower case, without punctuation (ASCII's), articles, surplus blanks."""
-    words = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
-    return " ".join(words.split())
-
-
-def exact_match(prediction: str, gold: str) -> bool:
-    """Whether two texts are the same when normalized."""
-    return normalize_answer(prediction) == normalize_answer(gold)
-
-
-def f1(prediction: str, gold: str, *, of_nothing: int = 0) -> float:
-    """The harmonic mean of precision and recall over the words of normalized texts."""
-    return _f1(normalize_answer(prediction), normalize_answer(gold), of_nothing)
-
-
-def _f1(prediction: str, gold: str, of_nothing: int) -> float:
-    predicted, right = prediction.split(), gold.split()
-    if not predicted and not right:
-        return of_nothing
-    common = (Counter(predicted) & Counter(right)).total()
-    if not common:
-        return 0
-    precision, recall = common / len(predicted), common / len(right)
-    return 2 * precision * recall / (precision + recall)
-
-
-def _best(
-    prediction: str, golds: Sequence[str], of_nothing: int, question_id: str
-) -> tuple[int, float]:
-    """(exact match, F1), each the best over gold answers."""
-    if not isinstance(prediction, str):
-        raise InputError(
-            f"The prediction for question {question_id} must be a text. Received:"
-            f" {str(prediction)[:80]}"
+    def add(self, question: Question, decoded: Decoded) -> None:
+        """Adds a question's answer."""
+        self.best_texts[question.question_id] = decoded.best_text
+        if decoded.score_diff is not None:
+            self.null_odds[question.question_id] = decoded.score_diff
+        self.golds[question.question_id] = Gold(
+            tuple(answer.text for answer in question.answers), bool(question.answers)
         )
-    text = normalize_answer(prediction)
-    normalized = [normalize_answer(gold) for gold in golds]
-    return (
-        max(int(text == gold) for gold in normalized),
-        max(_f1(text, gold, of_nothing) for gold in normalized),
-    )
+
+    def scores(self, threshold: float) -> dict[str, float]:
+        """The official scores, in percent."""
+        if not self._version_2:
+            return evaluate_v1(self.golds, self.best_texts)
+        predictions = _answers(self.best_texts, self.null_odds, threshold)
+        best = best_thresholds(self.golds, self.best_texts, self.null_odds)
+        return {**evaluate_v2(self.golds, predictions), **best._asdict()}
 
 
-def evaluate_v1(
-    golds: Golds | Iterable[tuple[str, Gold]], predictions: Mapping[str, str]
-) -> dict[str, float]:
-    """The official scores of SQuAD 1.1."""
-    exact_sum: float = 0
-    f1_sum: float = 0
-    total = 0
-    for question_id, gold in golds.items() if isinstance(golds, Mapping) else golds:
-        total += 1
-        if question_id not in predictions:
-            continue
-        if not gold.texts:
-            raise InputError(
-                f"Question {question_id} has no answer, which only SQuAD 2.0 knows:"
-                " evaluate the file as 2.0."
-            )
-        scores = _best(predictions[question_id], gold.texts, 0, question_id)
-        exact_sum += scores[0]
-        f1_sum += scores[1]
-    if not total:
-        raise InputError("There are no questions to evaluate.")
-    return {"exact_match": 100.0 * exact_sum / total, "f1": 100.0 * f1_sum / total}
-
-
-def scores_v2(golds: Golds, predictions: Mapping[str, str]) -> Scores:
-    """Each question's scores by the rules of SQuAD 2.0."""
-    _check_complete(golds, predictions, 'prediction ("" is that of no answer)')
-    scores = Scores({}, {})
-    for question_id, gold in golds.items():
-        texts = [text for text in gold.texts if normalize_answer(text)] or [""]
-        scores.exact[question_id], scores.f1[question_id] = _best(
-            predictions[question_id], texts, 1, question_id
-        )
-    return scores
-
-
-def evaluate_v2(
-    golds: Golds,
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float] | None = None,
-    threshold: float = 1.0,
-) -> dict[str, Any]:
-    """The official scores of SQuAD 2.0.
-
-    Beware of the default threshold where null odds are BERT's score differences: it is
-    the official script's, meant for probabilities.
-    """
-    raw = scores_v2(golds, predictions)
-    if null_odds is not None:
-        _check_complete(golds, null_odds, "null odd")
-
-    def decided(scores: dict[str, float]) -> dict[str, float]:
-        """The scores where what is above the threshold counts as not answered."""
-        return {
-            question_id: float(not golds[question_id].has_answer)
-            if (null_odds[question_id] if null_odds else 0.0) > threshold
-            else score
-            for question_id, score in scores.items()
-        }
-
-    exact, f1_scores = decided(raw.exact), decided(raw.f1)
-    report: dict[str, Any] = {}
-    for prefix, wanted in (("", None), ("HasAns_", True), ("NoAns_", False)):
-        ids = [key for key in golds if wanted in (None, golds[key].has_answer)]
-        if ids:
-            # `sum` rounds as the official's does, however this Python's adds.
-            total = len(ids)
-            report[f"{prefix}exact"] = 100.0 * sum(exact[key] for key in ids) / total
-            report[f"{prefix}f1"] = 100.0 * sum(f1_scores[key] for key in ids) / total
-            report[f"{prefix}total"] = total
-    if null_odds is not None:
-        report |= _best_thresholds(golds, predictions, null_odds, raw)._asdict()
-    return report
-
-
-def best_thresholds(
-    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> BestThresholds:
-    """The thresholds of null odds with the best scores (`best_threshold` tells how)."""
-    scores = scores_v2(golds, predictions)
-    _check_complete(golds, null_odds, "null odd")
-    return _best_thresholds(golds, predictions, null_odds, scores)
-
-
-def _best_thresholds(
-    golds: Golds,
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float],
-    scores: Scores,
-) -> BestThresholds:
-    has_answer = {key: gold.has_answer for key, gold in golds.items()}
-    return BestThresholds(
-        *best_threshold(has_answer, predictions, scores.exact, null_odds),
-        *best_threshold(has_answer, predictions, scores.f1, null_odds),
-    )
-
-
-def precision_recall_curves(
-    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> dict[str, Curve]:
-    """The official script's three curves, whose areas it reports as NAME_ap."""
-    scores = scores_v2(golds, predictions)
-    _check_complete(golds, null_odds, "null odd")
-    has_answer = {key: gold.has_answer for key, gold in golds.items()}
-    if not any(has_answer.values()):
-        return {}
-    worth: dict[str, Mapping[str, float]] = {
-        "pr_exact": scores.exact,
-        "pr_f1": scores.f1,
-        "pr_oracle": has_answer,
-    }
+def _answers(
+    best_texts: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
+) -> dict[str, str]:
     return {
-        name: precision_recall(has_answer, of_each, null_odds)
-        for name, of_each in worth.items()
+        question_id: text_or_null(text, null_odds.get(question_id), threshold)
+        for question_id, text in best_texts.items()
     }
 
 
-def _check_complete(golds: Golds, values: Mapping[str, Any], what: str) -> None:
-    """Refuses no questions, and those that a file of SQuAD 2.0's says nothing of."""
-    if not golds:
-        raise InputError("There are no questions to evaluate.")
-    missing = [question_id for question_id in golds if question_id not in values]
-    if missing:
+def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
+    """The score that says which checkpoint is the best."""
+    there = ["exact_match", "f1"]
+    if version_2_with_negative:
+        kinds = ("", "HasAns_", "NoAns_", "best_")
+        there = [f"{kind}{name}" for kind in kinds for name in ("exact", "f1")]
+    if wanted and wanted not in there:
         raise InputError(
-            f"{len(missing)} of {len(golds)} questions have no {what}, such as"
-            f" {missing[0]}; the evaluation of SQuAD 2.0 needs one for each."
+            f"--best_metric={wanted} is none of the evaluation's metrics:"
+            f" {', '.join(there)}."
         )
-
-
-# The files of a prediction, as the original writes them.
-#
-#     predictions.json         question id -> the answer, "" for none
-#     nbest_predictions.json   question id -> the n best answers, each with text,
-#                              probability, start_logit and end_logit
-#     null_odds.json           question id -> the score of "no answer" less the best
-#                              span's (SQuAD 2.0)
-#
-# JSON in ASCII, indented by 4, questions in the order in which they came. The n best
-# answers are written as they come, for they are most of it; a file gets its name when
-# it
-# is complete, predictions.json last.
+    return wanted or ("best_f1" if version_2_with_negative else "f1")
 
 
 PREDICTIONS = "predictions.json"
@@ -349,9 +358,18 @@ NULL_ODDS = "null_odds.json"
 
 
 class PredictionFiles:
-    """Writes a prediction's files, a question at a time; a context manager.
+    """Writes a prediction's files as the original does; a context manager.
 
-    Nothing is left of a prediction that does not come to `finish`.
+        predictions.json         question id -> the answer, "" for none
+        nbest_predictions.json   question id -> the n best answers, each with text,
+                                 probability, start_logit and end_logit
+        null_odds.json           question id -> the score of "no answer" less the best
+                                 span's (SQuAD 2.0)
+
+    JSON in ASCII, indented by 4, questions in the order in which they came. The n best
+    answers, which are most of it, are written as they come. Files get their names when
+    they are complete, predictions.json last: nothing is left of a prediction that does
+    not come to `finish`.
 
     Attributes:
         best_texts: question id -> the best answer but "no answer".
@@ -360,7 +378,6 @@ class PredictionFiles:
     """
 
     def __init__(self, folder: str, version_2_with_negative: bool, prefix: str = ""):
-        """Names the files."""
         self._folder = folder
         self._prefix = prefix
         self._version_2_with_negative = version_2_with_negative
@@ -402,13 +419,10 @@ class PredictionFiles:
 
     def answers(self, threshold: float = 0.0) -> dict[str, str]:
         """What is predicted, by question id."""
-        return {
-            question_id: text_or_null(text, self.null_odds.get(question_id), threshold)
-            for question_id, text in self.best_texts.items()
-        }
+        return _answers(self.best_texts, self.null_odds, threshold)
 
     def finish(self, threshold: float = 0.0) -> None:
-        """Writes what is left, and gives the files their names."""
+        """Writes the rest, and gives the files their names."""
         self._file.write(b"\n}\n" if self.best_texts else b"}\n")
         if not files.is_remote(self._temporary):
             self._file.flush()
@@ -418,7 +432,7 @@ class PredictionFiles:
         if self._version_2_with_negative:
             self._write(NULL_ODDS, self.null_odds)
         elif files.exists(self._path(NULL_ODDS)):
-            # Of other predictions: these have none.
+            # An earlier prediction's.
             files.remove(self._path(NULL_ODDS))
         self._write(PREDICTIONS, self.answers(threshold))
 
@@ -431,7 +445,7 @@ class PredictionFiles:
 
 
 def _entry(entry: NBestEntry) -> str:
-    # By hand: json writes what is indented ten times as slowly.
+    # By hand, because json takes ten times as long for what is indented.
     return (
         "        {\n"
         f'            "text": {json.dumps(entry.text)},\n'
@@ -444,66 +458,3 @@ def _entry(entry: NBestEntry) -> str:
 
 def _number(value: float) -> str:
     return repr(value) if math.isfinite(value) else json.dumps(value)
-
-
-# The answers to a set of questions, as they come, and what they are worth.
-
-
-# Those of `Answers.scores` that a checkpoint may be the best by.
-_SCORES_V1 = ("exact_match", "f1")
-_SCORES_V2 = (
-    *(
-        f"{kind}{name}"
-        for kind in ("", "HasAns_", "NoAns_")
-        for name in ("exact", "f1")
-    ),
-    "best_exact",
-    "best_f1",
-)
-
-
-class Answers:
-    """The answers to a set of questions; of each no more than its best text.
-
-    Attributes:
-        best_texts: by question id, the best answer that is a text.
-        null_odds: by question id, the score of "no answer" less that of this text.
-        golds: by question id, the annotators' answers.
-    """
-
-    def __init__(self, *, version_2_with_negative: bool) -> None:
-        self.best_texts: dict[str, str] = {}
-        self.null_odds: dict[str, float] = {}
-        self.golds: dict[str, Gold] = {}
-        self._version_2 = version_2_with_negative
-
-    def add(self, question: Question, decoded: Decoded) -> None:
-        """Takes a question's answer."""
-        self.best_texts[question.question_id] = decoded.best_text
-        if decoded.score_diff is not None:
-            self.null_odds[question.question_id] = decoded.score_diff
-        self.golds[question.question_id] = Gold(
-            tuple(answer.text for answer in question.answers), bool(question.answers)
-        )
-
-    def scores(self, threshold: float) -> dict[str, float]:
-        """The official scores, in percent."""
-        if not self._version_2:
-            return evaluate_v1(self.golds, self.best_texts)
-        predictions = {
-            question_id: text_or_null(text, self.null_odds[question_id], threshold)
-            for question_id, text in self.best_texts.items()
-        }
-        best = best_thresholds(self.golds, self.best_texts, self.null_odds)
-        return {**evaluate_v2(self.golds, predictions), **best._asdict()}
-
-
-def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
-    """The score that says which checkpoint is the best."""
-    there = _SCORES_V2 if version_2_with_negative else _SCORES_V1
-    if wanted and wanted not in there:
-        raise InputError(
-            f"--best_metric={wanted} is none of the evaluation's metrics:"
-            f" {', '.join(there)}."
-        )
-    return wanted or ("best_f1" if version_2_with_negative else "f1")

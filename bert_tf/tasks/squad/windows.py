@@ -1,9 +1,16 @@
-"""Questions and paragraphs as overlapping windows of token ids."""
+"""Questions into windows of tokens: the original's convert_examples_to_features.
+
+A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
+[k s, k s + r), with the room r that the question leaves and the stride s, or r if that
+is less; the windows end with the first one that reaches the paragraph's end.
+`bert_tf.records.spec.squad_schema` has the records' features.
+
+R records, L tokens of a record.
+"""
 
 import dataclasses
 import functools
 import itertools
-import re
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,18 +21,29 @@ import numpy as np
 
 from bert_tf.errors import InputError
 from bert_tf.parallel import ordered_map
-from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
+from bert_tf.tasks.squad.reading import WORD, Answer, Paragraph, Question
 from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
 
-# A paragraph's tokens, and the words and characters that they come from.
+Item = TypeVar("Item")
 
+# [CLS], and [SEP] after the question and after the window.
+_SPECIAL_TOKENS = 3
 
-# The original's doc_tokens. U+00A0 and the other spaces do not separate them; so a word
-# can be several of the tokenizer's, and one of spaces alone has no token.
-WORD = re.compile("[^ \t\r\n\u202f]+")
+# What a token more of a window's length counts for, in tokens of context.
+_WORTH_OF_LENGTH = 0.01
 
-# Questions of one paragraph come one after the other, seldom mixed with another's.
+# The first record's unique_id, as in the original.
+FIRST_UNIQUE_ID = 1_000_000_000
+
+# A block has few more records than this, unless one question alone has.
+_RECORDS_AT_ONCE = 2048
+
+# Groups that are made before other processes start: those of some 50,000 questions take
+# as long as a few processes take to start and to learn the usual words.
+_GROUPS_ALONE = 160
+
+# Questions of one paragraph mostly come one after the other.
 _PARAGRAPHS_KEPT = 4
 
 
@@ -34,10 +52,8 @@ class TokenizedParagraph:
     """A paragraph's tokens.
 
     Attributes:
-        context: the text.
         ids: its tokens.
-        word_of_token: each token's word, ascending. Words are what stands between
-            blanks, tabs, ends of lines and U+202F: the original's doc_tokens.
+        word_of_token: each token's word, ascending; words as in `reading.WORD`.
         words: each word's place in the text, in characters, half open.
         tokenizer: what made the tokens.
     """
@@ -62,9 +78,9 @@ class TokenizedParagraph:
 
 
 class ParagraphTokenizer:
-    """Tokenizes each paragraph once, for as long as questions are about it.
+    """Tokenizes each paragraph once for questions that follow one another.
 
-    It may be pickled; a copy begins without paragraphs.
+    It may be pickled; a copy starts without paragraphs.
     """
 
     def __init__(self, tokenizer: WordPieceTokenizer) -> None:
@@ -84,8 +100,8 @@ class ParagraphTokenizer:
         return tokenized
 
     def _tokenize(self, context: str) -> TokenizedParagraph:
-        # Words end at white space, and no rule of the tokenizer looks past that: their
-        # tokens one after another are the text's.
+        # Words end at white space, and no rule of the tokenizer looks past it, so the
+        # words' tokens are the text's.
         ids_of_words = list(map(self._ids_of_word.__getitem__, WORD.findall(context)))
         counts = list(map(len, ids_of_words))
         return TokenizedParagraph(
@@ -103,28 +119,8 @@ class ParagraphTokenizer:
         return ParagraphTokenizer, (self.tokenizer,)
 
 
-# Questions into windows of tokens: the original's convert_examples_to_features.
-#
-# A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
-# [k s, k s + r), with the room r that the question leaves and the stride s, or r if
-# that
-# is less; the windows end with the first one that reaches the paragraph's end.
-
-
-# [CLS], and [SEP] after the question and after the window.
-_SPECIAL_TOKENS = 3
-
-# What a longer window is worth beside a token of context, in `max_context`.
-_WORTH_OF_LENGTH = 0.01
-
-
 class Window(NamedTuple):
-    """A part of a paragraph's tokens.
-
-    Attributes:
-        start: its first token there.
-        length: its tokens.
-    """
+    """A part of a paragraph: its first token there, and its number of tokens."""
 
     start: int
     length: int
@@ -132,16 +128,15 @@ class Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class QuestionFeatures:
-    """A question's windows, each a record: [CLS] question [SEP] window [SEP].
+    """A question's windows, each of which is a record.
 
     Attributes:
-        question: as it was read.
         query_ids: the question's tokens, cut to max_query_length.
         paragraph: its tokens.
-        windows: in their order; none where the paragraph has no token.
+        windows: in their order; none if the paragraph has no token.
         answer: the answer's first and last token in the paragraph; None without one,
-            and where nothing is trained. The last one stands before the first one where
-            the answer has no token.
+            and if nothing is trained. The last one is before the first one if the
+            answer has no token.
         is_query_cut: whether the question had more tokens.
     """
 
@@ -154,15 +149,16 @@ class QuestionFeatures:
 
     @property
     def offset(self) -> int:
-        """Where in a record the window's first token stands."""
+        """The place of a window's first token in its record."""
         return len(self.query_ids) + 2
 
     def max_context(self) -> list[np.ndarray]:
-        """Of each window, which of its tokens it shows best: bool [length].
+        """Which of each window's tokens are best shown by it: bool [length] per window.
 
-        A token is shown best by the window that has most tokens on that side of it on
-        which there are fewer; among equals by the first one. A longer window counts for
-        a hundredth of a token more for each of its tokens, as in the original.
+        A token is best shown by the window with the most context of it, which is the
+        lesser number of tokens on its two sides; among equals by the first one. A
+        longer window counts for a hundredth of a token more for each of its tokens, as
+        in the original.
         """
         if len(self.windows) == 1:
             return [np.ones(self.windows[0].length, bool)]
@@ -194,18 +190,12 @@ class Featurizer:
         max_query_length: int,
         for_training: bool,
     ) -> None:
-        if max_query_length < 0:
-            raise InputError(
-                f"--max_query_length must be at least 0. Received: {max_query_length}"
-            )
         if max_seq_length <= max_query_length + _SPECIAL_TOKENS:
             raise InputError(
                 f"--max_seq_length must be greater than --max_query_length + 3, so that"
                 f" there is room for the paragraph. Received: {max_seq_length} and"
                 f" {max_query_length}"
             )
-        if doc_stride < 1:
-            raise InputError(f"--doc_stride must be at least 1. Received: {doc_stride}")
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
         self.doc_stride = doc_stride
@@ -215,7 +205,7 @@ class Featurizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that features depend on beside the questions, as JSON has it."""
+        """What features depend on in addition to the questions, as JSON."""
         return {
             "vocabulary": self.tokenizer.vocabulary.sha256,
             "do_lower_case": self.tokenizer.do_lower_case,
@@ -272,10 +262,10 @@ def _tokens_of_words(answer: Answer, paragraph: TokenizedParagraph) -> tuple[int
     words, word_of_token = paragraph.words, paragraph.word_of_token
 
     def word_at(character: int) -> int:
-        # White space counts to the word before it; before all words, that is -1.
+        # White space belongs to the word before it; before all words, that is -1.
         return bisect_right(words, character, key=lambda word: word[0]) - 1
 
-    # The original's list takes -1 for the last word.
+    # In the original's list, -1 is the last word.
     first_word = word_at(answer.start) % len(words)
     last_word = word_at(answer.start + len(answer.text) - 1)
     return (
@@ -299,33 +289,14 @@ def _narrowed(
     return first, last
 
 
-# Windows as the arrays of their records, many at once, on one core or on several.
-#
-# The features are the original's: `bert_tf.records.spec.squad_schema` has them. R
-# records, L tokens of a record.
-
-
-Item = TypeVar("Item")
-
-# The first record's unique_id, as in the original.
-FIRST_UNIQUE_ID = 1_000_000_000
-
-# A block has not many more records, but where one question alone has.
-_RECORDS_AT_ONCE = 2048
-
-# Groups that are made before other processes start: those of some 50,000 questions take
-# as long as a few processes do until they have started and learnt the usual words.
-_GROUPS_ALONE = 160
-
-
 class Rows(NamedTuple):
-    """Records in little room: what the workers send.
+    """Compact records, as workers send them.
 
     Attributes:
         input_ids: int32 [R, L].
-        windows: int32 [R, 3], of each window: its first token in the paragraph, its
-            length, and where in the record it begins.
-        answers: int32 [R, 3], the answer's first and last token in the paragraph (both
+        windows: int32 [R, 3]: each window's first token in the paragraph, its length,
+            and its place in the record.
+        answers: int32 [R, 3]: the answer's first and last token in the paragraph (both
             -1 without one), and whether the question is impossible.
         num_cut: how many of the questions were cut.
     """
@@ -337,11 +308,7 @@ class Rows(NamedTuple):
 
 
 class CutQuestions:
-    """Counts questions whose tokens beyond max_query_length were cut off.
-
-    Attributes:
-        number: how many there were so far.
-    """
+    """Counts questions whose tokens beyond max_query_length were cut off."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -351,13 +318,12 @@ def blocks(
     features: Iterable[QuestionFeatures],
     max_seq_length: int,
     *,
-    first_unique_id: int = FIRST_UNIQUE_ID,
     for_training: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The records of all windows, many at once, as `squad_schema` has them."""
     some = _groups(features, lambda one: len(one.windows))
     rows = (_rows(group, max_seq_length) for group in some)
-    yield from _blocks(rows, for_training, first_unique_id)
+    yield from _blocks(rows, for_training)
 
 
 def parallel_blocks(
@@ -365,13 +331,12 @@ def parallel_blocks(
     featurizer: Featurizer,
     *,
     num_workers: int,
-    first_unique_id: int = FIRST_UNIQUE_ID,
     cut: CutQuestions | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The same records from questions, by several processes.
+    """The same records from questions, made by several processes.
 
-    They are the same whatever the number of processes, which import no TensorFlow. The
-    first ones are made in this process, so that a small set waits for no other.
+    They do not depend on the number of processes, which do not import TensorFlow. The
+    first ones are made in this process, so that a small set does not wait for others.
     """
 
     def most_windows(question: Question) -> int:
@@ -394,7 +359,7 @@ def parallel_blocks(
         )
     if cut is not None:
         rows = _counted(rows, cut)
-    yield from _blocks(rows, featurizer.for_training, first_unique_id)
+    yield from _blocks(rows, featurizer.for_training)
 
 
 def _counted(all_rows: Iterable[Rows], cut: CutQuestions) -> Iterator[Rows]:
@@ -414,7 +379,7 @@ class _Maker:
         return _rows(features, self._featurizer.max_seq_length)
 
 
-# A worker's own: sent with each group, it would not know the words of those before.
+# A worker keeps its own, which knows the words of earlier groups.
 _makers: list[_Maker] = []
 
 
@@ -444,8 +409,9 @@ def _groups(
 
 
 def _blocks(
-    all_rows: Iterable[Rows], for_training: bool, first_unique_id: int
+    all_rows: Iterable[Rows], for_training: bool
 ) -> Iterator[dict[str, np.ndarray]]:
+    first_unique_id = FIRST_UNIQUE_ID
     for rows in all_rows:
         if len(rows.input_ids):
             yield _columns(rows, for_training, first_unique_id)
@@ -494,7 +460,7 @@ def _columns(
     }
     if for_training:
         first, last, is_impossible = rows.answers.T.astype(np.int64)[:, :, None]
-        # Where a window does not show the whole answer, there is none to predict.
+        # A window that does not show the whole answer has none.
         is_shown = (first >= starts) & (last < starts + lengths)
         to_record = offsets - starts
         columns["start_positions"] = np.where(is_shown, first + to_record, 0)

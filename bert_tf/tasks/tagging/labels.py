@@ -1,64 +1,50 @@
-"""Labels of words, the entities that they spell, and their scores."""
+"""Labels of words: how they spell entities, and the scores of entities.
+
+A label is `O`, or a prefix, a hyphen and a type, such as B-PER; or a prefix alone, if
+there is one type without a name. The schemes, by an entity of one word, one of three
+words, and one of two of the same type after another one:
+
+    iob1    I        I I I      B I
+    iob2    B        B I I      B I
+    iobes   S        B I E      B E
+    bilou   U        B I L      B L
+
+Labels that spell no entity, such as parts of speech, have no scheme. There are two
+readings of labels:
+
+default   Every label but O belongs to an entity. One starts at B (or S, U), where the
+          type changes, after O, and after a word that ends one (E, L, S, U). Anything
+          a model predicts can be read. IOB1 and IOB2 are read as the official scorer
+          (conlleval) reads them. It does not know S and U: to it, `S-PER S-PER` is one
+          entity; here it is two.
+strict    An entity counts only if it is spelled as in its scheme; I-PER after O is none
+          in IOB2. As seqeval's mode of this name. Not of IOB1.
+
+An entity counts as found if its first word, its last word and its type are right (Tjong
+Kim Sang and De Meulder 2003); F1 is the harmonic mean of precision and recall, over all
+entities at once.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-# Entities in sequences of labels, and precision, recall and F1 of them.
-#
-# Tjong Kim Sang and De Meulder 2003 (CoNLL-2003): an entity counts as found if its
-# first
-# word, its last word and its type are right; F1 is the harmonic mean of the two
-# shares,
-# over all entities at once.
-#
-# A label is `O`, or a prefix, a hyphen and a type: B-PER; or a prefix alone, where
-# there
-# is one type without a name. Two readings of them:
-#
-# default   every label but O belongs to an entity. One starts at B (or S, U), where
-# the
-#           type changes, after O, and after a word that ends one (E, L, S, U).
-#           Whatever a
-#           model says is read; IOB1 and IOB2 are alike, and as the official scorer
-#           (conlleval) reads them. That knows no S and U: `S-PER S-PER` is one entity
-#           to
-#           it, and two here.
-# strict    an entity counts only if it is spelt as its scheme has it; I-PER after O
-# is
-#           none in IOB2. As seqeval's mode of this name. Not of IOB1.
-#
-# The schemes, by an entity of one word, one of three words, and one of two of the
-# same
-# type behind another one:
-#
-#     iob1    I        I I I      B I
-#     iob2    B        B I I      B I
-#     iobes   S        B I E      B E
-#     bilou   U        B I L      B L
-
-
 OUTSIDE = "O"
 IOB1, IOB2, IOBES, BILOU = SCHEMES = ("iob1", "iob2", "iobes", "bilou")
+NO_SCHEME = "none"
 STRICT_SCHEMES = (IOB2, IOBES, BILOU)
 
 _STARTS = frozenset("BSU")
 _ENDS = frozenset("ELSU")
-# Of a scheme whose entities have an end of their own: of one word, and the last one.
+# In schemes that mark ends: the prefix of an entity of one word, and of the last word.
 SINGLE_AND_LAST = {IOBES: ("S", "E"), BILOU: ("U", "L")}
 
 Labels = Sequence[str]
 
 
 class Entity(NamedTuple):
-    """Some words that name one thing.
-
-    Attributes:
-        start: the first word's number in the sentence.
-        end: that of the word behind the last one.
-        type: such as PER.
-    """
+    """Some words that name one thing: half open, by their numbers in the sentence."""
 
     start: int
     end: int
@@ -66,7 +52,7 @@ class Entity(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many entities there are, how many were predicted, and how many rightly so."""
+    """The numbers of true, of predicted and of correctly predicted entities."""
 
     gold: int
     predicted: int
@@ -74,17 +60,17 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The share of the predicted ones that are right; 0 where there are none."""
+        """The share of the predicted ones that are right; 0 if there are none."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of those there are that were predicted; 0 where there are none."""
+        """The share of the true ones that were predicted; 0 if there are none."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """2 precision recall / (precision + recall), 0 where none is right."""
+        """2 precision recall / (precision + recall), or 0."""
         total = self.gold + self.predicted
         return 2 * self.correct / total if total else 0.0
 
@@ -104,17 +90,17 @@ def entities(labels: Labels) -> list[Entity]:
     """The entities of a sentence, in their order, by the default reading."""
     found = []
     start, before, type_before = 0, OUTSIDE, ""
-    # An O behind the last word ends what is open.
+    # An O after the last word ends an open entity.
     for number, label in enumerate([*labels, OUTSIDE]):
         prefix, entity_type = split_label(label)
-        goes_on = (
+        continues = (
             before != OUTSIDE
             and prefix != OUTSIDE
             and entity_type == type_before
             and prefix not in _STARTS
             and before not in _ENDS
         )
-        if not goes_on:
+        if not continues:
             if before != OUTSIDE:
                 found.append(Entity(start, number, type_before))
             start = number
@@ -123,7 +109,7 @@ def entities(labels: Labels) -> list[Entity]:
 
 
 def strict_entities(labels: Labels, scheme: str) -> list[Entity]:
-    """A sentence's entities that follow the scheme's spelling, in their order."""
+    """The entities of a sentence, in their order, by the strict reading."""
     if scheme not in STRICT_SCHEMES:
         raise ValueError(
             f"`scheme` must be one of {', '.join(STRICT_SCHEMES)}. Received: {scheme!r}"
@@ -204,13 +190,6 @@ def _scores(counts: Counts) -> str:
     )
 
 
-# How labels spell entities: told from the labels, and respelt.
-#
-# What spells no entity, such as a part of speech, has no scheme and stays as it is.
-
-
-NO_SCHEME = "none"
-
 _PART_OF_ENTITY = re.compile(r"[BIELSU](-.+)?", re.DOTALL)
 
 
@@ -222,8 +201,8 @@ def is_part_of_entity(label: str) -> bool:
 def find_scheme(sentences: Iterable[Labels]) -> str:
     """The scheme that sentences are labelled in.
 
-    IOB1 and IOB2 are told apart by how most entities begin, so that a wrong label here
-    and there makes no difference.
+    IOB1 and IOB2 are told apart by how most entities begin, so that a few wrong labels
+    make no difference.
     """
     prefixes: set[str] = set()
     starts: Counter[str] = Counter()
@@ -246,10 +225,10 @@ def find_scheme(sentences: Iterable[Labels]) -> str:
 
 
 def scheme_of_labels(labels: Sequence[str]) -> str:
-    """The scheme that a model's labels are of, where no sentence tells it.
+    """The scheme of a model's labels, without any sentence.
 
-    B and I alone may be either IOB scheme; they are taken for IOB2, in which nearly all
-    models are trained.
+    B and I alone may be either IOB scheme; they are taken to be IOB2, which nearly all
+    models are trained in.
     """
     scheme = find_scheme([[label] for label in labels])
     return IOB2 if scheme == IOB1 else scheme
@@ -262,14 +241,14 @@ def respelt(labels: Labels, scheme: str) -> list[str]:
     spelt = [OUTSIDE] * len(labels)
     before: Entity | None = None
     for entity in entities(labels):
-        is_behind_its_like = before is not None and (entity.start, entity.type) == (
+        follows_its_type = before is not None and (entity.start, entity.type) == (
             before.end,
             before.type,
         )
         spelt[entity.start : entity.end] = (
             joined_label(prefix, entity.type)
             for prefix in _prefixes(
-                entity.end - entity.start, scheme, is_behind_its_like=is_behind_its_like
+                entity.end - entity.start, scheme, follows_its_type=follows_its_type
             )
         )
         before = entity
@@ -277,7 +256,7 @@ def respelt(labels: Labels, scheme: str) -> list[str]:
 
 
 def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
-    """All labels that the types of some labels have in a scheme, O first."""
+    """All labels of a scheme for the types of some labels, O first."""
     if scheme == NO_SCHEME:
         return sorted(set(labels))
     names = {split_label(label)[1] for label in labels} - {""}
@@ -292,10 +271,10 @@ def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
     ]
 
 
-def _prefixes(length: int, scheme: str, *, is_behind_its_like: bool) -> list[str]:
-    """What stands before the type in each word of an entity."""
+def _prefixes(length: int, scheme: str, *, follows_its_type: bool) -> list[str]:
+    """The prefixes of an entity's words."""
     prefixes = ["B", *["I"] * (length - 1)]
-    if scheme == IOB1 and not is_behind_its_like:
+    if scheme == IOB1 and not follows_its_type:
         prefixes[0] = "I"
     if scheme in SINGLE_AND_LAST:
         single, last = SINGLE_AND_LAST[scheme]

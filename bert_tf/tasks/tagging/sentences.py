@@ -1,11 +1,50 @@
-"""Sentences of tagged words: CoNLL's columns, CoNLL-U, JSON lines."""
+"""Sentences of tagged words, from files and from TensorFlow Datasets.
+
+A file is in one of these formats; names that end in .gz, .bz2 or .xz are unpacked. The
+end of a file ends its last sentence and document. A line that is not as its format has
+it is an error, because a prediction of columns has a line for each of the file's but
+its comments.
+
+conll     One word per line, columns separated by blanks or tabs, and a blank line after
+          each sentence; a line -DOCSTART- begins a document (CoNLL-2003).
+
+              EU NNP B-NP B-ORG
+              rejects VBZ B-VP O
+
+          A line before a sentence is a comment if it has a # alone and other columns
+          than a word's, or reads "# key = value", "# newdoc", "# id 4037ff98-",
+          "#begin document" or "# http...". Comments are passed over and counted, and
+          predictions have no line for them.
+
+conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`), which
+          may contain blanks, separated by tabs. The word is FORM and the label UPOS.
+          Words are the lines with a whole number as their ID. Others are passed over:
+          comments, of which `# newdoc` begins a document; the text that several words
+          are written as, such as 1-2; words that are not in the text, such as 2.1. See
+          https://universaldependencies.org/format.html.
+
+              # text = Al's asleep.
+              1-2   Al's     _       _       _     ...
+              1     Al       Al      PROPN   NNP   ...
+              2     's       be      AUX     VBZ   ...
+              3     asleep   asleep  ADJ     JJ    ...
+
+jsonl     One sentence per line. Labels are words, or numbers that --labels names
+          (Hugging Face's exports). Sentences of one document have the same value in
+          `document_id`, if there is one.
+
+              {"tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}
+
+slashes   One sentence per line, each word followed by a slash and its label, as in the
+          Brown corpus: EU/np rejects/vbz
+"""
 
 import dataclasses
 import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -14,24 +53,46 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
+from bert_tf.text.tfds import TfdsRows
 
-# A sentence of words, as a file of tagged words has it.
+FORMATS = ("auto", "conll", "conllu", "jsonl", "slashes")
+DOCUMENT_START = "-DOCSTART-"
+# CoNLL-U's columns, and what stands in one that is not annotated.
+_ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+COLUMNS = tuple(_ALL.split())
+UNSPECIFIED = "_"
+
+_FORMAT_OF_NAME = {
+    "jsonl": re.compile(r"\.jsonl?(\.(gz|bz2|xz))?$"),
+    "conllu": re.compile(r"\.conllu(\.(gz|bz2|xz))?$"),
+}
+# How a comment begins that may have as many columns as a word: CoNLL-U's "# text = ..."
+# and "# newdoc ...", MultiCoNER's "# id 4037ff98-...", CoNLL-2012's "#begin document
+# ...", GermEval's "#<tab>http://...".
+_COMMENT = re.compile(
+    r"#([ \t]+(new(doc|par)([ \t]|$)|[\w.]+[ \t]+=[ \t]|id [0-9a-f-]{8,}|https?://)"
+    r"|(begin|end) document([ \t]|$))"
+)
+_DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]+newdoc)([ \t]|$)")
+_CONLLU_DOCUMENT = re.compile(r"#\s*newdoc\b")
+# Other white space may be part of a word.
+_BETWEEN = re.compile(r"[ \t]+")
+
+Numbered = tuple[int, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Sentence:
-    """Words, one at least, and their labels where they are known.
+    """One or more words, and their labels where they are known.
 
     Attributes:
-        words: as they were read.
-        labels: as many; None where there are none.
         document: a number that sentences of one document share.
         source: where it begins, for messages: FILE:LINE.
-        rows: what a column file has for each word, columns with a blank between, the
-            label among them where it is known.
-        before: the lines that stand in the file between the sentence before and this
-            one, such as -DOCSTART-; blank ones are "".
-        after: of a file's last sentence, those that stand behind it.
+        rows: what a column file has for each word: columns with a blank between them,
+            the label among them where it is known.
+        before: the file's lines between the sentence before and this one, such as
+            -DOCSTART-; blank ones are "".
+        after: of a file's last sentence, the lines after it.
     """
 
     words: tuple[str, ...]
@@ -52,8 +113,7 @@ class Sentence:
         source: str,
     ) -> "Sentence":
         """A sentence whose file has no columns, as a column file would have it."""
-        # Blanks stand between columns alone, and no column is empty.
-        rows = [re.sub(r"\s", "_", word) or "_" for word in words]
+        rows = [_cell(word) for word in words]
         if labels is not None:
             rows = [f"{word} {label}" for word, label in zip(rows, labels, strict=True)]
         return cls(
@@ -65,277 +125,18 @@ class Sentence:
         )
 
 
+def _cell(text: str) -> str:
+    """A text as a column: blanks separate columns, and no column is empty."""
+    return re.sub(r"\s", "_", text) or "_"
+
+
 def digest(sentences: Sequence[Sentence]) -> str:
-    """Tells sets of sentences apart by all that records are made of."""
+    """A digest of all that records are made of."""
     found = hashlib.sha256()
     for one in sentences:
         cells = (one.words, one.labels, one.document)
         found.update(json.dumps(cells).encode("utf-8"))
     return found.hexdigest()
-
-
-# CoNLL-U, the files of Universal Dependencies, as sentences of tagged words.
-#
-#     # newdoc id = weblog-1
-#     # text = Al's asleep.
-#     1-2   Al's     _       _       _     ...
-#     1     Al       Al      PROPN   NNP   ...
-#     2     's       be      AUX     VBZ   ...
-#     2.1   really   really  ADV     RB    ...
-#     3     asleep   asleep  ADJ     JJ    ...
-#
-# A word a line, ten columns with a tab between (`COLUMNS`), which a word may have
-# blanks
-# in; a blank line behind each sentence. Words are the lines with a whole number.
-# Others
-# are passed over: comments; the text that several words are written as, such as 1-2;
-# words that are not in the text, such as 2.1. A comment `# newdoc` begins a document.
-#
-# See https://universaldependencies.org/format.html.
-
-
-COLUMNS = (
-    "ID",
-    "FORM",
-    "LEMMA",
-    "UPOS",
-    "XPOS",
-    "FEATS",
-    "HEAD",
-    "DEPREL",
-    "DEPS",
-    "MISC",
-)
-WORD_COLUMN, LABEL_COLUMN = COLUMNS.index("FORM"), COLUMNS.index("UPOS")
-# What stands in a column that is not annotated.
-UNSPECIFIED = "_"
-
-_WORD = re.compile(r"\d+")
-_NO_WORD = re.compile(r"\d+[-.]\d+")
-_NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
-
-
-def read_conllu(
-    lines: Iterable[tuple[int, str]],
-    path: str,
-    *,
-    word_column: int,
-    label_column: int,
-    has_labels: bool | None,
-    document: int,
-) -> list[Sentence]:
-    """The sentences of a file."""
-    sentences = []
-    is_annotated = False
-    for source, number, rows in _sentences(lines, path, document):
-        width = len(rows[0])
-        for column in (word_column, label_column):
-            if not -width <= column < width:
-                raise InputError(
-                    f"{source}: {width} columns, so none has the number {column}; the"
-                    " first one is 0. See --word_column and --label_column."
-                )
-        labels = tuple(cells[label_column] for cells in rows)
-        is_annotated = is_annotated or any(label != UNSPECIFIED for label in labels)
-        sentences.append(
-            Sentence(
-                words=tuple(cells[word_column] for cells in rows),
-                labels=None if has_labels is False else labels,
-                document=number,
-                source=source,
-                # Blanks stand between columns alone.
-                rows=tuple(
-                    " ".join(re.sub(r"\s", "_", cell) or UNSPECIFIED for cell in cells)
-                    for cells in rows
-                ),
-            )
-        )
-    if is_annotated or has_labels is False or not sentences:
-        return sentences
-    if has_labels:
-        raise InputError(
-            f"{path}: no word has a label: column {label_column} is"
-            f" {UNSPECIFIED} throughout. See --label_column."
-        )
-    return [dataclasses.replace(one, labels=None) for one in sentences]
-
-
-def _sentences(
-    lines: Iterable[tuple[int, str]], path: str, document: int
-) -> Iterator[tuple[str, int, list[list[str]]]]:
-    """Where each sentence begins, its document, and the columns of its words."""
-    rows: list[list[str]] = []
-    source, width, seen_words = "", 0, False
-    for number, line in lines:
-        if line.startswith("#"):
-            if _NEW_DOCUMENT.match(line) and not rows:
-                document += seen_words
-                seen_words = False
-            continue
-        if not line:
-            if rows:
-                yield source, document, rows
-            rows = []
-            continue
-        cells = line.split("\t")
-        if _NO_WORD.fullmatch(cells[0]):
-            continue
-        if not _WORD.fullmatch(cells[0]):
-            raise InputError(
-                f"{path}:{number}: the first column of a CoNLL-U file must be a word's"
-                f" number, with a tab behind it. Found: {line[:40]!r}"
-            )
-        width = width or len(cells)
-        if len(cells) != width:
-            raise InputError(
-                f"{path}:{number}: {len(cells)} columns, but the first word's line has"
-                f" {width}. Give every word's line the same columns."
-            )
-        if not rows:
-            source = f"{path}:{number}"
-        rows.append(cells)
-        seen_words = True
-    if rows:
-        yield source, document, rows
-
-
-# One object of JSON lines: a sentence's words and their labels.
-
-
-def read_object(
-    line: str,
-    source: str,
-    *,
-    word_names: Sequence[str],
-    label_names: Sequence[str],
-    document_name: str,
-    has_labels: bool | None,
-    names_of_numbers: Sequence[str] | None,
-) -> tuple[list[str], list[str] | None, Any]:
-    """Reads a line."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{source}: it must be one JSON object on one line."
-        ) from error
-    if not isinstance(values, dict):
-        raise InputError(
-            f"{source}: it must be a JSON object. Found: {type(values).__name__}."
-        )
-    words = _field(values, word_names, "--word_column", source)
-    if not all(isinstance(word, str) for word in words):
-        raise InputError(f"{source}: words must be text; one is a number, or null.")
-    words = [whole_characters(word) for word in words]
-    document = values.get(document_name)
-    is_labelled = has_labels
-    if has_labels is None:
-        is_labelled = any(values.get(name) is not None for name in label_names)
-    if not is_labelled:
-        return words, None, document
-    labels = _field(values, label_names, "--label_column", source)
-    if len(labels) != len(words):
-        raise InputError(f"{source}: {len(words)} words, but {len(labels)} labels.")
-    return (
-        words,
-        [label_name(label, names_of_numbers, source) for label in labels],
-        document,
-    )
-
-
-def label_name(label: object, names: Sequence[str] | None, source: str) -> str:
-    """A label as a word."""
-    if isinstance(label, str) and label and not any(map(str.isspace, label)):
-        return whole_characters(label)
-    if isinstance(label, int) and not isinstance(label, bool):
-        if names is None:
-            raise InputError(
-                f"{source}: the labels are numbers; --labels=O,B-PER,... says what 0, 1"
-                " and so on stand for."
-            )
-        if 0 <= label < len(names):
-            return names[label]
-        hint = " -1 mostly stands for a label that is kept back." if label < 0 else ""
-        raise InputError(f"{source}: --labels has no name for the label {label}.{hint}")
-    raise InputError(
-        f"{source}: a label must be a word without blanks, or a number. Found:"
-        f" {label!r}."
-    )
-
-
-def _field(
-    values: dict[str, Any], names: Sequence[str], flag: str, source: str
-) -> list[Any]:
-    for name in names:
-        if name in values:
-            if isinstance(values[name], list):
-                return values[name]
-            raise InputError(f"{source}: {name!r} must be a list, an entry a word.")
-    raise InputError(
-        f"{source}: it has no {' or '.join(map(repr, names))}; {flag} names one of its"
-        f" own: {', '.join(values)}."
-    )
-
-
-# Files of tagged words: columns, JSON lines, word/TAG.
-#
-# conll     A word a line, columns with blanks or tabs between, a blank line behind
-# each
-#           sentence; a line -DOCSTART- begins a document (CoNLL-2003).
-#
-#               EU NNP B-NP B-ORG
-#               rejects VBZ B-VP O
-#
-#           A line in front of a sentence is a comment if it has a # alone and other
-#           columns than a word's, or reads "# key = value", "# newdoc", "# id
-#           4037ff98-",
-#           "#begin document" or "# http...": it is passed over, counted, and
-#           predictions
-#           have no line for it.
-#
-# conllu    Universal Dependencies' ten columns; the word is FORM, the label UPOS; see
-#           `bert_tf.tasks.tagging.sentences`. Predictions have no line for what is no
-# word.
-#
-# jsonl     A sentence a line; labels as words, or as numbers that --labels names
-#           (Hugging Face's exports). Sentences of one document have the same value in
-#           `document_id`, where there is one.
-#
-#               {"tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}
-#
-# slashes   A sentence a line, each word with its label behind the last slash (the
-# Brown
-#           corpus): EU/np rejects/vbz
-#
-# A file's end ends its last sentence and document. Names that end in .gz, .bz2 or .xz
-# are
-# unpacked. A line that is not as its format has it is an error: a prediction of
-# columns
-# has a line for each of the file's but its comments.
-
-
-FORMATS = ("auto", "conll", "conllu", "jsonl", "slashes")
-DOCUMENT_START = "-DOCSTART-"
-
-_PACKED = r"(\.(gz|bz2|xz))?$"
-# Tells a format by a file's name.
-_NAMES = {
-    "jsonl": re.compile(r"\.jsonl?" + _PACKED),
-    "conllu": re.compile(r"\.conllu" + _PACKED),
-}
-# What a line with # in front of a sentence begins with that is no word, though it may
-# have as many columns: CoNLL-U's "# text = ..." and "# newdoc ...", MultiCoNER's
-# "# id 4037ff98-...", CoNLL-2012's "#begin document ...", GermEval's
-# "#<tab>http://...".
-_COMMENT = re.compile(
-    r"#([ \t]+(new(doc|par)([ \t]|$)|[\w.]+[ \t]+=[ \t]|id [0-9a-f-]{8,}|https?://)"
-    r"|(begin|end) document([ \t]|$))"
-)
-_DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]+newdoc)([ \t]|$)")
-# Not other white space, which may be a part of a word.
-_BETWEEN = re.compile(r"[ \t]+")
-
-Numbered = tuple[int, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -345,10 +146,10 @@ class Layout:
     Attributes:
         format: of `FORMATS`; auto: JSON lines and CoNLL-U by the file's name, else
             columns.
-        word_column: the words' column: in columns its number from 0, negative ones
-            from the end; in JSON its name; in CoNLL-U either. None: 0; FORM; tokens, or
+        word_column: the words' column: in columns its number from 0, or from -1
+            backwards; in JSON its name; in CoNLL-U either. Default: 0; FORM; tokens, or
             words.
-        label_column: likewise. None: -1; UPOS; ner_tags, labels, or tags.
+        label_column: likewise. Default: -1; UPOS; ner_tags, labels, or tags.
         document_column: in JSON, the name of what sentences of a document share.
         separator: for slashes, what stands before a label.
         label_names: what labels that are numbers stand for.
@@ -365,17 +166,19 @@ class Layout:
 def read_sentences(
     paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
 ) -> list[Sentence]:
-    """The sentences of some files, as if they were one."""
+    """The sentences of some files, as if they were one.
+
+    `has_labels` is None where the files are to be looked at.
+    """
     found: list[Sentence] = []
     for path in paths:
         name = layout.format
         if name == "auto":
-            found_by_name = (one for one in _NAMES if _NAMES[one].search(path))
-            name = next(found_by_name, "conll")
-        read = _READERS[name]
+            by_name = (one for one, it in _FORMAT_OF_NAME.items() if it.search(path))
+            name = next(by_name, "conll")
         document = found[-1].document + 1 if found else 0
-        # One file's last sentence may have no blank line before the next file.
-        for one in read(path, layout, has_labels, document):
+        for one in _READERS[name](path, layout, has_labels, document):
+            # One file's last sentence may have no blank line before the next file.
             if found and not one.before and not found[-1].after:
                 one = dataclasses.replace(one, before=("",))
             found.append(one)
@@ -388,6 +191,50 @@ def read_sentences(
             " labels; either all have, or none."
         )
     return found
+
+
+def read_tfds(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | None = None,
+    word_feature: str | None = None,
+    label_feature: str | None = None,
+    label_names: tuple[str, ...] | None = None,
+    has_labels: bool = True,
+) -> list[Sentence]:
+    """The sentences of a set of TensorFlow Datasets, such as conll2003, in its order.
+
+    The library shuffles a set when it prepares it, so that there are no documents.
+    """
+    rows = TfdsRows(name, split, data_dir)
+    word_feature, label_feature = word_feature or "tokens", label_feature or "ner"
+    rows.check(word_feature, "word_column")
+    wanted = {word_feature: True}
+    if has_labels:
+        rows.check(label_feature, "label_column")
+        wanted[label_feature] = True
+        label_names = rows.class_names(label_feature) or label_names
+    found: list[Sentence] = []
+    num_empty = 0
+    for number, (source, row) in enumerate(rows.read(wanted)):
+        words = row[word_feature]
+        labels = None
+        if not words:
+            num_empty += 1
+            continue
+        if has_labels:
+            labels = _labels_of(words, row[label_feature], label_names, source)
+        found.append(Sentence.of_words(words, labels, document=number, source=source))
+    _warn_of_empty(rows.path, num_empty)
+    if not found:
+        raise InputError(f"{rows.path}: no sentences in this split.")
+    return found
+
+
+def _warn_of_empty(path: str, number: int) -> None:
+    if number:
+        logging.warning("%s: passed over %d sentences without a word.", path, number)
 
 
 def _lines(path: str) -> Iterator[Numbered]:
@@ -409,7 +256,7 @@ def _lines(path: str) -> Iterator[Numbered]:
             yield number, line.strip(" \t")
 
 
-def _columns(
+def _conll(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
     word_column = _number(layout.word_column, 0, "word_column")
@@ -417,31 +264,34 @@ def _columns(
     lines, first, width = _with_width(_lines(path))
     is_labelled = has_labels is not False
     if width:
-        is_labelled = _check_width(path, first, width, layout, has_labels)
+        where = f"{path}:{first}"
+        is_labelled = _has_labels(where, width, word_column, label_column, has_labels)
     before: list[str] = []
     rows: list[list[str]] = []
     source = ""
     seen_words = False
     num_comments = 0
-    # Held back until it is known what stands behind it at the file's end.
+    # Held back until it is known whether anything follows it in the file.
     last: Sentence | None = None
 
     def sentence() -> Sentence:
-        words = tuple(cells[word_column] for cells in rows)
         labels = tuple(cells[label_column] for cells in rows) if is_labelled else None
-        joined = tuple(" ".join(cells) for cells in rows)
         return Sentence(
-            words=words,
+            words=tuple(cells[word_column] for cells in rows),
             labels=labels,
             document=document,
             source=source,
-            rows=joined,
+            rows=tuple(" ".join(cells) for cells in rows),
             before=tuple(before),
         )
 
     for number, line in lines:
         cells = _BETWEEN.split(line)
-        is_comment = not rows and _is_comment(line, len(cells), width)
+        # A hashtag (#word) without its columns is a fault.
+        is_comment = not rows and (
+            (len(cells) != width and line.startswith(("# ", "#\t")))
+            or _COMMENT.match(line) is not None
+        )
         is_start = line.startswith(DOCUMENT_START) or (
             is_comment and _DOCUMENT_COMMENT.match(line) is not None
         )
@@ -455,18 +305,16 @@ def _columns(
             seen_words = False
         if is_comment:
             num_comments += 1
-            continue
-        if not line or is_start:
+        elif not line or is_start:
             before.append(" ".join(cells))
-            continue
-        if len(cells) != width:
+        elif len(cells) != width:
             raise InputError(
                 f"{path}:{number}: {len(cells)} columns, but line {first}, the first"
                 f" word's, has {width}. Give every word's line the same columns."
             )
-        if not rows:
-            source = f"{path}:{number}"
-        rows.append(cells)
+        else:
+            source = source if rows else f"{path}:{number}"
+            rows.append(cells)
     if num_comments:
         logging.info("%s: passed over %d comments.", path, num_comments)
     if rows:
@@ -496,43 +344,31 @@ def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int
     return itertools.chain(seen, lines), *found
 
 
-def _is_comment(line: str, num_columns: int, width: int) -> bool:
-    """Whether a line in front of a sentence is no word."""
-    # A hashtag (#word) without its columns is a fault.
-    is_other = num_columns != width and line.startswith(("# ", "#\t"))
-    return is_other or _COMMENT.match(line) is not None
-
-
-def _check_width(
-    path: str, number: int, width: int, layout: Layout, has_labels: bool | None
+def _has_labels(
+    where: str, width: int, words: int, labels: int, has_labels: bool | None
 ) -> bool:
     """Whether words of so many columns have a label; InputError if they must."""
-    word_column = _number(layout.word_column, 0, "word_column")
-    label_column = _number(layout.label_column, -1, "label_column")
-    if not -width <= word_column < width:
+    if not -width <= words < width:
         raise InputError(
-            f"{path}:{number}: --word_column={word_column}, but there are {width}"
+            f"{where}: --word_column={words}, but there are {width}"
             " columns; the first one is 0."
         )
     if has_labels is False:
         return False
-    is_there = -width <= label_column < width
-    if is_there and label_column % width != word_column % width:
+    if -width <= labels < width and labels % width != words % width:
         return True
     if has_labels is None:
         return False
     raise InputError(
-        f"{path}:{number}: {width} columns, with the words in column {word_column} and"
-        f" none for the labels in column {label_column}. See --word_column and"
+        f"{where}: {width} columns, with the words in column {words} and"
+        f" none for the labels in column {labels}. See --word_column and"
         " --label_column."
     )
 
 
 def _number(value: str | None, default: int, flag: str) -> int:
-    if value is None:
-        return default
     try:
-        return int(value)
+        return default if value is None else int(value)
     except ValueError as error:
         raise InputError(
             f"--{flag}={value}: the columns of a column file have numbers, from 0; -1"
@@ -543,41 +379,98 @@ def _number(value: str | None, default: int, flag: str) -> int:
 def _conllu(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
-    def column(value: str | None, default: int, flag: str) -> int:
-        if value in COLUMNS:
-            return COLUMNS.index(value)
-        return _number(value, default, flag)
+    def column(value: str | None, default: str, flag: str) -> int:
+        if value is None or value in COLUMNS:
+            return COLUMNS.index(value or default)
+        return _number(value, 0, flag)
 
-    yield from read_conllu(
-        _lines(path),
-        path,
-        word_column=column(layout.word_column, WORD_COLUMN, "word_column"),
-        label_column=column(layout.label_column, LABEL_COLUMN, "label_column"),
-        has_labels=has_labels,
-        document=document,
-    )
+    word_column = column(layout.word_column, "FORM", "word_column")
+    label_column = column(layout.label_column, "UPOS", "label_column")
+    sentences = []
+    is_annotated = False
+    for source, number, rows in _conllu_rows(path, document):
+        width = len(rows[0])
+        for wanted in (word_column, label_column):
+            if not -width <= wanted < width:
+                raise InputError(
+                    f"{source}: {width} columns, so none has the number {wanted}; the"
+                    " first one is 0. See --word_column and --label_column."
+                )
+        labels = tuple(cells[label_column] for cells in rows)
+        is_annotated = is_annotated or any(label != UNSPECIFIED for label in labels)
+        sentences.append(
+            Sentence(
+                words=tuple(cells[word_column] for cells in rows),
+                labels=None if has_labels is False else labels,
+                document=number,
+                source=source,
+                rows=tuple(" ".join(map(_cell, cells)) for cells in rows),
+            )
+        )
+    if sentences and has_labels and not is_annotated:
+        raise InputError(
+            f"{path}: no word has a label: column {label_column} is"
+            f" {UNSPECIFIED} throughout. See --label_column."
+        )
+    for one in sentences:
+        yield one if is_annotated else dataclasses.replace(one, labels=None)
+
+
+def _conllu_rows(
+    path: str, document: int
+) -> Iterator[tuple[str, int, list[list[str]]]]:
+    """Where each sentence begins, its document, and the columns of its words."""
+    rows: list[list[str]] = []
+    source, width, seen_words = "", 0, False
+    # A blank line ends the file's last sentence.
+    for number, line in itertools.chain(_lines(path), [(0, "")]):
+        if line.startswith("#"):
+            if _CONLLU_DOCUMENT.match(line) and not rows:
+                document += seen_words
+                seen_words = False
+            continue
+        if not line:
+            if rows:
+                yield source, document, rows
+            rows = []
+            continue
+        cells = line.split("\t")
+        if re.fullmatch(r"\d+[-.]\d+", cells[0]):
+            continue
+        if not re.fullmatch(r"\d+", cells[0]):
+            raise InputError(
+                f"{path}:{number}: the first column of a CoNLL-U file must be a word's"
+                f" number, with a tab behind it. Found: {line[:40]!r}"
+            )
+        width = width or len(cells)
+        if len(cells) != width:
+            raise InputError(
+                f"{path}:{number}: {len(cells)} columns, but the first word's line has"
+                f" {width}. Give every word's line the same columns."
+            )
+        source = source if rows else f"{path}:{number}"
+        rows.append(cells)
+        seen_words = True
 
 
 def _slashes(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
-    is_labelled = has_labels
     for number, line in _lines(path):
         if not line:
             continue
-        cells = _BETWEEN.split(line)
-        if is_labelled is None:
-            is_labelled = all(layout.separator in cell for cell in cells)
-        words, labels = cells, None
-        if is_labelled:
-            parts = [cell.rpartition(layout.separator) for cell in cells]
-            words, labels = [part[0] for part in parts], [part[2] for part in parts]
-            for cell, word, label in zip(cells, words, labels, strict=True):
+        words, labels = _BETWEEN.split(line), None
+        if has_labels is None:
+            has_labels = all(layout.separator in cell for cell in words)
+        if has_labels:
+            parts = [cell.rpartition(layout.separator) for cell in words]
+            for word, separator, label in parts:
                 if not word or not label:
                     raise InputError(
-                        f"{path}:{number}: {cell!r} must be a word, {layout.separator}"
-                        " and its label."
+                        f"{path}:{number}: {word + separator + label!r} must be a"
+                        f" word, {layout.separator} and its label."
                     )
+            words, labels = [part[0] for part in parts], [part[2] for part in parts]
         yield Sentence.of_words(
             words, labels, document=document, source=f"{path}:{number}"
         )
@@ -586,6 +479,14 @@ def _slashes(
 def _json_lines(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
+    word_names = (
+        ("tokens", "words") if layout.word_column is None else (layout.word_column,)
+    )
+    label_names = (
+        ("ner_tags", "labels", "tags")
+        if layout.label_column is None
+        else (layout.label_column,)
+    )
     num_empty = 0
     before: object = None
     is_first = True
@@ -593,32 +494,90 @@ def _json_lines(
         if not line:
             continue
         source = f"{path}:{number}"
-        words, labels, name = read_object(
-            line,
-            source,
-            word_names=_names(layout.word_column, ("tokens", "words")),
-            label_names=_names(layout.label_column, ("ner_tags", "labels", "tags")),
-            document_name=layout.document_column,
-            has_labels=has_labels,
-            names_of_numbers=layout.label_names,
-        )
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{source}: it must be one JSON object on one line."
+            ) from error
+        if not isinstance(values, dict):
+            raise InputError(
+                f"{source}: it must be a JSON object. Found: {type(values).__name__}."
+            )
+        words = _field(values, word_names, "--word_column", source)
+        if not all(isinstance(word, str) for word in words):
+            raise InputError(f"{source}: words must be text; one is a number, or null.")
+        labels = None
+        if has_labels or (
+            has_labels is None
+            and any(values.get(name) is not None for name in label_names)
+        ):
+            labels = _field(values, label_names, "--label_column", source)
+            labels = _labels_of(words, labels, layout.label_names, source)
         if not words:
             num_empty += 1
             continue
-        # None where no sentence says it: the file is one document.
+        # None where no sentence has a document: the file is one.
+        name = values.get(layout.document_column)
         document += not is_first and name != before
         before, is_first = name, False
-        yield Sentence.of_words(words, labels, document=document, source=source)
-    if num_empty:
-        logging.warning("%s: passed over %d sentences without a word.", path, num_empty)
+        yield Sentence.of_words(
+            [whole_characters(word) for word in words],
+            labels,
+            document=document,
+            source=source,
+        )
+    _warn_of_empty(path, num_empty)
 
 
-def _names(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
-    return usual if given is None else (given,)
+def _field(
+    values: dict[str, Any], names: Sequence[str], flag: str, source: str
+) -> list[Any]:
+    """The list of one of some names."""
+    for name in names:
+        if name in values:
+            if isinstance(values[name], list):
+                return values[name]
+            raise InputError(f"{source}: {name!r} must be a list, an entry per word.")
+    raise InputError(
+        f"{source}: it has no {' or '.join(map(repr, names))}; {flag} names one of its"
+        f" own: {', '.join(values)}."
+    )
+
+
+def _labels_of(
+    words: Sequence[str],
+    labels: Sequence[object],
+    names: Sequence[str] | None,
+    source: str,
+) -> list[str]:
+    """The labels of words, by name."""
+    if len(labels) != len(words):
+        raise InputError(f"{source}: {len(words)} words, but {len(labels)} labels.")
+    return [_label(label, names, source) for label in labels]
+
+
+def _label(label: object, names: Sequence[str] | None, source: str) -> str:
+    if isinstance(label, str) and label and not any(map(str.isspace, label)):
+        return whole_characters(label)
+    if not isinstance(label, int) or isinstance(label, bool):
+        raise InputError(
+            f"{source}: a label must be a word without blanks, or a number. Found:"
+            f" {label!r}."
+        )
+    if names is None:
+        raise InputError(
+            f"{source}: the labels are numbers; --labels=O,B-PER,... says what 0, 1"
+            " and so on stand for."
+        )
+    if not 0 <= label < len(names):
+        hint = " -1 mostly stands for a label that is kept back." if label < 0 else ""
+        raise InputError(f"{source}: --labels has no name for the label {label}.{hint}")
+    return names[label]
 
 
 _READERS = {
-    "conll": _columns,
+    "conll": _conll,
     "conllu": _conllu,
     "jsonl": _json_lines,
     "slashes": _slashes,

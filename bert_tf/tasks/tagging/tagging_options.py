@@ -170,14 +170,9 @@ class LabelOptions(Options, title=options.DATA):
     tag_scheme: str = option(
         "auto",
         "How the files' labels spell entities: iob1 (CoNLL-2003's own files), iob2,"
-        " iobes, bilou, or none, such as parts of speech. auto: as they look.",
+        " iobes, bilou, or none, such as parts of speech. auto: as they look. For iob1,"
+        " the model's labels are iob2; predictions are written as the files have it.",
         choices=("auto", *SCHEMES, NO_SCHEME),
-    )
-    model_scheme: str = option(
-        "auto",
-        "How the model's labels do; predictions are written as the files have it. auto:"
-        " as the files, but iob2 for iob1.",
-        choices=("auto", *SCHEMES),
     )
 
 

@@ -52,7 +52,7 @@ from bert_tf.tasks.tagging.labels import (
     respelt,
     scheme_of_labels,
 )
-from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences
+from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
@@ -389,7 +389,6 @@ def find_labels(
     repeated = [label for label, count in Counter(given).items() if count > 1]
     if repeated:
         raise InputError(f"--labels: {shown(repeated)} must be there once.")
-    wanted = options.model_scheme
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())
         if not found:
@@ -397,15 +396,9 @@ def find_labels(
                 "Nothing says what the model's labels are: give --labels, in the order"
                 " of its outputs."
             )
-        return TaggerLabels(
-            found, scheme_of_labels(found) if wanted == AUTO else wanted
-        )
-    scheme = file_scheme
-    if scheme != NO_SCHEME and wanted != AUTO:
-        scheme = wanted
-    elif scheme == IOB1:
-        # In IOB1 an entity's first label depends on the entity before it.
-        scheme = IOB2
+        return TaggerLabels(found, scheme_of_labels(found))
+    # In IOB1 an entity's first label depends on the entity before it.
+    scheme = IOB2 if file_scheme == IOB1 else file_scheme
     used = set(
         itertools.chain.from_iterable(
             respelt_unless(labels, file_scheme, scheme) for labels in _labels(train)
@@ -942,9 +935,7 @@ def _read(options: TaggingOptions, split: str, number: int) -> list[Sentence]:
     has_labels = options.test_has_labels if split == "test" else True
     label_names = options.labels or None
     if options.tfds_name:
-        from bert_tf.tasks.tagging_tfds import read_split
-
-        return read_split(
+        return read_tfds(
             options.tfds_name,
             options.tfds_splits[number],
             data_dir=options.tfds_data_dir,

@@ -82,7 +82,7 @@ class ParagraphTokenizerTest(tf.test.TestCase):
         self.assertEqual(tokenize(other).ids, [TOKENS.index("c")])
         self.assertIs(tokenize(one), first)
         # Another object with the same text, as data sets have it.
-        self.assertIs(tokenize(Paragraph(context="a b", title="t")), first)
+        self.assertIs(tokenize(Paragraph(context="a b")), first)
 
     def test_paragraphs_long_ago_are_forgotten(self):
         tokenize = ParagraphTokenizer(tokenizer())
@@ -132,22 +132,22 @@ class WindowsTest(tf.test.TestCase):
         one = question(" ".join("a" * num_tokens), text="e")
         return featurize(one, for_training=False, **options).windows
 
-    def test_stride(self):
+    def test_strides(self):
         # The question leaves room for 8.
-        self.assertEqual(self.windows(1), [(0, 1)])
-        self.assertEqual(self.windows(8), [(0, 8)])
-        self.assertEqual(self.windows(9), [(0, 8), (3, 6)])
-        self.assertEqual(self.windows(11), [(0, 8), (3, 8)])
-        self.assertEqual(self.windows(12), [(0, 8), (3, 8), (6, 6)])
-
-    def test_a_stride_that_is_longer_than_a_window(self):
-        for stride in (8, 9, 1000):
-            self.assertEqual(self.windows(17, stride=stride), [(0, 8), (8, 8), (16, 1)])
-
-    def test_the_smallest_stride_and_room(self):
-        self.assertEqual(
-            self.windows(3, length=5, query=1, stride=1), [(0, 1), (1, 1), (2, 1)]
-        )
+        for num_tokens, options, expected in (
+            (1, {}, [(0, 1)]),
+            (8, {}, [(0, 8)]),
+            (9, {}, [(0, 8), (3, 6)]),
+            (11, {}, [(0, 8), (3, 8)]),
+            (12, {}, [(0, 8), (3, 8), (6, 6)]),
+            # No stride is longer than a window.
+            (17, {"stride": 8}, [(0, 8), (8, 8), (16, 1)]),
+            (17, {"stride": 9}, [(0, 8), (8, 8), (16, 1)]),
+            (17, {"stride": 1000}, [(0, 8), (8, 8), (16, 1)]),
+            # The smallest stride and room.
+            (3, {"length": 5, "query": 1, "stride": 1}, [(0, 1), (1, 1), (2, 1)]),
+        ):
+            self.assertEqual(self.windows(num_tokens, **options), expected)
 
     def test_the_question_leaves_what_room_it_does_not_need(self):
         one = question("a a a a a a a a", text="")
@@ -204,75 +204,64 @@ class MaxContextTest(tf.test.TestCase):
             spans.append((places[0], places[-1]))
         return spans
 
-    def test_one_window(self):
-        self.assertEqual(self.shown_best(4, room=9, stride=1), [(0, 3)])
-
-    def test_more_context_wins(self):
-        # Windows 0-4, 3-7, 6-10. Token 3 has 1 on its right in the first one, 0 on its
-        # left in the second; token 4 has 0 and 1.
-        self.assertEqual(
-            self.shown_best(11, room=5, stride=3), [(0, 3), (4, 6), (7, 10)]
-        )
-
-    def test_the_first_of_equals_wins(self):
-        # Windows 0-3, 1-4, 2-5: token 2 has 1 in the first two.
-        self.assertEqual(self.shown_best(6, room=4, stride=1), [(0, 2), (3, 3), (4, 5)])
-
-    def test_length_counts_for_a_hundredth(self):
-        # Windows of 200 tokens and, from 190 on, of 60. Token 195: 4 + 2.0 on its right
-        # in the first one, 5 + 0.6 on its left in the second; token 196: 3 + 2.0, 6.6.
-        self.assertEqual(
-            self.shown_best(250, room=200, stride=190), [(0, 195), (196, 249)]
-        )
-
-    def test_no_overlap(self):
-        self.assertEqual(self.shown_best(5, room=4, stride=4), [(0, 3), (4, 4)])
+    def test_by_hand(self):
+        for num_tokens, room, stride, expected in (
+            (4, 9, 1, [(0, 3)]),
+            # Windows 0-4, 3-7, 6-10. Token 3 has 1 on its right in the first one, 0 on
+            # its left in the second; token 4 has 0 and 1.
+            (11, 5, 3, [(0, 3), (4, 6), (7, 10)]),
+            # The first of equals: windows 0-3, 1-4, 2-5; token 2 has 1 in two of them.
+            (6, 4, 1, [(0, 2), (3, 3), (4, 5)]),
+            # Length counts for a hundredth: windows of 200 tokens and, from 190 on, of
+            # 60. Token 195: 4 + 2.0 on its right in the first one, 5 + 0.6 on its left
+            # in the second; token 196: 3 + 2.0, 6.6.
+            (250, 200, 190, [(0, 195), (196, 249)]),
+            # No overlap.
+            (5, 4, 4, [(0, 3), (4, 4)]),
+        ):
+            found = self.shown_best(num_tokens, room=room, stride=stride)
+            self.assertEqual(found, expected)
 
 
 class AnswerTest(tf.test.TestCase):
-    def test_a_word(self):
-        self.assertEqual(answer_of("a b c", "b"), (1, 1))
-        self.assertEqual(answer_of("a bde c", "bde"), (1, 3))
-        self.assertEqual(answer_of("a bd c-d", "bd c"), (1, 3))
-
-    def test_narrowed_to_the_answers_tokens(self):
-        self.assertEqual(answer_of("a (1895-1943).", "1895"), (2, 2))
-        self.assertEqual(answer_of("a (1895-1943).", "1895-1943"), (2, 4))
-        self.assertEqual(answer_of("a (1895-1943).", "1943)."), (4, 6))
-
-    def test_part_of_a_token(self):
-        # "b" is a token of "bde"; "de" and "18" are no tokens there.
-        self.assertEqual(answer_of("a bde c", "b"), (1, 1))
-        self.assertEqual(answer_of("a bde c", "de"), (1, 3))
-        self.assertEqual(answer_of("a 1895", "18"), (1, 1))
-
-    def test_the_first_of_several_places_in_the_words(self):
-        # As in the original, even where the answer is the second one.
-        self.assertEqual(answer_of("c b-b", "b", start=4), (1, 1))
-        self.assertEqual(answer_of("b c-b", "b", start=4), (3, 3))
-
-    def test_the_paragraphs_ends(self):
-        self.assertEqual(answer_of("a b c", "a"), (0, 0))
-        self.assertEqual(answer_of("a b c", "c"), (2, 2))
-        self.assertEqual(answer_of("a b c ", "c "), (2, 2))
-        self.assertEqual(answer_of("a b c", "a b c"), (0, 2))
-        self.assertEqual(answer_of("a", "a"), (0, 0))
-
-    def test_white_space_counts_to_the_word_before(self):
-        self.assertEqual(answer_of("a b c", " b"), (1, 1))
-        self.assertEqual(answer_of("a 1895 c", " 18"), (0, 1))
-        # Before all words the original comes upon the last one.
-        self.assertEqual(answer_of(" a b", " "), (1, -1))
-
-    def test_other_writing(self):
-        self.assertEqual(answer_of("a\u0301 É 中中", "E\u0301 中", start=3), (1, 2))
-        self.assertEqual(answer_of("a 中中d", "中d"), (2, 3))
-
-    def test_words_without_a_token(self):
-        # From the next token to the one before, as in the original.
-        self.assertEqual(answer_of("a \u00a0 b", "\u00a0"), (1, 0))
-        self.assertEqual(answer_of("\u00a0 b", "\u00a0"), (0, -1))
-        self.assertEqual(answer_of("b \u00a0", "\u00a0"), (1, 0))
+    def test_by_hand(self):
+        for context, answer, expected in (
+            ("a b c", "b", (1, 1)),
+            ("a bde c", "bde", (1, 3)),
+            ("a bd c-d", "bd c", (1, 3)),
+            # Narrowed to the answer's tokens.
+            ("a (1895-1943).", "1895", (2, 2)),
+            ("a (1895-1943).", "1895-1943", (2, 4)),
+            ("a (1895-1943).", "1943).", (4, 6)),
+            # "b" is a token of "bde"; "de" and "18" are no tokens there.
+            ("a bde c", "b", (1, 1)),
+            ("a bde c", "de", (1, 3)),
+            ("a 1895", "18", (1, 1)),
+            # The paragraph's ends.
+            ("a b c", "a", (0, 0)),
+            ("a b c", "c", (2, 2)),
+            ("a b c ", "c ", (2, 2)),
+            ("a b c", "a b c", (0, 2)),
+            ("a", "a", (0, 0)),
+            # White space counts to the word before; before all words that is the last.
+            ("a b c", " b", (1, 1)),
+            ("a 1895 c", " 18", (0, 1)),
+            (" a b", " ", (1, -1)),
+            ("a 中中d", "中d", (2, 3)),
+            # Words without a token: from the next token to the one before.
+            ("a \u00a0 b", "\u00a0", (1, 0)),
+            ("\u00a0 b", "\u00a0", (0, -1)),
+            ("b \u00a0", "\u00a0", (1, 0)),
+        ):
+            self.assertEqual(answer_of(context, answer), expected, (context, answer))
+        for context, answer, start, expected in (
+            # The first of several places in the words, as in the original.
+            ("c b-b", "b", 4, (1, 1)),
+            ("b c-b", "b", 4, (3, 3)),
+            # Other writing.
+            ("a\u0301 É 中中", "E\u0301 中", 3, (1, 2)),
+        ):
+            self.assertEqual(answer_of(context, answer, start=start), expected)
 
     def test_none(self):
         self.assertIsNone(featurize(question("a", is_impossible=True)).answer)
@@ -343,10 +332,6 @@ class FeaturizerTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "greater.*Received: 12 and 9"):
             featurizer(query=9)
         featurizer(query=8)
-        with self.assertRaisesRegex(InputError, "--doc_stride.*at least 1.*: 0"):
-            featurizer(stride=0)
-        with self.assertRaisesRegex(InputError, "--max_query_length.*at least 0"):
-            featurizer(query=-1)
 
     def test_settings_tell_features_apart(self):
         settings = [
@@ -447,41 +432,25 @@ class RecordsTest(tf.test.TestCase):
         self.assertEqual(found["input_mask"], [[1] * 6 + [0] * 4])
         self.assertEqual(found["segment_ids"], [[0] * 4 + [1] * 2 + [0] * 4])
 
-    def test_an_answer_that_a_window_does_not_show_whole(self):
-        # Windows of 3 tokens: a b c, c d e; and, of 6, an answer in none of them.
-        found = records_of(
-            question("a b c d e", text="", answer="b c"), length=6, query=1
-        )
-        self.assertEqual(found["start_positions"], [[3], [0]])
-        self.assertEqual(found["end_positions"], [[4], [0]])
-        found = records_of(
-            question("a b c d e", text="", answer="c d"), length=6, query=1
-        )
-        self.assertEqual(found["start_positions"], [[0], [2]])
-        self.assertEqual(found["end_positions"], [[0], [3]])
-        found = records_of(
-            question("a b c d e a", text="", answer="b c d e"), length=6, query=1
-        )
-        self.assertEqual(found["start_positions"], [[0]] * 3)
-        self.assertEqual(found["end_positions"], [[0]] * 3)
-        self.assertEqual(found["is_impossible"], [[0]] * 3)
-
-    def test_an_answer_at_the_ends_of_a_window(self):
-        found = records_of(
-            question("a b c d e", text="", answer="c"), length=6, query=1
-        )
-        self.assertEqual(found["start_positions"], [[4], [2]])
-        self.assertEqual(found["end_positions"], [[4], [2]])
+    def test_where_a_window_shows_the_answer(self):
+        # Windows of 3 tokens: a b c, c d e. One that does not show it whole has none.
+        for context, answer, starts, ends in (
+            ("a b c d e", "b c", [3, 0], [4, 0]),
+            ("a b c d e", "c d", [0, 2], [0, 3]),
+            ("a b c d e", "c", [4, 2], [4, 2]),
+            ("a b c d e a", "b c d e", [0, 0, 0], [0, 0, 0]),
+            # The original's numbers, from the next token to the one before.
+            ("a \u00a0 b", "\u00a0", [3], [2]),
+        ):
+            one = question(context, text="", answer=answer)
+            found = records_of(one, length=6, query=1)
+            expected = starts, ends, [0] * len(starts)
+            for name, values in zip(LABELS, expected, strict=True):
+                self.assertEqual(found[name], [[value] for value in values])
 
     def test_an_impossible_question(self):
         found = records_of(question("a b", is_impossible=True))
         self.assertEqual([found[name] for name in LABELS], [[[0]], [[0]], [[1]]])
-
-    def test_an_answer_without_a_token(self):
-        # The original's numbers, from the next token to the one before.
-        found = records_of(question("a \u00a0 b", text="", answer="\u00a0"))
-        self.assertEqual(found["start_positions"], [[3]])
-        self.assertEqual(found["end_positions"], [[2]])
 
     def test_for_prediction_there_are_no_labels(self):
         found = records_of(question("a", answer="a"), for_training=False)
@@ -497,12 +466,10 @@ class RecordsTest(tf.test.TestCase):
     def test_numbers_go_on(self):
         make = featurizer_records()
         questions = [one for _ in range(4) for one in many_questions()]
-        blocks = list(
-            windows.parallel_blocks(questions, make, num_workers=1, first_unique_id=7)
-        )
+        blocks = list(windows.parallel_blocks(questions, make, num_workers=1))
         self.assertGreater(len(blocks), 1)
         found = rows(blocks)["unique_ids"]
-        self.assertEqual(found, [[7 + number] for number in range(len(found))])
+        self.assertEqual(found, [[10**9 + number] for number in range(len(found))])
 
     def test_no_windows_no_block(self):
         make = featurizer_records(for_training=False)

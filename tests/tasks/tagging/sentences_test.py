@@ -2,12 +2,15 @@ import bz2
 import gzip
 import json
 import os
+import tempfile
 
 import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.tagging.sentences import Layout, read_sentences
+from bert_tf.tasks.tagging.sentences import Layout, read_sentences, read_tfds
 from bert_tf.tasks.tagging.words import write_predictions
+from tests.tasks.tfds_sets import mocked
 
 
 def word(number, form, upos="_", xpos="_"):
@@ -315,6 +318,84 @@ class ReaderTest(tf.test.TestCase):
         paths = [self.write("a O\n", "1"), self.write("b\n", "2")]
         with self.assertRaisesRegex(InputError, "1 of 2 sentences have no labels"):
             read_sentences(paths, Layout(), has_labels=None)
+
+
+def conll2003(*rows):
+    """Rows with the set's other features, which are not asked for."""
+    return [{**row, "chunks": row["ner"], "pos": row["ner"]} for row in rows]
+
+
+class LibrarysSetTest(tf.test.TestCase):
+    def test_conll2003(self):
+        rows = (
+            {"tokens": ["EU", "rejects", "it"], "ner": [3, 0, 0]},
+            {"tokens": [], "ner": []},
+            {"tokens": ["東京"], "ner": [5]},
+        )
+        with (
+            mocked(conll2003(*rows)),
+            self.assertLogs() as log,
+        ):
+            found = read_tfds("conll2003", "train")
+        self.assertIn("passed over 1 sentences without a word", log.output[-1])
+        self.assertEqual(
+            [(one.words, one.labels) for one in found],
+            [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("東京",), ("B-LOC",))],
+        )
+        self.assertEqual(found[1].source, "tfds:conll2003/conll2003/1.0.0:train:2")
+        with mocked(conll2003(*rows)):
+            self.assertIsNone(
+                read_tfds("conll2003", "train", has_labels=False)[0].labels
+            )
+
+    def test_what_cannot_be_read(self):
+        for row, message in (
+            ({"tokens": [b"a\xff"], "ner": [0]}, ":train:0: not UTF-8 .byte 0xff"),
+            (
+                {"tokens": ["a"], "ner": [-1]},
+                "label -1. -1 mostly stands for",
+            ),
+            ({"tokens": ["a"], "ner": [0, 0]}, "1 words, but 2 labels"),
+            ({"tokens": [], "ner": []}, "no sentences"),
+        ):
+            with mocked(conll2003(row)), self.assertRaisesRegex(InputError, message):
+                read_tfds("conll2003", "train")
+
+    def test_features_that_are_not_there(self):
+        with (
+            mocked(conll2003({"tokens": ["a"], "ner": [0]})),
+            self.assertRaisesRegex(InputError, "no feature 'x'; --label_column"),
+        ):
+            read_tfds("conll2003", "train", label_feature="x")
+
+
+class PreparedSetTest(tf.test.TestCase):
+    def test_labels_that_are_text_and_numbers(self):
+        tfds.disable_progress_bar()
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+
+        def read(label_feature, **options):
+            return read_tfds(
+                "tiny_rows",
+                "train[:30]",
+                data_dir=folder,
+                word_feature="words",
+                label_feature=label_feature,
+                **options,
+            )
+
+        for feature, options in (
+            ("tags", {}),
+            ("kinds", {}),
+            ("numbers", {"label_names": ("even", "odd")}),
+        ):
+            for one in read(feature, **options):
+                name = one.words[0].replace("w", "t")
+                if feature != "tags":
+                    name = ("even", "odd")[int(one.words[0][1:]) % 2]
+                self.assertEqual(one.labels, (name,) * len(one.words))
+        with self.assertRaisesRegex(InputError, "labels are numbers"):
+            read("numbers")
 
 
 if __name__ == "__main__":

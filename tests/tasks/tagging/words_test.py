@@ -238,7 +238,7 @@ def source(labels, head=TAGGING):
 
 
 def find(train, file_scheme="iob2", *, recorded=None, source=None, **options):
-    flag_values = {"labels": None, "model_scheme": "auto", "init_head": True, **options}
+    flag_values = {"labels": None, "init_head": True, **options}
     found = find_labels(
         SimpleNamespace(**flag_values),
         None if train is None else [sentence_tagging_labels(train)],
@@ -255,19 +255,14 @@ class LabelsTest(tf.test.TestCase):
         self.assertEqual(find("O I-A", "iob1"), ("O B-A I-A", "iob2"))
         self.assertEqual(find("O U-A", "bilou"), ("O B-A I-A L-A U-A", "bilou"))
         self.assertEqual(find("vb nn", "none"), ("nn vb", "none"))
-        self.assertEqual(
-            find("O B-A", model_scheme="iobes"), ("O B-A I-A E-A S-A", "iobes")
-        )
-        # There is nothing to spell.
-        self.assertEqual(find("vb", "none", model_scheme="iobes"), ("vb", "none"))
+        self.assertEqual(find("O S-A", "iobes"), ("O B-A I-A E-A S-A", "iobes"))
 
     def test_labels_that_are_given(self):
         given = ["B-A", "I-A", "O", "B-B"]
         self.assertEqual(find("O B-A", labels=given), (" ".join(given), "iob2"))
         # They name the files' numbers, which the model has in another scheme.
         self.assertEqual(
-            find("O B-A", labels=given, model_scheme="iobes"),
-            ("O B-A I-A E-A S-A", "iobes"),
+            find("O I-A", "iob1", labels=["O", "I-A"]), ("O B-A I-A", "iob2")
         )
         with self.assertRaisesRegex(InputError, "--labels: O must be there once"):
             find("O B-A", labels=["O", "B-A", "O"])
@@ -292,9 +287,6 @@ class LabelsTest(tf.test.TestCase):
         )
         self.assertEqual(find(None, labels=["nn", "vb"]), ("nn vb", "none"))
         self.assertEqual(find(None, source=source("O I-A")), ("O I-A", "iob2"))
-        self.assertEqual(
-            find(None, labels=["O", "I-A"], model_scheme="iob1"), ("O I-A", "iob1")
-        )
         with self.assertRaisesRegex(InputError, "give --labels"):
             find(None)
 
