@@ -1,0 +1,41 @@
+"""Holds the commands to the outputs that they had when these were written.
+
+After a change that is meant: `python -m tests.golden.make NAME`, and say why.
+"""
+
+import json
+import os
+
+import pytest
+import tensorflow as tf
+
+from tests.golden import cases, compare, inputs, make
+
+
+class GoldenTest(tf.test.TestCase):
+    inputs = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.inputs = os.path.join(cls.enterClassContext(make.folder()), "inputs")
+        inputs.write(cls.inputs)
+
+    def check(self, name):
+        with open(make.path_of(name), encoding="utf-8") as file:
+            golden = json.load(file)
+        now = make.outcome(name, self.inputs, os.path.join(self.get_temp_dir(), name))
+        message = compare.report(golden, now, exact=name in cases.EXACT)
+        if message:
+            self.fail(f"\n{name}.json, golden and now:\n{message}")
+
+
+def _test(name):
+    def test(self):
+        self.check(name)
+
+    return pytest.mark.slow(test) if name in cases.SLOW else test
+
+
+for _name in cases.CASES:
+    setattr(GoldenTest, f"test_{_name}", _test(_name))
