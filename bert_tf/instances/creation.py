@@ -86,7 +86,7 @@ _AT_A_TIME = 1 << 14
 _TOKENS_AT_A_TIME = 1 << 22
 
 
-class _Buffers(NamedTuple):
+class Buffers(NamedTuple):
     """The instances in the order in which they were made, the n-th one's parts at n.
 
     `tokens`, `positions` and `labels` hold those of all instances one after another.
@@ -133,36 +133,45 @@ class Instances:
         num_documents: the documents that they were made from.
         num_left_out: documents' last lone tokens, of which no exact pair can be made,
             each counted once a pass.
+        buffers: all of them, in the order in which they were made.
+        order: their numbers in the buffers.
     """
 
     def __init__(
         self,
-        buffers: _Buffers,
+        buffers: Buffers,
         order: np.ndarray,
         instance_settings: InstanceSettings,
         *,
         num_documents: int,
         num_left_out: int,
     ) -> None:
-        self._buffers = buffers
-        self._order = order
+        self.buffers = buffers
+        self.order = order
         self._settings = instance_settings
         self.num_documents = num_documents
         self.num_left_out = num_left_out
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
+
+    def lengths(self) -> np.ndarray:
+        """The tokens of each, without padding."""
+        return np.diff(self.buffers.stops, prepend=0)[self.order]
+
+    def num_predictions(self) -> np.ndarray:
+        """The predictions of each; none where they are not masked."""
+        return np.diff(self.buffers.prediction_stops, prepend=0)[self.order]
 
     def counts_by_length(self) -> list[tuple[int, int]]:
-        """How many there are of each length (tokens without padding) that occurs."""
-        lengths = np.diff(self._buffers.stops, prepend=0)
-        values, counts = np.unique(lengths, return_counts=True)
+        """How many there are of each length that occurs."""
+        values, counts = np.unique(self.lengths(), return_counts=True)
         return list(zip(values.tolist(), counts.tolist(), strict=True))
 
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields the instances, so many at a time, padded."""
         for start in range(0, len(self), block_size):
-            yield self._block(self._order[start : start + block_size])
+            yield self._block(self.order[start : start + block_size])
 
     def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         shape = (len(numbers), self._settings.max_seq_length)
@@ -170,7 +179,7 @@ class Instances:
             name: np.zeros(shape, np.int64)
             for name in ("input_ids", "input_mask", "segment_ids")
         }
-        _pad_tokens(self._buffers, numbers, *columns.values())
+        _pad_tokens(self.buffers, numbers, *columns.values())
         if self._settings.masking == settings.STATIC_MASKING:
             shape = (len(numbers), self._settings.max_predictions_per_seq)
             predictions: dict[str, np.ndarray] = {
@@ -178,9 +187,9 @@ class Instances:
                 "masked_lm_ids": np.zeros(shape, np.int64),
                 "masked_lm_weights": np.zeros(shape, np.float32),
             }
-            _pad_predictions(self._buffers, numbers, *predictions.values())
+            _pad_predictions(self.buffers, numbers, *predictions.values())
             columns.update(predictions)
-        labels = self._buffers.next_sentence_labels[numbers].astype(np.int64)
+        labels = self.buffers.next_sentence_labels[numbers].astype(np.int64)
         return {**columns, "next_sentence_labels": labels[:, np.newaxis]}
 
 
@@ -272,8 +281,8 @@ def _masking(ids: TokenIds, instance_settings: InstanceSettings) -> Masking:
     )
 
 
-def _new_buffers(dtype: np.dtype) -> _Buffers:
-    return _Buffers(
+def _new_buffers(dtype: np.dtype) -> Buffers:
+    return Buffers(
         tokens=np.empty(0, dtype),
         stops=np.empty(0, np.int64),
         first_lengths=np.empty(0, np.int32),
@@ -284,7 +293,7 @@ def _new_buffers(dtype: np.dtype) -> _Buffers:
     )
 
 
-def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
+def _used(buffers: Buffers, num_instances: int) -> tuple[int, int]:
     """How many tokens and predictions so many instances have."""
     if num_instances == 0:
         return 0, 0
@@ -293,7 +302,7 @@ def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
 
 
 def _make_room(
-    buffers: _Buffers,
+    buffers: Buffers,
     num_instances: int,
     num_more: int,
     instance_settings: InstanceSettings,

@@ -136,7 +136,7 @@ class Manifest:
         max_sequence_length: tokens per sequence.
         max_predictions_per_sequence: masked-LM slots per sequence.
         packing_seed: of the rows' order.
-        record_files: the record files that were packed, in their order.
+        record_files: the record files that the rows were made of, by earlier versions.
         format_version: of this file.
         path: where the manifest lies; not a part of it.
     """
@@ -175,6 +175,23 @@ class Manifest:
     def vocab_path(self) -> str:
         """Where the set's vocabulary lies."""
         return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
+
+    @property
+    def packed_length(self) -> int | None:
+        """Tokens of a row; None where rows are not packed."""
+        return self.max_seq_length if self.packed else None
+
+    @property
+    def sequence_length(self) -> int:
+        """Tokens of a sequence, padding included."""
+        return self.max_sequence_length if self.packed else self.max_seq_length
+
+    @property
+    def predictions_per_sequence(self) -> int:
+        """Masked-LM slots of a sequence."""
+        if self.packed:
+            return self.max_predictions_per_sequence
+        return self.max_predictions_per_seq
 
     @property
     def num_records(self) -> int:
@@ -346,13 +363,13 @@ _FIELDS_OF_FLAGS = (
     ("vocab_file", "vocab_sha256"),
     ("input_file", "record_files"),
     ("input_file", "source_files"),
+    ("max_seq_length", "sequence_length"),
+    ("max_predictions_per_seq", "predictions_per_sequence"),
     *(
         (name, name)
         for name in (
             "do_lower_case",
-            "max_seq_length",
-            "max_predictions_per_seq",
-            "max_sequences_per_row",
+            "packed_length",
             "masking",
             "do_whole_word_mask",
             "masked_lm_prob",
@@ -367,7 +384,6 @@ _FIELDS_OF_FLAGS = (
             "min_document_tokens",
         )
     ),
-    ("random_seed", "packing_seed"),
     ("output_file", "shards"),
 )
 
@@ -494,8 +510,7 @@ def manifest_lines(manifest: Manifest) -> list[str]:
         lines.append(
             f"  packed: up to {manifest.max_sequences_per_row} sequences a record,"
             f" of up to {manifest.max_sequence_length} tokens and"
-            f" {manifest.max_predictions_per_sequence} predictions, from"
-            f" {len(manifest.record_files):,} record files"
+            f" {manifest.max_predictions_per_sequence} predictions"
         )
     preparation = []
     if manifest.split_sentences:

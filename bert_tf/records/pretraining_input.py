@@ -11,7 +11,7 @@ each next token instead.
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -29,7 +29,6 @@ from bert_tf.records.dynamic_masking import (
     settled_masking,
 )
 from bert_tf.records.manifest import find_manifests
-from bert_tf.records.packing import as_packed
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
@@ -314,7 +313,7 @@ class PretrainingRecords:
         if self.is_packed != other.is_packed:
             raise InputError(
                 f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
-                " one of them is packed (pack_pretraining_data)."
+                " one of them is packed (`--packed_length`)."
             )
 
     def _transform(self, seed: int, packed: bool) -> Transform | None:
@@ -340,6 +339,17 @@ class PretrainingRecords:
             return vocab_size
         num_tokens = self.manifests[0].vocab_size
         return num_tokens if vocab_size is None else min(num_tokens, vocab_size)
+
+
+def as_packed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Records of one sequence as packed rows of one, for a model of packed rows."""
+    labels = batch["next_sentence_labels"]
+    return {
+        **batch,
+        "sequence_ids": batch["input_mask"],
+        "cls_positions": tf.zeros_like(labels),
+        "next_sentence_weights": tf.ones_like(labels, tf.float32),
+    }
 
 
 def pretraining_dataset(

@@ -35,8 +35,15 @@ from bert_tf.records.manifest import (
     manifest_path,
     relative_name,
 )
-from bert_tf.records.spec import RecordSchema, pretraining_schema, unmasked_schema
-from bert_tf.records.statistics import RecordStatistics
+from bert_tf.records.packing import packed_blocks
+from bert_tf.records.spec import (
+    RecordSchema,
+    packed_schema,
+    pretraining_schema,
+    unmasked_packed_schema,
+    unmasked_schema,
+)
+from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.tokenized_corpus import (
     DEDUPLICATION,
     NO_DEDUPLICATION,
@@ -112,7 +119,18 @@ class ShardJob:
 
 def schema_of(settings: InstanceSettings) -> RecordSchema:
     """What a record holds."""
-    if settings.masking == STATIC_MASKING:
+    is_masked = settings.masking == STATIC_MASKING
+    if settings.packed_length and is_masked:
+        return packed_schema(
+            settings.packed_length,
+            settings.max_predictions_per_record,
+            settings.max_sequences_per_record,
+        )
+    if settings.packed_length:
+        return unmasked_packed_schema(
+            settings.packed_length, settings.max_sequences_per_record
+        )
+    if is_masked:
         return pretraining_schema(
             settings.max_seq_length, settings.max_predictions_per_seq
         )
@@ -208,11 +226,15 @@ def write_instances(
     statistics = RecordStatistics(
         max_seq_length=settings.max_seq_length, mask_id=ids.mask_id
     )
-    block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.max_seq_length))
+    block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.record_length))
     for columns in instances.blocks(block_size):
-        writer.write(schema.serialize_block(columns))
+        if not settings.packed_length:
+            writer.write(schema.serialize_block(columns))
         statistics.add(columns)
         progress(len(columns["input_ids"]))
+    if settings.packed_length:
+        for columns in packed_blocks(instances, settings, block_size):
+            writer.write(schema.serialize_block(columns))
     limit = settings.max_predictions_per_seq
     return ShardResult(
         num_bytes=writer.close(),
@@ -295,6 +317,15 @@ def log_report(report: Mapping[str, Any], results: Sequence[ShardResult]) -> Non
         logging.info("Dropped %s: %s", f"{count:,}", reason)
     for line in merged_statistics(results).lines():
         logging.info("%s", line)
+    if rows := report.get("rows"):
+        logging.info(
+            "Packed %s sequences into %s rows: %.2f a row; %.2f%% of all places are"
+            " padding",
+            f"{rows['sequences']:,}",
+            f"{rows['rows']:,}",
+            rows["sequences_per_row"],
+            100 * rows["padding_share"],
+        )
 
 
 def warn_of_lengths(
@@ -513,6 +544,12 @@ class RecordSet:
             complete=True,
             report=final_report(read_report(tokenized), dropped, results),
         )
+        if manifest.packed:
+            manifest.report["rows"] = row_figures(
+                merged_statistics(results),
+                manifest.num_records,
+                max_seq_length=manifest.max_seq_length,
+            )
         files.write_atomically(manifest.path, manifest.to_json_string())
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
@@ -612,7 +649,7 @@ def plan_record_set(
         min_document_tokens=min_document_tokens,
         shards=(),
         complete=False,
-        **dataclasses.asdict(settings),
+        **_of_records(settings),
     )
     return RecordSet(
         chunks=chunks,
@@ -621,6 +658,22 @@ def plan_record_set(
         settings=settings,
         manifest=_with_shards(wanted, output_files, is_sharded=num_shards is not None),
     )
+
+
+def _of_records(settings: InstanceSettings) -> dict[str, Any]:
+    """The settings as the manifest has them: lengths are those of a record."""
+    values = dataclasses.asdict(settings)
+    if values.pop("packed_length"):
+        values |= {
+            "packed": True,
+            "max_seq_length": settings.record_length,
+            "max_predictions_per_seq": settings.max_predictions_per_record,
+            "max_sequences_per_row": settings.max_sequences_per_record,
+            "max_sequence_length": settings.max_seq_length,
+            "max_predictions_per_sequence": settings.max_predictions_per_seq,
+            "packing_seed": settings.random_seed,
+        }
+    return values
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
