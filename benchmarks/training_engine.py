@@ -47,10 +47,10 @@ def write_records(folder: str) -> tuple[str, int]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.spec import pretraining_schema
+    from bert_tf.records.spec import RecordSpec
 
     length = _LENGTH.value
-    schema = pretraining_schema(length, PREDICTIONS)
+    schema = RecordSpec.pretraining(length, PREDICTIONS)
     rng = np.random.default_rng(0)
     path = os.path.join(folder, f"records-{length}")
     with tf.io.TFRecordWriter(path) as writer:

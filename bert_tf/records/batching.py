@@ -22,7 +22,7 @@ from bert_tf.records.pipeline import (
     InputShard,
     count_records,
 )
-from bert_tf.records.spec import RecordSchema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import ShardWriter
 
 # Batches of sequences of like length: which examples make a batch, and how long it
@@ -243,7 +243,7 @@ class ExampleTable:
     """
 
     def __init__(
-        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSchema
+        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSpec
     ) -> None:
         """Takes the padding off records."""
         self._sequences = [
@@ -260,7 +260,7 @@ class ExampleTable:
                 if name in self._sequences:
                     assert not value[~is_token].any(), f"{name}: padding that is not 0"
                     value = value[is_token]
-                # As `RecordSchema.parse` has them.
+                # As `RecordSpec.parse` has them.
                 is_int = np.issubdtype(value.dtype, np.integer)
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
@@ -274,7 +274,7 @@ class ExampleTable:
         self._columns = {name: np.concatenate(v) for name, v in columns.items()}
 
     @classmethod
-    def read(cls, path: str, schema: RecordSchema) -> "ExampleTable":
+    def read(cls, path: str, schema: RecordSpec) -> "ExampleTable":
         """The records of a TFRecord file that is not compressed."""
         dataset = tf.data.TFRecordDataset(path).batch(_PARSED_AT_ONCE)
         blocks = dataset.map(schema.parse, num_parallel_calls=2).as_numpy_iterator()
@@ -435,7 +435,7 @@ class SplitRecords:
 
     path: str
     num_records: int
-    schema: RecordSchema
+    schema: RecordSpec
     made_from: str
     notes: Mapping[str, Any]
 
@@ -443,7 +443,7 @@ class SplitRecords:
     def prepare(
         cls,
         path: str,
-        schema: RecordSchema,
+        schema: RecordSpec,
         made_from: Any,
         blocks: Iterable[Block],
         notes: Callable[[], Mapping[str, Any]] = dict,

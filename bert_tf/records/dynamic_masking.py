@@ -16,7 +16,6 @@ from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.records.manifest import Manifest, agreed
 from bert_tf.records.pipeline import RecordKeys
-from bert_tf.records.spec import PretrainingShape
 from bert_tf.text.vocabulary import Vocabulary
 
 # Random numbers for records, as functions of (seed, epoch, record) and a number.
@@ -627,6 +626,7 @@ def log_masking(
     random_rate: float,
     max_seq_length: int,
     max_predictions_per_seq: int,
+    **_: int,
 ) -> None:
     """Says how records are masked, and warns where there are too few slots for it."""
     logging.info(
@@ -680,9 +680,9 @@ def find_vocabulary(
 
 def settled_masking(
     options: MaskingOptions,
-    shape: PretrainingShape,
     manifests: Sequence[Manifest],
     vocabulary: Vocabulary | None,
+    **lengths: Any,
 ) -> "functools.partial[DynamicMasking]":
     """How to mask records as they are read: DynamicMasking, but for the seed."""
     if vocabulary is None:
@@ -690,28 +690,20 @@ def settled_masking(
             f"{manifests[0].vocab_path} is missing: the records cannot be masked"
             " without their vocabulary. Give `vocab_file`."
         )
-    arguments = options.settled(manifests) | {
-        "max_seq_length": shape.max_seq_length,
-        "max_predictions_per_seq": shape.max_predictions_per_seq,
-    }
-    log_masking(**arguments)
-    if shape.is_packed:
-        arguments |= {
-            "max_sequence_length": shape.max_sequence_length,
-            "max_predictions_per_sequence": shape.max_predictions_per_sequence,
-        }
+    arguments = options.settled(manifests)
+    log_masking(**arguments, **lengths)
     ids = TokenIds.from_vocabulary(vocabulary.ids)
-    return functools.partial(DynamicMasking, ids, **arguments)
+    return functools.partial(DynamicMasking, ids, **arguments, **lengths)
 
 
 def refuse_masks(
     path: str,
-    shape: PretrainingShape,
+    is_dynamic: bool,
     options: MaskingOptions,
     max_predictions_per_seq: int | None,
 ) -> None:
     """Refuses what a left-to-right model has no use for."""
-    if not shape.is_dynamic:
+    if not is_dynamic:
         raise InputError(
             f"{path}: the records are masked, but a left-to-right model predicts every"
             " token. Make them by create_pretraining_data --masking=dynamic."

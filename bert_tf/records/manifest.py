@@ -555,7 +555,9 @@ def alike(
     return True in answers
 
 
-def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
+def agreed(
+    manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
+) -> Any:
     """What some sets of records say alike."""
     first = manifests[0]
     for manifest in manifests[1:]:
@@ -563,6 +565,6 @@ def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
         if here != there:
             raise InputError(
                 f"The records of {first.path} were made with {name}={here}, those of"
-                f" {manifest.path} with {there}: give `{flag or name}`."
+                f" {manifest.path} with {there}: {remedy or f'give `{flag or name}`'}."
             )
     return getattr(first, name)

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from bert_tf import files
 from bert_tf.errors import InputError, cause_of
 from bert_tf.parallel import available_cores
-from bert_tf.records.spec import RecordSchema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
 from bert_tf.strict_json import checked
 
@@ -428,7 +428,7 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
 def training_dataset(
     paths: Sequence[str],
     counts: Sequence[int],
-    schema: RecordSchema,
+    schema: RecordSpec,
     *,
     batch_size: int,
     seed: int,
@@ -501,7 +501,7 @@ def training_dataset(
 
 def evaluation_dataset(
     paths: Sequence[str],
-    schema: RecordSchema,
+    schema: RecordSpec,
     *,
     batch_size: int,
     compressions: Sequence[str] | None = None,
@@ -584,7 +584,7 @@ def _rows_of(
 
 def _parse(
     dataset: tf.data.Dataset,
-    schema: RecordSchema,
+    schema: RecordSpec,
     vocab_size: int | None,
     transform: Transform | None,
 ) -> tf.data.Dataset:

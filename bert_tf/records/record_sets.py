@@ -36,13 +36,7 @@ from bert_tf.records.manifest import (
     relative_name,
 )
 from bert_tf.records.packing import packed_blocks
-from bert_tf.records.spec import (
-    RecordSchema,
-    packed_schema,
-    pretraining_schema,
-    unmasked_packed_schema,
-    unmasked_schema,
-)
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.tokenized_corpus import (
     DEDUPLICATION,
@@ -117,24 +111,15 @@ class ShardJob:
         return os.path.join(self.work_folder, f"shard-{self.group:05d}.json")
 
 
-def schema_of(settings: InstanceSettings) -> RecordSchema:
+def spec_of(settings: InstanceSettings) -> RecordSpec:
     """What a record holds."""
-    is_masked = settings.masking == STATIC_MASKING
-    if settings.packed_length and is_masked:
-        return packed_schema(
-            settings.packed_length,
-            settings.max_predictions_per_record,
-            settings.max_sequences_per_record,
-        )
-    if settings.packed_length:
-        return unmasked_packed_schema(
-            settings.packed_length, settings.max_sequences_per_record
-        )
-    if is_masked:
-        return pretraining_schema(
-            settings.max_seq_length, settings.max_predictions_per_seq
-        )
-    return unmasked_schema(settings.max_seq_length)
+    return RecordSpec.pretraining(
+        settings.record_length,
+        settings.max_predictions_per_record
+        if settings.masking == STATIC_MASKING
+        else None,
+        settings.max_sequences_per_record if settings.packed_length else None,
+    )
 
 
 def write_shard(job: ShardJob) -> ShardResult:
@@ -222,19 +207,19 @@ def write_instances(
     progress: Callable[[int], object] = lambda _: None,
 ) -> ShardResult:
     """Writes instances to the writer's files, in turn, and closes them."""
-    schema = schema_of(settings)
+    spec = spec_of(settings)
     statistics = RecordStatistics(
         max_seq_length=settings.max_seq_length, mask_id=ids.mask_id
     )
     block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.record_length))
     for columns in instances.blocks(block_size):
         if not settings.packed_length:
-            writer.write(schema.serialize_block(columns))
+            writer.write(spec.serialize_block(columns))
         statistics.add(columns)
         progress(len(columns["input_ids"]))
     if settings.packed_length:
         for columns in packed_blocks(instances, settings, block_size):
-            writer.write(schema.serialize_block(columns))
+            writer.write(spec.serialize_block(columns))
     limit = settings.max_predictions_per_seq
     return ShardResult(
         num_bytes=writer.close(),

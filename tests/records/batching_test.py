@@ -15,7 +15,7 @@ from bert_tf.records.batching import (
     static_lengths,
 )
 from bert_tf.records.pipeline import InputShard
-from bert_tf.records.spec import Feature, RecordSchema
+from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import ShardWriter
 from bert_tf.tasks import classification
 from tests.training.toy_examples import LENGTHS, TARGET, L, blocks, several_lengths
@@ -111,7 +111,7 @@ class LengthPlanTest(tf.test.TestCase):
             LengthPlan(np.array([3, 9]), 2, (3, 8), 1)
 
 
-SCHEMA = RecordSchema(
+SCHEMA = RecordSpec(
     [
         *(
             Feature(name, "int64", (6,), "max_seq_length")

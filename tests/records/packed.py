@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.manifest import Manifest, SourceFile, find_manifests
-from bert_tf.records.spec import packed_schema, unmasked_packed_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records.unmasked import P, write_manifest
 
@@ -21,9 +21,9 @@ def write_set(path, source, *, length=40, max_sequences=4):
     is_masked = manifest.masking == "static"
     slots = -(-P * length // manifest.max_seq_length)
     schema = (
-        packed_schema(length, slots, max_sequences)
+        RecordSpec.pretraining(length, slots, max_sequences)
         if is_masked
-        else unmasked_packed_schema(length, max_sequences)
+        else RecordSpec.pretraining(length, max_sequences_per_row=max_sequences)
     )
     rows, num_sequences = [[]], 0
     for serialized in tf.data.TFRecordDataset(source).as_numpy_iterator():

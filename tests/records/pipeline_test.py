@@ -18,7 +18,7 @@ from bert_tf.records.pipeline import (
     first_record_of_file,
     record_blocks,
 )
-from bert_tf.records.spec import Feature, RecordSchema
+from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import masked_checksum
 
 
@@ -234,7 +234,7 @@ class RememberedCountsTest(RecordCountsTestCase):
         self.assertEqual(self.counted(), ([3, 0, 7], ["c"]))
 
 
-SCHEMA = RecordSchema([Feature("input_ids", "int64", (1,))])
+SCHEMA = RecordSpec([Feature("input_ids", "int64", (1,))])
 
 
 class PipelineTestCase(tf.test.TestCase):

@@ -28,7 +28,7 @@ from bert_tf.records.batching import (
     prediction_lengths,
     rows_digest,
 )
-from bert_tf.records.spec import RecordSchema, squad_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.finetuning import TaskSession, finetune, steps_of
 from bert_tf.tasks.squad import decoding, null_threshold, windows
 from bert_tf.tasks.squad.decoding import Decoded, Decoder, DecodingSettings, NBestEntry
@@ -75,9 +75,9 @@ def task(
     )
 
 
-def schema(max_seq_length: int, *, for_training: bool) -> RecordSchema:
+def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
     """What a record holds; for training, where the answer is, too."""
-    return squad_schema(max_seq_length, for_training)
+    return RecordSpec.spans(max_seq_length, for_training)
 
 
 # Questions into logits, as a stream: memory does not grow with their number.

@@ -301,7 +301,7 @@ def _narrowed(
 
 # Windows as the arrays of their records, many at once, on one core or on several.
 #
-# The features are the original's: `bert_tf.records.spec.squad_schema` has them. R
+# The features are the original's: `bert_tf.records.spec.RecordSpec.spans` has them. R
 # records, L tokens of a record.
 
 
@@ -354,7 +354,7 @@ def blocks(
     first_unique_id: int = FIRST_UNIQUE_ID,
     for_training: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of all windows, many at once, as `squad_schema` has them."""
+    """The records of all windows, many at once, as `RecordSpec.spans` has them."""
     some = _groups(features, lambda one: len(one.windows))
     rows = (_rows(group, max_seq_length) for group in some)
     yield from _blocks(rows, for_training, first_unique_id)
