@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, strict_json
+from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.finished import FinishedResults, digest
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     PREFETCHED_BATCHES,
@@ -400,25 +401,11 @@ class EvaluationBatches:
             yield self._table.padded(rows, int(length))
 
 
-# The records of a split's examples, made once: a task's TFRecords and their manifest.
-#
 # A split's examples are tokenized into TFRecords under the original's names
-# (train.tf_record, eval.tf_record, predict.tf_record) and read from there. Beside
-# them
-# lies a manifest,
-#
-#     train.tf_record.manifest.json
-#         {"format_version": 1, "made_from": SHA-256, "num_records": 3668, "notes":
-#         {...}}
-#
-# that says what they were made from, so that the next start, or the next of many
-# runs,
-# finds them ready.
-
+# (train.tf_record, eval.tf_record, predict.tf_record). A manifest beside them says what
+# they were made from (`bert_tf.finished`), so that the next of many runs finds them.
 
 Block = Mapping[str, np.ndarray]
-
-FORMAT_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -454,46 +441,36 @@ class SplitRecords:
 
         A file appears under its name when it is complete.
         """
-        shape = [(f.name, f.dtype, f.length) for f in schema.features]
-        described = json.dumps([FORMAT_VERSION, shape, made_from], sort_keys=True)
-        digest = hashlib.sha256(described.encode("utf-8")).hexdigest()
+        depends_on = [
+            [(f.name, f.dtype, f.length) for f in schema.features],
+            made_from,
+        ]
+        name = os.path.basename(path)
         manifest_path = f"{path}.manifest.json"
-        there = _manifest(manifest_path)
-        if there and there.made_from == digest and _has(path, there.num_records):
-            logging.info("%s is there already.", os.path.basename(path))
-            return cls(
-                path=path,
-                num_records=there.num_records,
-                schema=schema,
-                made_from=digest,
-                notes=there.notes,
-            )
-        if there:
-            # It must not speak for other records, should this be killed before its own
-            # manifest. Another worker may have come first.
+        finished: FinishedResults[_Made] = FinishedResults(manifest_path, _Made)
+        made = finished.find(name, depends_on)
+        if made and _has(path, made.num_records):
+            logging.info("%s is there already.", name)
+        else:
+            # The manifest must not speak for other records, should this be killed
+            # before it is written. Another worker may have come first.
             with contextlib.suppress(FileNotFoundError, *files.remote_errors()):
                 files.remove(manifest_path)
-        num_records = 0
-        with ShardWriter([path], is_alone=is_alone) as writer:
-            for block in blocks:
-                writer.write(schema.serialize_block(block))
-                num_records += len(next(iter(block.values())))
-        records = cls(
+            num_records = 0
+            with ShardWriter([path], is_alone=is_alone) as writer:
+                for block in blocks:
+                    writer.write(schema.serialize_block(block))
+                    num_records += len(next(iter(block.values())))
+            made = _Made(num_records=num_records, notes=dict(notes()))
+            finished.keep(name, depends_on, made)
+            logging.info("Wrote %d records to %s.", num_records, name)
+        return cls(
             path=path,
-            num_records=num_records,
+            num_records=made.num_records,
             schema=schema,
-            made_from=digest,
-            notes=dict(notes()),
+            made_from=digest(depends_on),
+            notes=made.notes,
         )
-        manifest = {
-            "format_version": FORMAT_VERSION,
-            "made_from": digest,
-            "num_records": num_records,
-            "notes": records.notes,
-        }
-        files.write_atomically(manifest_path, json.dumps(manifest, indent=1) + "\n")
-        logging.info("Wrote %d records to %s.", num_records, os.path.basename(path))
-        return records
 
     @functools.cached_property
     def table(self) -> ExampleTable:
@@ -524,10 +501,10 @@ class SplitRecords:
 
 def rows_digest(rows: Iterable[Any]) -> str:
     """Tells sets of rows apart, as part of what records are made from."""
-    digest = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps(row).encode("utf-8"))
-    return digest.hexdigest()
+        sha256.update(json.dumps(row).encode("utf-8"))
+    return sha256.hexdigest()
 
 
 def _has(path: str, num_records: int) -> bool:
@@ -543,21 +520,8 @@ def _has(path: str, num_records: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Manifest:
-    """The manifest, as its file has it."""
+class _Made:
+    """What the manifest keeps of the records."""
 
-    format_version: int
-    made_from: str
     num_records: int
     notes: dict
-
-
-def _manifest(path: str) -> _Manifest | None:
-    """What a manifest says; None where there is none, or a damaged one."""
-    if not files.exists(path):
-        return None
-    try:
-        return strict_json.read(_Manifest, path)
-    except InputError as error:
-        logging.warning("%s The records are made again.", error)
-        return None

@@ -226,6 +226,13 @@ class Manifest:
             InputError: no such file, not a manifest, or one of a later format.
         """
         values = files.read_json(path, "manifest")
+        # The first of `bert_tf.finished`, the second of earlier versions.
+        if isinstance(values, dict) and values.keys() & {"results", "made_from"}:
+            raise InputError(
+                f"{path}: these are the records of a fine-tuning task, which its"
+                " command keeps for itself. Records for pre-training are made by"
+                " create_pretraining_data."
+            )
         version = values.get("format_version") if isinstance(values, dict) else None
         if type(version) is not int:
             raise InputError(f"{path}: not a manifest: it has no `format_version`.")
@@ -233,12 +240,6 @@ class Manifest:
             raise InputError(
                 f"{path}: this bert_tf reads manifests up to format version "
                 f"{FORMAT_VERSION}. Found: {version}. Install a newer bert_tf."
-            )
-        if "made_from" in values:
-            raise InputError(
-                f"{path}: these are the records of a fine-tuning task, which its"
-                " command keeps for itself. Records for pre-training are made by"
-                " create_pretraining_data."
             )
         manifest = from_values(cls, values, path)
         return dataclasses.replace(manifest, path=path)

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import time
 from collections import Counter
@@ -13,8 +12,9 @@ from typing import Any
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf import files, strict_json
+from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.finished import FinishedResults
 from bert_tf.instances.creation import (
     Instances,
     TokenIds,
@@ -62,6 +62,9 @@ from bert_tf.text.vocabulary import Vocabulary
 # the processor's cache.
 _BLOCK = 1024
 _BLOCK_TOKENS = 1 << 19
+
+# What the result of a record file is called where it is kept.
+_SHARD = "records"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,38 +150,24 @@ def write_group(
     instances = create_instances(documents, ids, settings)
     with ShardWriter([path], is_alone=is_alone) as writer:
         result = write_instances(instances, writer, ids, settings)
-        keep_result(result, path, result_path, is_alone=is_alone)
+        if is_alone and files.exists(path):
+            # One that is replaced: it must not be taken for that of the result.
+            files.remove(path)
+        # Before the file gets its name: one without a result is made again.
+        _kept(result_path).keep(_SHARD, dataclasses.asdict(settings), result)
     return result
-
-
-def keep_result(
-    result: ShardResult, path: str, result_path: str, *, is_alone: bool = True
-) -> None:
-    """Writes what is known of a record file, before that gets its name.
-
-    So a file without its result is made again.
-    """
-    if is_alone and files.exists(path):
-        # One that is replaced: it must not be taken for that of the result.
-        files.remove(path)
-    files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
 
 
 def finished_shard(job: ShardJob) -> ShardResult | None:
     """What is known of the job's record file, if it is finished."""
-    return kept_result(job.path, job.result_path)
+    if not files.exists(job.path):
+        return None
+    result = _kept(job.result_path).find(_SHARD, dataclasses.asdict(job.settings))
+    return result if result and result.num_bytes == [files.size(job.path)] else None
 
 
-def kept_result(path: str, result_path: str) -> ShardResult | None:
-    """What `keep_result` wrote, if the record file has its name."""
-    if not files.exists(result_path) or not files.exists(path):
-        return None
-    try:
-        result = strict_json.read(ShardResult, result_path)
-    except InputError as error:
-        logging.warning("%s The records are made again.", error)
-        return None
-    return result if result.num_bytes == [files.size(path)] else None
+def _kept(result_path: str) -> FinishedResults[ShardResult]:
+    return FinishedResults(result_path, ShardResult)
 
 
 def require_documents(
