@@ -17,9 +17,6 @@ from bert_tf.instances.random_stream import (
 )
 from bert_tf.instances.settings import InstanceSettings
 
-# The ids that making instances needs to know of a vocabulary.
-
-
 CLS = "[CLS]"
 SEP = "[SEP]"
 MASK = "[MASK]"
@@ -28,21 +25,14 @@ CONTINUATION = "##"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenIds:
-    """Which ids have a meaning of their own.
+    """Which ids have a meaning of their own."""
 
-    Attributes:
-        cls_id: of [CLS], in front of a sequence.
-        sep_id: of [SEP], after each segment.
-        mask_id: of [MASK], in the place of a hidden token.
-        word_ids: the ids that a random token is drawn from, in this order.
-        continuation_ids: of the pieces that go on with a word ("##ing").
-    """
-
-    cls_id: int
-    sep_id: int
-    mask_id: int
+    cls_id: int  # of [CLS], in front of a sequence
+    sep_id: int  # of [SEP], after each segment
+    mask_id: int  # of [MASK], in the place of a hidden token
+    # The ids that a random token is drawn from, in this order.
     word_ids: tuple[int, ...]
-    continuation_ids: frozenset[int]
+    continuation_ids: frozenset[int]  # of the pieces that continue a word ("##ing")
 
     @classmethod
     def from_vocabulary(cls, ids: Mapping[str, int]) -> "TokenIds":
@@ -70,14 +60,10 @@ class TokenIds:
         )
 
 
-# Pre-training instances: documents into masked sentence pairs, many times over.
-#
 # The original's procedure (google-research/bert, create_pretraining_data): all
-# documents
-# are one pool with one random stream. They are shuffled; in each of `dupe_factor`
-# passes
-# every document is cut into pairs and each pair masked, with fresh draws; at last all
-# instances are shuffled.
+# documents are one pool with one random stream. They are shuffled; in each of
+# `dupe_factor` passes every document is cut into pairs and each pair masked, with fresh
+# draws; at last all instances are shuffled.
 
 
 # Instances made between two reports of progress, for which there must be room, and of

@@ -26,24 +26,17 @@ from bert_tf.records.pipeline import (
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import ShardWriter
 
-# Batches of sequences of like length: which examples make a batch, and how long it
-# is.
-#
-# A batch is padded to one of a few static lengths rather than to the longest there
-# may
+# A batch is padded to one of a few static lengths rather than to the longest there may
 # be, so that little is computed on padding and little is compiled. The lengths are
-# chosen
-# from the data: those that leave the least padding (`static_lengths`).
+# chosen from the data: those that leave the least padding (`static_lengths`).
 #
 # The plan is a function of (lengths, batch size, seed, number of the batch) alone, so
-# that a run that is killed goes on with the very batch it would have made next:
+# that a run that is killed resumes with the very batch it would have made next:
 #
-# - an epoch draws an order of the examples by (seed, epoch) and goes through the
-# static
+# - an epoch draws an order of the examples by (seed, epoch) and goes through the static
 #   lengths from the shortest one: those of its examples that fit are cut into whole
-#   batches in that order; what is left over goes on with the next length;
-# - so each example stands in each epoch once, and one batch of an epoch at most is
-# not
+#   batches in that order; what is left over joins the next length;
+# - so each example stands in each epoch once, and one batch of an epoch at most is not
 #   full. What it lacks is padding (`PADDING`), which counts for nothing;
 # - the epoch's batches are then put in an order by the same seed.
 #
@@ -62,14 +55,11 @@ _BATCHES_PER_LENGTH_FORWARD = 2
 
 
 class PlannedBatches(NamedTuple):
-    """Consecutive batches.
+    """Consecutive batches."""
 
-    Attributes:
-        rows: [M, B] int64, the numbers of the examples; `PADDING` where there is none.
-        buckets: [M] int64, which of the static lengths each batch is padded to.
-    """
-
+    # [M, B] int64, the numbers of the examples; `PADDING` where there is none.
     rows: np.ndarray
+    # [M] int64, which of the static lengths each batch is padded to.
     buckets: np.ndarray
 
 
@@ -207,23 +197,16 @@ class LengthPlan:
         )
 
 
-# Records in memory, each as long as it is: for batches of any examples, any length.
-#
 # A sequence feature of a record (input_ids, input_mask, segment_ids) is padded with
-# zeros
-# to max_seq_length. The table keeps what stands before the padding, all records one
-# after
-# another, and hands batches out padded to the length that is asked for. The records
-# of a
-# fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of about 40
-# tokens, take 200 MB.
+# zeros to max_seq_length. The table keeps what stands before the padding, all records
+# one after another, and hands batches out padded to the length that is asked for. The
+# records of a fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of
+# about 40 tokens, take 200 MB.
 #
-# A record may have several sequences, each choice of an example its own: what is [N]
-# or
+# A record may have several sequences, each choice of an example its own: what is [N] or
 # [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
 #
-# Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's
-# length,
+# Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length,
 # C sequences of a record.
 
 
@@ -407,23 +390,19 @@ class EvaluationBatches:
 
 Block = Mapping[str, np.ndarray]
 
+# To be raised when the same examples come to give other records.
+_WAY_OF_MAKING = 1
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitRecords:
-    """The records of one split.
+    """The records of one split."""
 
-    Attributes:
-        path: the TFRecord file.
-        num_records: the number of records in it.
-        schema: what a record holds.
-        made_from: a digest of all that the records were made from.
-        notes: what there was to tell about the making, such as texts that were cut.
-    """
-
-    path: str
-    num_records: int
-    schema: RecordSpec
-    made_from: str
+    path: str  # the TFRecord file
+    num_records: int  # the number of records in it
+    schema: RecordSpec  # what a record holds
+    made_from: str  # a digest of all that the records were made from
+    # What there was to tell about the making, such as texts that were cut.
     notes: Mapping[str, Any]
 
     @classmethod
@@ -442,6 +421,7 @@ class SplitRecords:
         A file appears under its name when it is complete.
         """
         depends_on = [
+            _WAY_OF_MAKING,
             [(f.name, f.dtype, f.length) for f in schema.features],
             made_from,
         ]

@@ -72,8 +72,7 @@ from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 # What a worker does with an element of the pipeline that `records.beam` lays out.
 #
 # A document is `(place, payload)`. Its place is `(chunk, number in the chunk)`, by
-# which
-# documents are in the order of the text; its payload three strings of bytes:
+# which documents are in the order of the text; its payload three strings of bytes:
 #
 #     tokens              packed ids, uint16 or int32 by the vocabulary's size
 #     sentence lengths    int32, in tokens
@@ -82,8 +81,8 @@ from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 # These are plain tuples of bytes, which Beam packs without pickling.
 #
 # What the user got wrong is an output too, a problem `(step, number, message)`: an
-# error
-# would be tried again, which mends nothing, and reach the user as pages of traceback.
+# error would be tried again, which mends nothing, and reach the user as pages of
+# traceback.
 
 
 # Outputs beside the documents.

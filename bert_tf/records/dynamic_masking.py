@@ -22,9 +22,8 @@ from bert_tf.text.vocabulary import Vocabulary
 #
 # SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
 # gamma), which needs no number before it. The key stands for (seed, epoch, record); n
-# holds the purpose and, within it, the number asked for. So a record's numbers hang
-# on
-# nothing else: not on the batch, the order or what was drawn before.
+# holds the purpose and, within it, the number asked for. So a record's numbers depend
+# on nothing else: not on the batch, the order or what was drawn before.
 #
 # Shapes: B batch, N numbers for each record.
 
@@ -89,23 +88,17 @@ def _uint64(number: int) -> tf.Tensor:
     return tf.constant(number, tf.uint64)
 
 
-# Which tokens of a sequence are chosen, for a whole batch at once.
-#
-# What is chosen together:
+# Which tokens of a sequence are chosen, for a whole batch at once:
 #
 # - pieces: single tokens, uniformly.
-# - words: whole words in a random order. One that no longer fits is passed over, and
-# a
-#   shorter one may follow. A piece with ## joins the word before it, even over a
-#   [SEP]:
+# - words: whole words in a random order. One that no longer fits is passed over, and a
+#   shorter one may follow. A piece with ## joins the word before it, even over a [SEP]:
 #   a second segment that was cut in front may begin within a word.
 # - spans (SpanBERT, Joshi et al. 2020, section 3.1): stretches of whole words. The
-# length
-#   in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word is
-#   drawn
-#   uniformly. A span ends before a [SEP], before a word that is taken, and before the
-#   word with which there would be too many tokens; a first word that is too long by
-#   itself is passed over.
+#   length in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word
+#   is drawn uniformly. A span ends before a [SEP], before a word that is taken, and
+#   before the word with which there would be too many tokens; a first word that is too
+#   long by itself is passed over.
 #
 # Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
 #
@@ -117,33 +110,21 @@ _MAX_SPAN_WORDS = 10
 
 
 class Sequences(NamedTuple):
-    """A batch of sequences, as far as choosing needs to know them.
+    """A batch of sequences, as far as choosing needs to know them."""
 
-    Attributes:
-        is_candidate: [B, L] bool, tokens that may be chosen.
-        is_separator: [B, L] bool, [CLS] and [SEP].
-        is_continuation: [B, L] bool, pieces with ##.
-        limits: [B, 1] int32, how many tokens to choose, at least 1.
-        max_limit: the largest that a limit can be.
-    """
-
-    is_candidate: tf.Tensor
-    is_separator: tf.Tensor
-    is_continuation: tf.Tensor
-    limits: tf.Tensor
-    max_limit: int
+    is_candidate: tf.Tensor  # [B, L] bool, tokens that may be chosen
+    is_separator: tf.Tensor  # [B, L] bool, [CLS] and [SEP]
+    is_continuation: tf.Tensor  # [B, L] bool, pieces with ##
+    limits: tf.Tensor  # [B, 1] int32, how many tokens to choose, at least 1
+    max_limit: int  # the largest that a limit can be
 
 
 class Choice(NamedTuple):
-    """The tokens chosen.
+    """The tokens chosen."""
 
-    Attributes:
-        is_chosen: [B, L] bool.
-        groups: [B, L] int32. Tokens of a row with one number are masked, replaced or
-            kept together.
-    """
-
-    is_chosen: tf.Tensor
+    is_chosen: tf.Tensor  # [B, L] bool
+    # [B, L] int32. Tokens of a row with one number are masked, replaced or kept
+    # together.
     groups: tf.Tensor
 
 
@@ -308,11 +289,10 @@ def _span_length_distribution() -> list[float]:
 
 # Targets of a left-to-right language model: at every token, the one that follows.
 #
-# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a
-# model
+# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a model
 # with `left_to_right` in its config predicts each token from those before it. The
-# targets
-# come in the masked LM's features, so that its head and its loss serve here, too.
+# targets come in the masked LM's features, so that its head and its loss serve here,
+# too.
 #
 # Shapes: B batch, L tokens of a record.
 
@@ -337,8 +317,6 @@ def next_token_targets(
     }
 
 
-# The sequences of packed rows, taken apart and put together again.
-#
 # Shapes: B batch, L tokens of a row, N sequences of a row; M sequences of the batch, S
 # tokens of a sequence.
 
@@ -394,12 +372,8 @@ class RowSequences:
         return self.in_rows(self._begins + positions)
 
 
-# Masking as the records are read: every epoch sees a sequence with other masks.
-#
-# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section
-# 3.1
-# "Task #1"), and so is the distribution; only the random stream is another one. Here
-# it
+# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section 3.1
+# "Task #1"), and so is the distribution; only the random stream is another one. Here it
 # is a function of (seed, epoch, record) and nothing else: the same record in the same
 # epoch has the same masks at any batch size, in any order, after any resume.
 #
@@ -558,24 +532,17 @@ class DynamicMasking:
         )
 
 
-# How unmasked records are to be masked: what the user says, or else the records.
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingOptions:
-    """What the user says, under the flags' names; None where nothing was said.
+    """What the user says, under the flags' names; None where nothing was said."""
 
-    Attributes:
-        masking_unit: "piece", "word" or "span"; else "word" where the records' manifest
-            has do_whole_word_mask, "piece" where it has not.
-        masked_lm_prob: share of a sequence's tokens to choose; else the records' own.
-        mask_rate: share of these that become [MASK]; else 0.8.
-        random_rate: share of these that become a random token; else 0.1.
-    """
-
+    # "piece", "word" or "span"; else "word" where the records' manifest has
+    # do_whole_word_mask, "piece" where it has not.
     masking_unit: str | None = None
+    # Share of a sequence's tokens to choose; else the records' own.
     masked_lm_prob: float | None = None
-    mask_rate: float | None = None
+    mask_rate: float | None = None  # share of these that become [MASK]; else 0.8
+    # Share of these that become a random token; else 0.1.
     random_rate: float | None = None
 
     def refuse_where_unused(self, source: str) -> None:
@@ -648,9 +615,6 @@ def log_masking(
             masked_lm_prob,
             wanted,
         )
-
-
-# What is to be predicted of records without masks: settled before any is read.
 
 
 def find_vocabulary(

@@ -350,12 +350,8 @@ def _check_size(path: str, manifest: Manifest) -> None:
         )
 
 
-# What stands under the names that a command is about to write: the same, or
-# another's.
-#
-# The same command again finds its finished set and has nothing to do, or its
-# interrupted
-# one and goes on. A set of other settings, or a file that no manifest knows, is not
+# The same command again finds its finished set and has nothing to do, or resumes its
+# interrupted one. A set of other settings, or a file that no manifest knows, is not
 # written over unless the user says so.
 
 
@@ -471,9 +467,6 @@ def _refuse_unknown_files(wanted: Manifest, output_files: Sequence[str]) -> None
             )
 
 
-# A manifest in a few lines.
-
-
 _PAIRS = {
     "nsp": "next sentence pairs",
     "sop": "sentence order pairs",
@@ -527,9 +520,6 @@ def manifest_lines(manifest: Manifest) -> list[str]:
     if preparation:
         lines.append(f"  {'; '.join(preparation)}")
     return lines
-
-
-# What several sets of records must have in common to be used together.
 
 
 def alike(

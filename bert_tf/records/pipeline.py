@@ -290,32 +290,24 @@ def _state(path: str) -> dict[str, Any]:
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
-# From record files to batches.
-#
-# **Training** reads the files over and over. The order of the records is a function
-# of
-# (seed, position) alone, so that a run that is killed goes on with the very record it
+# **Training** reads the files over and over. The order of the records is a function of
+# (seed, position) alone, so that a run that is killed resumes with the very record it
 # would have read next:
 #
 # - an epoch's files are shuffled by (seed, epoch) and dealt into units of four;
 # - a unit's files are read in turns, record by record, and shuffled in a buffer by
 #   (seed, epoch, unit);
-# - units and epochs follow each other without a seam; batches are cut from that
-# stream.
+# - units and epochs follow each other without a seam; batches are cut from that stream.
 #
-# To start at position n, whole epochs and whole units are skipped by their counts,
-# and
+# To start at position n, whole epochs and whole units are skipped by their counts, and
 # only the rest of one unit is read over.
 #
 # **Evaluation** reads the files once, or repeated, in the order given.
 #
 # Several workers read the same stream, and each takes its rows of every batch
-# (`InputShard`), so that the batches do not hang on how many there are.
-#
-# What is done to parsed batches beside that (`transform`) is told which record each
-# one
-# is, and in which epoch, lest it hang on the order or the batch.
-
+# (`InputShard`), so that the batches do not depend on how many there are. What is done
+# to parsed batches (`transform`) knows each record and its epoch, so that it does not
+# depend on the order or the batch.
 
 FILES_PER_UNIT = 4
 # Serialized records held for shuffling. Larger than the original's 100, which leaves
@@ -328,14 +320,11 @@ _RECORDS_PER_FILE = 1 << 40
 
 
 class RecordKeys(NamedTuple):
-    """Which records a batch holds.
+    """Which records a batch holds."""
 
-    Attributes:
-        epochs: [B] int64: 0 in evaluation, in training the epoch, counted from 1.
-        records: [B] int64: a number of each record's own among those of all files.
-    """
-
+    # [B] int64: 0 in evaluation, in training the epoch, counted from 1.
     epochs: tf.Tensor
+    # [B] int64: a number of each record's own among those of all files.
     records: tf.Tensor
 
 
@@ -343,16 +332,11 @@ class InputShard(NamedTuple):
     """Which rows of each batch a worker reads, and in how many pieces.
 
     The rows are dealt out in order: worker 0's replicas have the first ones.
-
-    Attributes:
-        worker: its number, from 0.
-        num_workers: how many there are.
-        num_replicas: of each worker: its rows come as so many batches.
     """
 
-    worker: int = 0
-    num_workers: int = 1
-    num_replicas: int = 1
+    worker: int = 0  # its number, from 0
+    num_workers: int = 1  # how many there are
+    num_replicas: int = 1  # of each worker: its rows come as so many batches
 
     def rows(self, batch_size: int) -> slice:
         """The worker's rows of a batch."""
@@ -596,7 +580,7 @@ def _shuffle(
 ) -> tf.data.Dataset:
     """Shuffles numbered records in a buffer, in an order of the two seeds alone.
 
-    `Dataset.shuffle` mixes the process's global seed in, so that the order would hang
+    `Dataset.shuffle` mixes the process's global seed in, so that the order would depend
     on who had set that; and it fails on a seed tensor where the global seed is 0.
     """
     # Two zeros would mean: seed from the clock.

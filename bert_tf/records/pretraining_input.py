@@ -46,8 +46,6 @@ from bert_tf.records.spec import RecordSpec, features_of
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
 
-# Record files by the length of their sequences.
-
 
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     """The record files of each max_seq_length.

@@ -55,9 +55,6 @@ from bert_tf.records.writing import ShardWriter, remove_leftovers
 from bert_tf.text.documents import Chunk, DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
-# Documents to record files: the part that every way of cutting the work shares.
-
-
 # Records serialized at a time, and of how many tokens at most: a few MB, which stay in
 # the processor's cache.
 _BLOCK = 1024
@@ -69,44 +66,27 @@ _SHARD = "records"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardResult:
-    """What is known of a finished record file, or of several.
+    """What is known of a finished record file, or of several."""
 
-    Attributes:
-        num_records: by file.
-        num_bytes: by file.
-        num_documents: the documents that they were made from.
-        num_left_out: documents' last lone tokens, of which no exact pair can be made.
-        num_short_of_predictions: records with fewer predictions than their share.
-        statistics: `RecordStatistics.to_values()`.
-    """
-
-    num_records: list[int]
-    num_bytes: list[int]
-    num_documents: int = 0
+    num_records: list[int]  # by file
+    num_bytes: list[int]  # by file
+    num_documents: int = 0  # the documents that they were made from
+    # Documents' last lone tokens, of which no exact pair can be made.
     num_left_out: int = 0
-    num_short_of_predictions: int = 0
-    statistics: dict[str, Any]
+    num_short_of_predictions: int = 0  # records with fewer predictions than their share
+    statistics: dict[str, Any]  # `RecordStatistics.to_values()`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardJob:
-    """A piece of work: one group of documents to one record file.
+    """A piece of work: one group of documents to one record file."""
 
-    Attributes:
-        work_folder: of the tokenized corpus.
-        group: the group's number.
-        num_groups: how many groups there are.
-        path: the record file.
-        vocab_file: the vocabulary.
-        settings: with the group's own seed.
-    """
-
-    work_folder: str
-    group: int
-    num_groups: int
-    path: str
-    vocab_file: str
-    settings: InstanceSettings
+    work_folder: str  # of the tokenized corpus
+    group: int  # the group's number
+    num_groups: int  # how many groups there are
+    path: str  # the record file
+    vocab_file: str  # the vocabulary
+    settings: InstanceSettings  # with the group's own seed
 
     @property
     def result_path(self) -> str:
@@ -222,9 +202,6 @@ def write_instances(
         ),
         statistics=statistics.to_values(),
     )
-
-
-# What a run read, dropped and wrote: for people, and for the manifest.
 
 
 LONE_TOKENS = "documents' last sentences of a single token, of which no pair is made"
@@ -382,45 +359,31 @@ def warn_of_oddities(
         )
 
 
-# A set of pre-training records that is being made: announced, declared complete.
+# Every way of making a set checks the same, leaves the same files and reports the same:
 #
-# What every way of making a set has in common, so that all of them check the same,
-# leave
-# the same files and say the same about them:
-#
-# 1. `record_planning.plan_record_set` checks the arguments and knows the manifest but
-# for
-#    the counts; `RecordSet.find_finished` looks at what stands under the set's names;
-# 2. `RecordSet.announce` takes the names: a manifest that says "not complete", and
-# the
+# 1. `plan_record_set` checks the arguments and knows the manifest but for the counts;
+#    `RecordSet.find_finished` looks at what has the set's names;
+# 2. `RecordSet.announce` takes the names: a manifest that says "not complete", and the
 #    vocabulary;
 # 3. the record files get their names, each when it is complete;
 # 4. `RecordSet.complete` lets the manifest say "complete", with a report.
 
 
 # To be raised when the same text and settings come to give other bytes, so that a run
-# does not go on with what an older bert_tf began.
+# does not resume with what an older bert_tf began.
 _WAY_OF_MAKING = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
-    """A set of records that is to be made.
+    """A set of records that is to be made."""
 
-    Attributes:
-        chunks: the text.
-        output_files: the record files.
-        vocabulary: of the tokens.
-        settings: of the instances, with the whole set's seed.
-        manifest: what is known before any record is made.
-        started: when the work began, by `time.monotonic`.
-    """
-
-    chunks: Sequence[Chunk]
-    output_files: Sequence[str]
-    vocabulary: Vocabulary
-    settings: InstanceSettings
-    manifest: Manifest
+    chunks: Sequence[Chunk]  # the text
+    output_files: Sequence[str]  # the record files
+    vocabulary: Vocabulary  # of the tokens
+    settings: InstanceSettings  # of the instances, with the whole set's seed
+    manifest: Manifest  # what is known before any record is made
+    # When the work began, by `time.monotonic`.
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @property
@@ -581,9 +544,6 @@ def _replaced_files(manifest: Manifest) -> list[str]:
         return []
     stale = old.records_by_path().keys() - manifest.records_by_path().keys()
     return [path for path in sorted(stale) if files.exists(path)]
-
-
-# What is asked for, checked, before any work: the plan of a set of records.
 
 
 def plan_record_set(
@@ -756,18 +716,14 @@ def _with_shards(
     )
 
 
-# Pre-training records: text in, a finished set of record files out.
-#
 # 1. The text is cut into chunks, and each is tokenized, on any core, into the work
-# folder
-#    (`tokenized_chunks`).
-# 2. The documents become masked pairs and records (`generation`), in one of two ways:
+#    folder (`tokenized_corpus`).
+# 2. The documents become masked pairs and records, in one of two ways:
 #    - as one pool with one random stream, dealt to the files in turn: the original's;
 #    - sharded: dealt into groups, each with a random stream of its own, on any core.
 # 3. The set is published in an order that loses nothing: a manifest that says "not
-#    complete" and the vocabulary; then the record files get their names, each when it
-#    is
-#    complete; then the manifest says "complete", and the work folder is removed.
+#    complete" and the vocabulary; then the record files, each when it is complete; then
+#    the manifest says "complete", and the work folder is removed.
 #
 # Whenever the command is killed, the same command again ends with the same set.
 

@@ -25,16 +25,13 @@ from bert_tf.text.documents import Chunk, TextLine, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-# Chunks of text into ids: what comes of a chunk's lines, as compact arrays.
-
-
 # Which exact repetitions are dropped.
 NO_DEDUPLICATION = "none"
 DOCUMENTS = "documents"
 PARAGRAPHS = "paragraphs"
 DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS)
 
-# 128 bits: two different texts have the same digest never, for all that is likely.
+# 128 bits: two different texts do not have the same digest.
 DIGEST_BYTES = 16
 
 NO_TOKEN = "sentences without a token (control characters, say)"
@@ -143,11 +140,9 @@ class ChunkTokenizer:
 # Where a run keeps what it has done until its records are finished.
 #
 # The folder is hidden beside the records, `.NAME.work`, or where --work_dir says. It
-# belongs to one run: to its input, vocabulary and settings. The same command goes on
-# with
-# what is in it; another one begins anew; a second one at the same time is refused.
-# When
-# the records are finished it is removed.
+# belongs to one run: to its input, vocabulary and settings. The same command resumes
+# with what is in it; another one starts over; a second one at the same time is refused.
+# When the records are finished it is removed.
 
 
 _OWNER_FILE = "made_for"
@@ -262,40 +257,29 @@ def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> 
 
 # A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.
 #
-# Chunk i is the folder chunk-0000i of the work folder, made under a temporary name
-# and
-# renamed when it is complete, so that a run that was killed goes on with those that
-# are
+# Chunk i is the folder chunk-0000i of the work folder, made under a temporary name and
+# renamed when it is complete, so that a run that was killed resumes with those that are
 # there. In it, all little-endian:
 #
 #     tokens                uint16 or int32, by the vocabulary's size
 #     sentence_stops        int64, where in `tokens` each sentence ends
 #     document_stops        int64, where in `sentence_stops` each document ends
-#     paragraph_stops       int64, likewise                  } only where repeated
-#     ones
-#     paragraph_digests     16 bytes each                    } are dropped
-#     document_digests      16 bytes each                    }
+#     paragraph_stops       int64, likewise    } only where repeated ones
+#     paragraph_digests     16 bytes each      } are dropped
+#     document_digests      16 bytes each      }
 #     chunk.json            `TokenizedChunk`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizeJob:
-    """A piece of work: one chunk to tokenize.
+    """A piece of work: one chunk to tokenize."""
 
-    Attributes:
-        index: the chunk's number.
-        chunk: what to read.
-        work_folder: where the result goes.
-        vocab_file: the vocabulary.
-        do_lower_case: as for the tokenizer.
-        deduplicate: of what digests are needed: one of `tokenized.DEDUPLICATION`.
-    """
-
-    index: int
-    chunk: Chunk
-    work_folder: str
-    vocab_file: str
-    do_lower_case: bool
+    index: int  # the chunk's number
+    chunk: Chunk  # what to read
+    work_folder: str  # where the result goes
+    vocab_file: str  # the vocabulary
+    do_lower_case: bool  # as for the tokenizer
+    # Of what digests are needed: one of `tokenized.DEDUPLICATION`.
     deduplicate: str = NO_DEDUPLICATION
 
     @property
@@ -306,27 +290,16 @@ class TokenizeJob:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizedChunk:
-    """What there is of a tokenized chunk.
+    """What there is of a tokenized chunk."""
 
-    Attributes:
-        num_tokens: of all sentences.
-        num_sentences: of all documents.
-        num_paragraphs: of all documents; 0 unless they have digests.
-        num_documents: none of them empty.
-        begins_with_end: whether a document ends before the first sentence.
-        ends_with_end: whether one ends after the last sentence.
-        dropped: what was left out, by reason.
-        longest_sentence: tokens of the longest one.
-    """
-
-    num_tokens: int
-    num_sentences: int
-    num_paragraphs: int
-    num_documents: int
-    begins_with_end: bool
-    ends_with_end: bool
-    dropped: dict[str, int]
-    longest_sentence: int = 0
+    num_tokens: int  # of all sentences
+    num_sentences: int  # of all documents
+    num_paragraphs: int  # of all documents; 0 unless they have digests
+    num_documents: int  # none of them empty
+    begins_with_end: bool  # whether a document ends before the first sentence
+    ends_with_end: bool  # whether one ends after the last sentence
+    dropped: dict[str, int]  # what was left out, by reason
+    longest_sentence: int = 0  # tokens of the longest one
 
 
 def chunk_folder(work_folder: str, index: int) -> str:
@@ -500,10 +473,7 @@ def load_array(folder: str, name: str, dtype: np.dtype | type) -> np.ndarray:
     return np.memmap(path, dtype, mode="r")
 
 
-# A tokenized corpus: what of it is kept, and its documents, all or a group's.
-#
-# Documents have numbers, in the order of the text. Document n belongs to group n
-# modulo
+# Documents have numbers, in the order of the text. Document n belongs to group n modulo
 # the number of groups: dealt like cards, so that each group is a fair sample of the
 # corpus wherever it was cut.
 
@@ -520,16 +490,11 @@ _KEPT = "kept_sentences"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizedCorpus:
-    """All chunks of a work folder.
+    """All chunks of a work folder."""
 
-    Attributes:
-        work_folder: where they lie.
-        token_type: numpy's name of the ids' type.
-        chunk_documents: the documents of each chunk, those that are dropped included.
-    """
-
-    work_folder: str = dataclasses.field(default="", compare=False)
-    token_type: str
+    work_folder: str = dataclasses.field(default="", compare=False)  # where they lie
+    token_type: str  # numpy's name of the ids' type
+    # The documents of each chunk, those that are dropped included.
     chunk_documents: tuple[int, ...]
 
     @property
