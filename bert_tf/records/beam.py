@@ -18,7 +18,6 @@ names, and either may take the name last.
 
 import contextlib
 import dataclasses
-import functools
 import glob
 import io
 import itertools
@@ -67,7 +66,6 @@ from bert_tf.records.tokenized_corpus import (
 from bert_tf.records.writing import remove_leftovers
 from bert_tf.text.documents import Chunk, FileSource, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
 # What a worker does with an element of the pipeline that `records.beam` lays out.
 #
@@ -127,16 +125,10 @@ def _documents(
     do_lower_case: bool,
     deduplicate: str,
 ) -> Iterator[Any]:
-    dtype = token_dtype(len(vocabulary))
-    tokenizer = ChunkTokenizer(
-        _packed_tokenizer(vocabulary, do_lower_case).encode,
-        dtype,
-        digest_paragraphs=deduplicate == PARAGRAPHS,
-        digest_documents=deduplicate == DOCUMENTS,
-    )
-    counter = ChunkCounter(dtype)
+    tokenizer = ChunkTokenizer(vocabulary, do_lower_case, deduplicate)
+    counter = ChunkCounter(tokenizer.dtype)
     for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
-        payloads = _payloads(part, np.dtype(dtype).itemsize)
+        payloads = _payloads(part, np.dtype(tokenizer.dtype).itemsize)
         paragraph_digests = _digests(part.paragraph_digests)
         document_digests = _digests(part.document_digests)
         for number, payload in enumerate(payloads, counter.num_documents):
@@ -153,13 +145,6 @@ def _documents(
         counter.add(part)
     summary = dataclasses.asdict(counter.summary(tokenizer))
     yield TaggedOutput(SUMMARIES, (index, summary))
-
-
-@functools.lru_cache(maxsize=1)
-def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
-    """One tokenizer a process, so that its caches serve all chunks."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
-    return PackedTokenizer(tokenizer, token_dtype(len(vocabulary)))
 
 
 def _digests(packed: bytearray) -> Iterator[bytes]:

@@ -26,8 +26,6 @@ from bert_tf.records.writing import masked_checksum
 # are read, once: the counts are kept (`bert_tf.finished`) for files of the same size
 # and time of change.
 
-CACHE_NAME = "record_counts.json"
-
 _HEADER = struct.Struct("<8s4s")  # the length, its checksum
 _LENGTH = struct.Struct("<Q")
 FRAME_BYTES = 16

@@ -298,14 +298,6 @@ class PretrainingRecords:
         """The records of all files."""
         return sum(self.counts)
 
-    @property
-    def sequences_per_record(self) -> float:
-        """How many sequences a record holds on average, as the manifests say."""
-        if not self.is_packed:
-            return 1.0
-        rows = [manifest.report["rows"] for manifest in self.manifests]
-        return sum(row["sequences"] for row in rows) / sum(row["rows"] for row in rows)
-
     def vocabulary(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
@@ -357,14 +349,6 @@ class PretrainingRecords:
                 " one of them has sentence pairs."
             )
         refuse_mixed_pairs([*self.manifests, *other.manifests])
-
-    def refuse_other_packing(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if only one of the two is packed."""
-        if self.is_packed != other.is_packed:
-            raise InputError(
-                f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
-                " one of them is packed (`--packed_length`)."
-            )
 
     def _transform(self, seed: int, packed: bool) -> Transform | None:
         """What is done to each parsed batch."""

@@ -11,7 +11,7 @@ import stat
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -58,6 +58,13 @@ class TokenizedPart:
         self.document_digests = bytearray()
 
 
+@functools.lru_cache(maxsize=1)
+def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
+    """One tokenizer per process, so that its caches serve all chunks."""
+    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
+    return PackedTokenizer(tokenizer, token_dtype(len(vocabulary)))
+
+
 class ChunkTokenizer:
     """Tokenizes the lines of one chunk, part by part.
 
@@ -68,17 +75,13 @@ class ChunkTokenizer:
     """
 
     def __init__(
-        self,
-        encode: Callable[[str], bytes],
-        dtype: type[np.integer],
-        *,
-        digest_paragraphs: bool = False,
-        digest_documents: bool = False,
+        self, vocabulary: Vocabulary, do_lower_case: bool, deduplicate: str
     ) -> None:
-        self._encode = encode
-        self._token_bytes = np.dtype(dtype).itemsize
-        self._digest_paragraphs = digest_paragraphs
-        self._digest_documents = digest_documents
+        self.dtype = token_dtype(len(vocabulary))
+        self._encode = _packed_tokenizer(vocabulary, do_lower_case).encode
+        self._token_bytes = np.dtype(self.dtype).itemsize
+        self._digest_paragraphs = deduplicate == PARAGRAPHS
+        self._digest_documents = deduplicate == DOCUMENTS
         self.begins_with_end = False
         self.ends_with_end = False
         self.dropped: Counter[str] = Counter()
@@ -343,16 +346,9 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     finished = _finished_chunk(job.folder)
     if finished is not None:
         return finished
-    # By content: another run of this process may have used the same name.
-    content = files.sha256(files.read_bytes(job.vocab_file))
-    tokenizer, dtype = _packed_tokenizer(job.vocab_file, content, job.do_lower_case)
-    chunk_tokenizer = ChunkTokenizer(
-        tokenizer.encode,
-        dtype,
-        digest_paragraphs=job.deduplicate == PARAGRAPHS,
-        digest_documents=job.deduplicate == DOCUMENTS,
-    )
-    counter = ChunkCounter(dtype)
+    vocabulary = Vocabulary.from_file(job.vocab_file)
+    chunk_tokenizer = ChunkTokenizer(vocabulary, job.do_lower_case, job.deduplicate)
+    counter = ChunkCounter(chunk_tokenizer.dtype)
     temporary = f"{job.folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
@@ -372,17 +368,6 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
         shutil.rmtree(temporary)
         raise
     return summary
-
-
-@functools.lru_cache(maxsize=1)
-def _packed_tokenizer(
-    vocab_file: str, sha256: str, do_lower_case: bool
-) -> tuple[PackedTokenizer, type[np.integer]]:
-    """One tokenizer a process, so that its caches serve all chunks."""
-    vocabulary = Vocabulary.from_file(vocab_file)
-    dtype = token_dtype(len(vocabulary))
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
-    return PackedTokenizer(tokenizer, dtype), dtype
 
 
 class ChunkCounter:

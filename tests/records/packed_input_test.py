@@ -58,7 +58,6 @@ class PackedInputTest(tf.test.TestCase):
         self.assertEqual(
             (records.max_seq_length, records.max_predictions_per_seq), (L, 10)
         )
-        self.assertAllClose(records.sequences_per_record, 23 / records.num_records)
         batch = next(iter(records.training_dataset(2, seed=1)))
         self.assertEqual(
             {name: value.shape.as_list() for name, value in batch.items()},
@@ -126,10 +125,6 @@ class PackedInputTest(tf.test.TestCase):
             InputError, "max_sequences_per_row=4, .* 3: they cannot"
         ):
             PretrainingRecords(f"{rows},{other}")
-        with self.assertRaisesRegex(InputError, "only one of them is packed"):
-            PretrainingRecords(rows).refuse_other_packing(
-                PretrainingRecords(self.static)
-            )
 
     def test_the_next_token_at_every_position(self):
         for path, length in ((self.dynamic, 12), (self.pack(self.dynamic), L)):
