@@ -187,6 +187,15 @@ class ImportFloorsTest(tf.test.TestCase):
                             " it where it is used, so that --help stays quick",
                         )
 
+    def test_flags_are_known_to_the_options_and_the_command_line_alone(self):
+        found = {
+            module
+            for module, path in self.modules.items()
+            for name, _, _ in imports_of(path)
+            if name == "absl.flags" or name.startswith("absl.flags.")
+        }
+        self.assertEqual(found, {"bert_tf.cli", "bert_tf.options"})
+
     def test_what_few_need_is_imported_where_it_is_used(self):
         seldom = ("matplotlib", "sklearn", "tensorflow_datasets")
         seen = set()

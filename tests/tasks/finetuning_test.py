@@ -70,7 +70,7 @@ class ModelOptionsTest(tf.test.TestCase):
         self.assertEqual(options_of(*given), expected)
         self.assertEqual(options_of(*given, "--adapter_size=3"), expected)
         with self.assertRaisesRegex(
-            InputError, "--adapter_size=4, but .* was trained with 3. Leave"
+            InputError, "adapter_size=4`, but .* was trained with 3. Leave"
         ):
             options_of(*given, "--adapter_size=4")
         with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):

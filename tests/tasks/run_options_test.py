@@ -127,12 +127,12 @@ class SelectionUsageTest(tf.test.TestCase):
             (["--num_train_epochs=x"], "must be numbers with commas between"),
             (["--train_batch_sizes=1.5"], "must be whole numbers with commas"),
             (["--learning_rates="], "must be numbers"),
-            (["--learning_rates=nan"], "must be at least 0"),
+            (["--learning_rates=nan"], "must be a number"),
             (["--num_train_epochs=-1"], "must be at least 0"),
             (["--train_batch_sizes=8,0"], "must be at least 1"),
             (["--learning_rates=1,2", "--learning_rate=1"], "give one of them"),
             (["--num_restarts=0"], "num_restarts"),
-            (["--stop_early", "--stop_early_at=1"], "above 0 and below 1"),
+            (["--stop_early", "--stop_early_at=1"], "must be below 1"),
             (["--stop_early_keep=2"], "no effect without --stop_early=true"),
         ):
             with self.assertRaisesRegex(flags.Error, message):

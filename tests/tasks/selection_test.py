@@ -734,16 +734,16 @@ class MadeWithTest(tf.test.TestCase):
         os.chdir(self.get_temp_dir())
         self.addCleanup(os.chdir, before)
         session = FakeSession(CLASSES, ["no"])
-        self.assertEqual(
-            made_with(session, parse("--init_checkpoint=bert")),
-            {
-                "init_checkpoint": os.path.join(os.getcwd(), "bert"),
-                "max_seq_length": 128,
-                "the task": "toy",
-                "the train examples": "abc",
-                "the dev examples": "abc",
-            },
-        )
+        found = made_with(session, parse("--init_checkpoint=bert"))
+        expected = {
+            "init_checkpoint": os.path.join(os.getcwd(), "bert"),
+            "max_seq_length": 128,
+            "the task": "toy",
+            "the train examples": "abc",
+            "the dev examples": "abc",
+        }
+        self.assertEqual(found | expected, found)
+        self.assertEmpty({"learning_rate", "output_dir", "recompute"} & set(found))
         with open(os.path.join("bert", "best.json"), "w") as file:
             json.dump(
                 {

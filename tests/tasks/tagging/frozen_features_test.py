@@ -285,7 +285,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
                 "--do_train", features="concat_last_four", init_checkpoint=small
             )
         with self.assertRaisesRegex(Exception, "must be even"):
-            cli.parse(run_ner.run, ["--bilstm_size=5"])
+            cli.parse(run_ner.run, ["--output_dir=o", "--bilstm_size=5"])
 
 
 if __name__ == "__main__":
