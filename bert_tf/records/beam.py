@@ -58,7 +58,6 @@ from bert_tf.records.tokenized_corpus import (
     REPEATED_DOCUMENTS,
     REPEATED_PARAGRAPHS,
     SHORT_DOCUMENTS,
-    ChunkCounter,
     ChunkTokenizer,
     TokenizedChunk,
     TokenizedPart,
@@ -126,12 +125,11 @@ def _documents(
     deduplicate: str,
 ) -> Iterator[Any]:
     tokenizer = ChunkTokenizer(vocabulary, do_lower_case, deduplicate)
-    counter = ChunkCounter(tokenizer.dtype)
     for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
         payloads = _payloads(part, np.dtype(tokenizer.dtype).itemsize)
         paragraph_digests = _digests(part.paragraph_digests)
         document_digests = _digests(part.document_digests)
-        for number, payload in enumerate(payloads, counter.num_documents):
+        for number, payload in enumerate(payloads, tokenizer.num_documents):
             place = (index, number)
             if deduplicate == DOCUMENTS:
                 yield next(document_digests), (place, payload)
@@ -142,8 +140,7 @@ def _documents(
                 itertools.islice(paragraph_digests, num_paragraphs)
             ):
                 yield TaggedOutput(PARAGRAPH_PLACES, (digest, (*place, paragraph)))
-        counter.add(part)
-    summary = dataclasses.asdict(counter.summary(tokenizer))
+    summary = dataclasses.asdict(tokenizer.summary())
     yield TaggedOutput(SUMMARIES, (index, summary))
 
 

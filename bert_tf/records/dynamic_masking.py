@@ -547,22 +547,15 @@ class MaskingOptions:
 
     def refuse_where_unused(self, source: str) -> None:
         """Refuses what is said of records that have their masks in them."""
-        for name, value in self._said():
+        for name, value in self.said():
             raise InputError(
                 f"`{name}={value}` is for records that are masked as they are read, but"
                 f" the masks of {source} are in the records. Make them by"
                 " create_pretraining_data --masking=dynamic."
             )
 
-    def refuse_where_left_to_right(self) -> None:
-        """Refuses what is said where nothing is masked."""
-        for name, value in self._said():
-            raise InputError(
-                f"`{name}={value}` is for masking, but a left-to-right model predicts"
-                " every token."
-            )
-
-    def _said(self) -> list[tuple[str, Any]]:
+    def said(self) -> list[tuple[str, Any]]:
+        """The options that have a value."""
         values = dataclasses.asdict(self).items()
         return [(name, value) for name, value in values if value is not None]
 
@@ -672,9 +665,11 @@ def refuse_masks(
             f"{path}: the records are masked, but a left-to-right model predicts every"
             " token. Make them by create_pretraining_data --masking=dynamic."
         )
-    options.refuse_where_left_to_right()
+    said = options.said()
     if max_predictions_per_seq is not None:
+        said.append(("max_predictions_per_seq", max_predictions_per_seq))
+    for name, value in said:
         raise InputError(
-            f"`max_predictions_per_seq={max_predictions_per_seq}` is for masking, but a"
-            " left-to-right model predicts every token."
+            f"`{name}={value}` is for masking, but a left-to-right model predicts every"
+            " token."
         )

@@ -40,9 +40,6 @@ from bert_tf.text.wordpiece import CONTINUATION
 Columns = Mapping[str, np.ndarray]
 
 
-# Files
-
-
 class RecordBlock(NamedTuple):
     """Some records of a file."""
 
@@ -210,9 +207,6 @@ def _find_files(patterns: Sequence[str]) -> list[str]:
         if files.is_folder(path):
             raise InputError(f"{path} is a folder; name {os.path.join(path, '*')}.")
     return records
-
-
-# Rules
 
 
 MISFIT = "layout"
@@ -456,9 +450,6 @@ def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
         return unpacked, rows, numbers + 1
     rows = np.arange(len(columns["input_ids"]))
     return columns, rows, np.zeros_like(rows)
-
-
-# Examples
 
 
 # What the model sees where it is to predict a token; REPLACED is one of the first two,

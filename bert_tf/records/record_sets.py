@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -210,41 +210,6 @@ LONE_TOKENS = "documents' last sentences of a single token, of which no pair is 
 _LONG_SENTENCE = 10_000
 
 
-def read_report(chunks: Sequence[TokenizedChunk]) -> dict[str, int]:
-    """What was read, in numbers."""
-    return {
-        "documents": sum(chunk.num_documents for chunk in chunks),
-        "sentences": sum(chunk.num_sentences for chunk in chunks),
-        "tokens": sum(chunk.num_tokens for chunk in chunks),
-    }
-
-
-def dropped_counts(chunks: Iterable[TokenizedChunk]) -> Counter[str]:
-    """What the readers left out, by reason."""
-    dropped: Counter[str] = Counter()
-    for chunk in chunks:
-        dropped.update(chunk.dropped)
-    return dropped
-
-
-def final_report(
-    read: Mapping[str, int],
-    dropped: Counter[str],
-    results: Sequence[ShardResult],
-) -> dict[str, Any]:
-    """The manifest's `report`."""
-    statistics = merged_statistics(results)
-    left_out = sum(result.num_left_out for result in results)
-    if left_out:
-        dropped = dropped + Counter({LONE_TOKENS: left_out})
-    return {
-        "read": dict(read),
-        "dropped": dict(sorted(dropped.items())),
-        "used_documents": sum(result.num_documents for result in results),
-        "records": statistics.figures(),
-    }
-
-
 def merged_statistics(results: Sequence[ShardResult]) -> RecordStatistics:
     """The statistics of all shards."""
     first, *others = [
@@ -255,7 +220,7 @@ def merged_statistics(results: Sequence[ShardResult]) -> RecordStatistics:
     return first
 
 
-def log_report(report: Mapping[str, Any], results: Sequence[ShardResult]) -> None:
+def log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None:
     """Says what was read, dropped and written."""
     read = report["read"]
     logging.info(
@@ -266,7 +231,7 @@ def log_report(report: Mapping[str, Any], results: Sequence[ShardResult]) -> Non
         logging.info("Dropped nothing")
     for reason, count in report["dropped"].items():
         logging.info("Dropped %s: %s", f"{count:,}", reason)
-    for line in merged_statistics(results).lines():
+    for line in statistics.lines():
         logging.info("%s", line)
     if rows := report.get("rows"):
         logging.info(
@@ -466,7 +431,11 @@ class RecordSet:
         removed.
         """
         manifest = with_counts(self.manifest, results) if results else self.manifest
-        announce(manifest, self.vocabulary)
+        replaced = _replaced_files(manifest)
+        files.write_atomically(manifest.path, manifest.to_json_string())
+        self.vocabulary.save(manifest.vocab_path)
+        for path in replaced:
+            files.remove(path)
 
     def complete(
         self,
@@ -475,23 +444,33 @@ class RecordSet:
         results: Sequence[ShardResult],
     ) -> Manifest:
         """Writes the manifest of the set whose record files have their names."""
-        dropped = dropped_counts(tokenized) + dropped
-        manifest = dataclasses.replace(
-            with_counts(self.manifest, results),
-            complete=True,
-            report=final_report(read_report(tokenized), dropped, results),
-        )
+        for chunk in tokenized:
+            dropped.update(chunk.dropped)
+        dropped[LONE_TOKENS] += sum(result.num_left_out for result in results)
+        statistics = merged_statistics(results)
+        manifest = with_counts(self.manifest, results)
+        report = {
+            "read": {
+                "documents": sum(chunk.num_documents for chunk in tokenized),
+                "sentences": sum(chunk.num_sentences for chunk in tokenized),
+                "tokens": sum(chunk.num_tokens for chunk in tokenized),
+            },
+            "dropped": dict(sorted((+dropped).items())),
+            "used_documents": sum(result.num_documents for result in results),
+            "records": statistics.figures(),
+        }
         if manifest.packed:
-            manifest.report["rows"] = row_figures(
-                merged_statistics(results),
+            report["rows"] = row_figures(
+                statistics,
                 manifest.num_records,
                 max_seq_length=manifest.max_seq_length,
             )
+        manifest = dataclasses.replace(manifest, complete=True, report=report)
         files.write_atomically(manifest.path, manifest.to_json_string())
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
         warn_of_oddities(results, self.settings)
-        log_report(manifest.report, results)
+        log_report(report, statistics)
         logging.info(
             "Wrote %d records to %s, %s (%.1f s)",
             manifest.num_records,
@@ -500,15 +479,6 @@ class RecordSet:
             time.monotonic() - self.started,
         )
         return manifest
-
-
-def announce(manifest: Manifest, vocabulary: Vocabulary) -> None:
-    """As `RecordSet.announce`, for a manifest that is not complete."""
-    replaced = _replaced_files(manifest)
-    files.write_atomically(manifest.path, manifest.to_json_string())
-    vocabulary.save(manifest.vocab_path)
-    for path in replaced:
-        files.remove(path)
 
 
 def with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:

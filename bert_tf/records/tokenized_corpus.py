@@ -58,6 +58,20 @@ class TokenizedPart:
         self.document_digests = bytearray()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizedChunk:
+    """What there is of a tokenized chunk."""
+
+    num_tokens: int  # of all sentences
+    num_sentences: int  # of all documents
+    num_paragraphs: int  # of all documents; 0 unless they have digests
+    num_documents: int  # none of them empty
+    begins_with_end: bool  # whether a document ends before the first sentence
+    ends_with_end: bool  # whether one ends after the last sentence
+    dropped: dict[str, int]  # what was left out, by reason
+    longest_sentence: int = 0  # tokens of the longest one
+
+
 @functools.lru_cache(maxsize=1)
 def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
     """One tokenizer per process, so that its caches serve all chunks."""
@@ -66,13 +80,7 @@ def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedToke
 
 
 class ChunkTokenizer:
-    """Tokenizes the lines of one chunk, part by part.
-
-    Attributes:
-        begins_with_end: whether a document ends before the first sentence.
-        ends_with_end: whether one ends after the last sentence.
-        dropped: what was left out, by reason.
-    """
+    """Tokenizes the lines of one chunk, part by part, and counts them."""
 
     def __init__(
         self, vocabulary: Vocabulary, do_lower_case: bool, deduplicate: str
@@ -85,11 +93,43 @@ class ChunkTokenizer:
         self.begins_with_end = False
         self.ends_with_end = False
         self.dropped: Counter[str] = Counter()
+        # Of the parts before the present one.
+        self.num_tokens = 0
+        self.num_sentences = 0
+        self.num_documents = 0
+        self._num_paragraphs = 0
+        self._longest_sentence = 0
 
     def parts(
         self, lines: Iterable[TextLine], max_bytes: int = 16 << 20
     ) -> Iterator[TokenizedPart]:
         """Yields the lines' documents, as many at a time as fit into some memory."""
+        for part in self._parts(lines, max_bytes):
+            yield part
+            self.num_tokens += len(part.tokens) // self._token_bytes
+            self.num_sentences += len(part.sentence_lengths)
+            self.num_documents += len(part.document_lengths)
+            self._num_paragraphs += len(part.paragraph_lengths)
+            self._longest_sentence = max(
+                self._longest_sentence, max(part.sentence_lengths, default=0)
+            )
+
+    def summary(self) -> TokenizedChunk:
+        """What there is of the chunk, after its last part."""
+        return TokenizedChunk(
+            num_tokens=self.num_tokens,
+            num_sentences=self.num_sentences,
+            num_paragraphs=self._num_paragraphs,
+            num_documents=self.num_documents,
+            begins_with_end=self.begins_with_end,
+            ends_with_end=self.ends_with_end,
+            dropped=dict(self.dropped),
+            longest_sentence=self._longest_sentence,
+        )
+
+    def _parts(
+        self, lines: Iterable[TextLine], max_bytes: int
+    ) -> Iterator[TokenizedPart]:
         part = TokenizedPart()
         tokens, sentence_lengths = part.tokens, part.sentence_lengths
         encode, token_bytes = self._encode, self._token_bytes
@@ -291,20 +331,6 @@ class TokenizeJob:
         return chunk_folder(self.work_folder, self.index)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenizedChunk:
-    """What there is of a tokenized chunk."""
-
-    num_tokens: int  # of all sentences
-    num_sentences: int  # of all documents
-    num_paragraphs: int  # of all documents; 0 unless they have digests
-    num_documents: int  # none of them empty
-    begins_with_end: bool  # whether a document ends before the first sentence
-    ends_with_end: bool  # whether one ends after the last sentence
-    dropped: dict[str, int]  # what was left out, by reason
-    longest_sentence: int = 0  # tokens of the longest one
-
-
 def chunk_folder(work_folder: str, index: int) -> str:
     """The folder of a tokenized chunk."""
     return os.path.join(work_folder, f"chunk-{index:05d}")
@@ -347,20 +373,19 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     if finished is not None:
         return finished
     vocabulary = Vocabulary.from_file(job.vocab_file)
-    chunk_tokenizer = ChunkTokenizer(vocabulary, job.do_lower_case, job.deduplicate)
-    counter = ChunkCounter(chunk_tokenizer.dtype)
+    tokenizer = ChunkTokenizer(vocabulary, job.do_lower_case, job.deduplicate)
     temporary = f"{job.folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
         with contextlib.ExitStack() as stack:
-            writer = _ChunkWriter(temporary, counter, stack)
-            lines = read_chunk(job.chunk, chunk_tokenizer.dropped)
-            for part in chunk_tokenizer.parts(lines):
+            writer = _ChunkWriter(temporary, tokenizer, stack)
+            lines = read_chunk(job.chunk, tokenizer.dropped)
+            for part in tokenizer.parts(lines):
                 with file_errors(temporary):
                     writer.write(part)
             with file_errors(temporary):
                 stack.close()
-        summary = counter.summary(chunk_tokenizer)
+        summary = tokenizer.summary()
         with open(os.path.join(temporary, "chunk.json"), "w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(summary), file)
         os.replace(temporary, job.folder)
@@ -370,49 +395,14 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     return summary
 
 
-class ChunkCounter:
-    """Counts what comes of a chunk, part by part."""
-
-    def __init__(self, dtype: type[np.integer]) -> None:
-        self._token_bytes = np.dtype(dtype).itemsize
-        self.num_tokens = 0
-        self.num_sentences = 0
-        self.num_paragraphs = 0
-        self.num_documents = 0
-        self.longest_sentence = 0
-
-    def add(self, part: TokenizedPart) -> None:
-        """Counts a part."""
-        self.num_tokens += len(part.tokens) // self._token_bytes
-        self.num_sentences += len(part.sentence_lengths)
-        self.num_paragraphs += len(part.paragraph_lengths)
-        self.num_documents += len(part.document_lengths)
-        self.longest_sentence = max(
-            self.longest_sentence, max(part.sentence_lengths, default=0)
-        )
-
-    def summary(self, tokenizer: ChunkTokenizer) -> TokenizedChunk:
-        """What there is of the chunk that the tokenizer has come to the end of."""
-        return TokenizedChunk(
-            num_tokens=self.num_tokens,
-            num_sentences=self.num_sentences,
-            num_paragraphs=self.num_paragraphs,
-            num_documents=self.num_documents,
-            begins_with_end=tokenizer.begins_with_end,
-            ends_with_end=tokenizer.ends_with_end,
-            dropped=dict(tokenizer.dropped),
-            longest_sentence=self.longest_sentence,
-        )
-
-
 class _ChunkWriter:
     """Appends the parts of a chunk to its files."""
 
     def __init__(
-        self, folder: str, counter: ChunkCounter, stack: contextlib.ExitStack
+        self, folder: str, tokenizer: ChunkTokenizer, stack: contextlib.ExitStack
     ) -> None:
         self._folder = folder
-        self._counter = counter
+        self._tokenizer = tokenizer
         self._stack = stack
         self._files: dict[str, IO[bytes]] = {}
         for name in ("tokens", "sentence_stops", "document_stops"):
@@ -421,10 +411,8 @@ class _ChunkWriter:
     def write(self, part: TokenizedPart) -> None:
         """Appends a part."""
         # The stops count from the chunk's beginning.
-        num_tokens, num_sentences = (
-            self._counter.num_tokens,
-            self._counter.num_sentences,
-        )
+        num_tokens = self._tokenizer.num_tokens
+        num_sentences = self._tokenizer.num_sentences
         self._write_stops("sentence_stops", part.sentence_lengths, num_tokens)
         self._write_stops("document_stops", part.document_lengths, num_sentences)
         if part.paragraph_lengths:
@@ -433,7 +421,6 @@ class _ChunkWriter:
         for name in ("paragraph_digests", "document_digests"):
             if getattr(part, name):
                 self._file(name).write(getattr(part, name))
-        self._counter.add(part)
 
     def _write_stops(self, name: str, lengths: object, offset: int) -> None:
         stops = np.cumsum(np.asarray(lengths, np.int64)) + offset
