@@ -66,10 +66,9 @@ from bert_tf.records.writing import remove_leftovers
 from bert_tf.text.documents import Chunk, FileSource, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
 
-# What a worker does with an element of the pipeline that `records.beam` lays out.
-#
-# A document is `(place, payload)`. Its place is `(chunk, number in the chunk)`, by
-# which documents are in the order of the text; its payload three strings of bytes:
+# In the pipeline a document is `(place, payload)`. Its place is `(chunk, number in the
+# chunk)`, by which documents are in the order of the text; its payload three strings of
+# bytes:
 #
 #     tokens              packed ids, uint16 or int32 by the vocabulary's size
 #     sentence lengths    int32, in tokens
@@ -77,9 +76,8 @@ from bert_tf.text.vocabulary import Vocabulary
 #
 # These are plain tuples of bytes, which Beam packs without pickling.
 #
-# What the user got wrong is an output too, a problem `(step, number, message)`: an
-# error would be tried again, which mends nothing, and reach the user as pages of
-# traceback.
+# A user error is an output too, a problem `(step, number, message)`: Beam would try
+# again after an exception, and show pages of traceback.
 
 
 # Outputs beside the documents.
@@ -273,9 +271,6 @@ def write_outcome(
         "counts": dict(counts),
     }
     files.write_atomically(path, json.dumps(outcome))
-
-
-# The pipeline that `records.beam` runs: which step follows which.
 
 
 # Beside the counts of what was dropped: documents or paragraphs that come up first.

@@ -17,7 +17,7 @@ record files relative to the manifest's folder, with their records and bytes; th
 back, from a record file to its manifest, is `find_manifests`.
 
 `complete` is false from just before the record files get their final names until all
-have them; only the command that made the set goes on with an incomplete one.
+have them; only the command that made the set resumes an incomplete one.
 """
 
 import contextlib

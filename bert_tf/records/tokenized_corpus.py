@@ -558,7 +558,7 @@ class _Pieces:
 
 
 def _assembled(pieces: list[tuple[_Pieces, bool]], dtype: np.dtype) -> Documents:
-    """Documents out of pieces, each with whether it goes on with the last document."""
+    """Documents out of pieces, each with whether it continues the last document."""
     tokens = [part for piece, _ in pieces for part in piece.tokens]
     sentence_lengths = [piece.sentence_lengths for piece, _ in pieces]
     document_lengths: list[np.ndarray] = []
