@@ -39,13 +39,13 @@ def write_records(folder: str, length: int, num_predictions: int, dynamic: bool)
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.spec import pretraining_schema, unmasked_schema
+    from bert_tf.records.spec import RecordSpec
 
     rng = np.random.default_rng(0)
     schema = (
-        unmasked_schema(length)
+        RecordSpec.pretraining(length)
         if dynamic
-        else pretraining_schema(length, num_predictions)
+        else RecordSpec.pretraining(length, num_predictions)
     )
     counts = [_RECORDS.value // NUM_FILES] * NUM_FILES
     paths = []

@@ -72,10 +72,10 @@ def write_records(folder: str) -> None:
     """Writes the records."""
     import numpy as np
 
-    from bert_tf.records.spec import pretraining_schema
+    from bert_tf.records.spec import RecordSpec
     from bert_tf.records.writing import write_records as write
 
-    schema = pretraining_schema(SEQ_LENGTH, NUM_PREDICTIONS)
+    schema = RecordSpec.pretraining(SEQ_LENGTH, NUM_PREDICTIONS)
     rng = np.random.default_rng(0)
     for number in range(NUM_FILES):
         with open(os.path.join(folder, f"records-{number}"), "wb") as file:
@@ -105,7 +105,7 @@ def start(folder: str, step: int, began: float) -> ResumeTime:
     from bert_tf.config import BertConfig
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pipeline import RecordCounts, training_dataset
-    from bert_tf.records.spec import pretraining_schema
+    from bert_tf.records.spec import RecordSpec
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.checkpoints import RunCheckpoints
     from bert_tf.training.config import Phase, TrainingConfig
@@ -153,7 +153,7 @@ def start(folder: str, step: int, began: float) -> ResumeTime:
                     lambda position, shard: training_dataset(
                         paths,
                         counts,
-                        pretraining_schema(SEQ_LENGTH, NUM_PREDICTIONS),
+                        RecordSpec.pretraining(SEQ_LENGTH, NUM_PREDICTIONS),
                         batch_size=BATCH_SIZE,
                         seed=1,
                         start=position,

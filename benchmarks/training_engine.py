@@ -47,10 +47,10 @@ def write_records(folder: str) -> tuple[str, int]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.records.spec import pretraining_schema
+    from bert_tf.records.spec import RecordSpec
 
     length = _LENGTH.value
-    schema = pretraining_schema(length, PREDICTIONS)
+    schema = RecordSpec.pretraining(length, PREDICTIONS)
     rng = np.random.default_rng(0)
     path = os.path.join(folder, f"records-{length}")
     with tf.io.TFRecordWriter(path) as writer:
@@ -86,26 +86,38 @@ def write_records(folder: str) -> tuple[str, int]:
     return path, _RECORDS.value
 
 
-def pack(path: str) -> tuple[str, int]:
-    """The same records, packed by the command; and the number of rows."""
+def pack(folder: str) -> tuple[str, int]:
+    """Short records of random words, packed by the command; and the number of rows."""
+    import numpy as np
+
     from bert_tf.records.pretraining_input import PretrainingRecords
 
-    packed = f"{path}-packed"
-    vocabulary = f"{path}.vocab.txt"
+    text, vocabulary, packed = (
+        os.path.join(folder, name) for name in ("text.txt", "vocab.txt", "packed")
+    )
     with open(vocabulary, "w", encoding="utf-8") as file:
         file.write("[PAD]\n")
         file.writelines(f"[unused{n}]\n" for n in range(1, 100))
         file.write("[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
         file.writelines(f"word{n}\n" for n in range(104, VOCAB_SIZE))
+    rng = np.random.default_rng(0)
+    with open(text, "w", encoding="utf-8") as file:
+        for _ in range(_RECORDS.value):
+            for length in rng.integers(5, _LENGTH.value // 2, 2):
+                words = rng.integers(104, VOCAB_SIZE, length)
+                file.write(" ".join(f"word{word}" for word in words) + "\n")
+            file.write("\n")
     subprocess.run(
         [
             sys.executable,
             "-m",
-            "tfrecords.pack_pretraining_data",
-            f"--input_file={path}",
+            "tfrecords.create_pretraining_data",
+            f"--input_file={text}",
             f"--output_file={packed}",
-            f"--max_seq_length={_ROW.value}",
+            f"--max_seq_length={_LENGTH.value}",
+            f"--packed_length={_ROW.value}",
             f"--vocab_file={vocabulary}",
+            "--dupe_factor=1",
         ],
         check=True,
         stderr=subprocess.DEVNULL,
@@ -299,7 +311,7 @@ def main(_: list[str]) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         records, count = write_records(folder)
-        packed, rows = pack(records)
+        packed, rows = pack(folder)
         print(f"{count} sequences of {_LENGTH.value}, packed: {rows} of {_ROW.value}\n")
         measure(records, packed)
 

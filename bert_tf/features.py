@@ -74,7 +74,7 @@ from bert_tf.records.batching import (
     LengthPlan,
     prediction_lengths,
 )
-from bert_tf.records.spec import INT64, Feature, RecordSchema
+from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.records.writing import remove_leftovers
 from bert_tf.text import blocks
 from bert_tf.text.normalization import SPLITTING_CONTROLS
@@ -580,7 +580,7 @@ def _table(group: Sequence[FeatureInput], max_seq_length: int) -> ExampleTable:
         block["input_mask"][row, :length] = 1
         block["segment_ids"][row, :length] = each.segment_ids
     features = [Feature(key, INT64, (longest,), "max_seq_length") for key in keys]
-    return ExampleTable([block], RecordSchema(features))
+    return ExampleTable([block], RecordSpec(features))
 
 
 _OF_TRAINING_ALONE = (

@@ -40,7 +40,7 @@ from bert_tf import (
 from bert_tf.tasks import pretraining  # noqa: F401
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS
-from tfrecords import create_pretraining_data, learn_vocabulary, pack_pretraining_data
+from tfrecords import create_pretraining_data, learn_vocabulary
 
 _SEED = 20
 _DURATION = re.compile(rb'"seconds": [\d.]+|\d\d:\d\d:\d\d')
@@ -96,9 +96,10 @@ COMMANDS = {
         " --max_predictions_per_seq=5 --num_shards=2 --deduplicate=documents",
     ),
     "packed rows": Command(
-        pack_pretraining_data,
-        "--input_file=records/128/text.tfrecord --output_file={out}/x.tfrecord"
-        " --max_seq_length=256 --num_workers=1",
+        create_pretraining_data,
+        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
+        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
+        " --max_predictions_per_seq=5 --num_shards=2 --packed_length=64",
     ),
     "TF1": Command(export_model, f"{_EXPORT} --format=tf1", makes_folder=True),
     "Hugging Face": Command(export_model, f"{_EXPORT} --format=huggingface"),

@@ -42,6 +42,8 @@ from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, write_labels
 from bert_tf.errors import InputError
 from bert_tf.features import read_lines
+from bert_tf.finished import FinishedResults
+from bert_tf.instances.settings import InstanceSettings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.batching import SplitRecords
@@ -381,16 +383,15 @@ def _quickstart(folder):
     return progress.seconds
 
 
-def _shard_result(folder):
-    job = record_sets.ShardJob(
+def _shard_job(folder):
+    return record_sets.ShardJob(
         work_folder=folder,
         group=0,
         num_groups=1,
         path=_path(folder, "records"),
         vocab_file="",
-        settings=None,
+        settings=InstanceSettings(),
     )
-    return record_sets.finished_shard(job)
 
 
 def _make_shard_result(folder):
@@ -399,11 +400,14 @@ def _make_shard_result(folder):
     result = record_sets.ShardResult(
         num_records=[1], num_bytes=[9], statistics=statistics
     )
-    _write(folder, "shard-00000.json", json.dumps(dataclasses.asdict(result)))
+    job = _shard_job(folder)
+    FinishedResults(job.result_path, record_sets.ShardResult).keep(
+        "records", dataclasses.asdict(job.settings), result
+    )
 
 
 def _read_shard_result(folder):
-    result = _shard_result(folder)
+    result = record_sets.finished_shard(_shard_job(folder))
     if result is not None:
         RecordStatistics.from_values(result.statistics)
 

@@ -44,7 +44,6 @@ _WRONG = {
     "tfrecords.create_pretraining_data": "--output_file=o --input_file=FILE"
     " --vocab_file=WRONG",
     "tfrecords.learn_vocabulary": "--output_file=o --input_file=WRONG",
-    "tfrecords.pack_pretraining_data": "--output_file=o --input_file=WRONG",
     "tfrecords.inspect_records": "WRONG",
 }
 

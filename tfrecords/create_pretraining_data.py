@@ -104,6 +104,13 @@ class PretrainingDataOptions(SentenceTextOptions):
         " get a random next one, and a random one never comes from the same document.",
         choices=NSP_LABELS,
     )
+    packed_length: int | None = option(
+        None,
+        "Pack several sequences into each record, a row of this many tokens: padding"
+        " costs a training step as much as text. Each sequence keeps its positions and"
+        " its label, and sees itself alone.",
+        least=MIN_SEQ_LENGTH,
+    )
     deduplicate: str = option(
         DEDUPLICATION[0],
         "Drop documents, or paragraphs, that were there before, exactly the same.",
@@ -140,6 +147,11 @@ class PretrainingDataOptions(SentenceTextOptions):
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
             yield "`nsp_labels=exact` is for `pairs=nsp` alone."
+        if self.packed_length and self.packed_length < self.max_seq_length:
+            yield (
+                f"`packed_length={self.packed_length}` of a row must not be less than"
+                f" `max_seq_length={self.max_seq_length}` of a sequence."
+            )
 
 
 def run(options: PretrainingDataOptions) -> None:
@@ -172,6 +184,7 @@ def run(options: PretrainingDataOptions) -> None:
         masking=options.masking,
         pairs=options.pairs,
         nsp_labels=options.nsp_labels,
+        packed_length=options.packed_length,
     )
     create(
         chunks,

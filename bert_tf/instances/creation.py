@@ -17,9 +17,6 @@ from bert_tf.instances.random_stream import (
 )
 from bert_tf.instances.settings import InstanceSettings
 
-# The ids that making instances needs to know of a vocabulary.
-
-
 CLS = "[CLS]"
 SEP = "[SEP]"
 MASK = "[MASK]"
@@ -28,21 +25,14 @@ CONTINUATION = "##"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenIds:
-    """Which ids have a meaning of their own.
+    """Which ids have a meaning of their own."""
 
-    Attributes:
-        cls_id: of [CLS], in front of a sequence.
-        sep_id: of [SEP], after each segment.
-        mask_id: of [MASK], in the place of a hidden token.
-        word_ids: the ids that a random token is drawn from, in this order.
-        continuation_ids: of the pieces that go on with a word ("##ing").
-    """
-
-    cls_id: int
-    sep_id: int
-    mask_id: int
+    cls_id: int  # of [CLS], in front of a sequence
+    sep_id: int  # of [SEP], after each segment
+    mask_id: int  # of [MASK], in the place of a hidden token
+    # The ids that a random token is drawn from, in this order.
     word_ids: tuple[int, ...]
-    continuation_ids: frozenset[int]
+    continuation_ids: frozenset[int]  # of the pieces that continue a word ("##ing")
 
     @classmethod
     def from_vocabulary(cls, ids: Mapping[str, int]) -> "TokenIds":
@@ -70,14 +60,10 @@ class TokenIds:
         )
 
 
-# Pre-training instances: documents into masked sentence pairs, many times over.
-#
 # The original's procedure (google-research/bert, create_pretraining_data): all
-# documents
-# are one pool with one random stream. They are shuffled; in each of `dupe_factor`
-# passes
-# every document is cut into pairs and each pair masked, with fresh draws; at last all
-# instances are shuffled.
+# documents are one pool with one random stream. They are shuffled; in each of
+# `dupe_factor` passes every document is cut into pairs and each pair masked, with fresh
+# draws; at last all instances are shuffled.
 
 
 # Instances made between two reports of progress, for which there must be room, and of
@@ -86,7 +72,7 @@ _AT_A_TIME = 1 << 14
 _TOKENS_AT_A_TIME = 1 << 22
 
 
-class _Buffers(NamedTuple):
+class Buffers(NamedTuple):
     """The instances in the order in which they were made, the n-th one's parts at n.
 
     `tokens`, `positions` and `labels` hold those of all instances one after another.
@@ -133,36 +119,45 @@ class Instances:
         num_documents: the documents that they were made from.
         num_left_out: documents' last lone tokens, of which no exact pair can be made,
             each counted once a pass.
+        buffers: all of them, in the order in which they were made.
+        order: their numbers in the buffers.
     """
 
     def __init__(
         self,
-        buffers: _Buffers,
+        buffers: Buffers,
         order: np.ndarray,
         instance_settings: InstanceSettings,
         *,
         num_documents: int,
         num_left_out: int,
     ) -> None:
-        self._buffers = buffers
-        self._order = order
+        self.buffers = buffers
+        self.order = order
         self._settings = instance_settings
         self.num_documents = num_documents
         self.num_left_out = num_left_out
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
+
+    def lengths(self) -> np.ndarray:
+        """The tokens of each, without padding."""
+        return np.diff(self.buffers.stops, prepend=0)[self.order]
+
+    def num_predictions(self) -> np.ndarray:
+        """The predictions of each; none where they are not masked."""
+        return np.diff(self.buffers.prediction_stops, prepend=0)[self.order]
 
     def counts_by_length(self) -> list[tuple[int, int]]:
-        """How many there are of each length (tokens without padding) that occurs."""
-        lengths = np.diff(self._buffers.stops, prepend=0)
-        values, counts = np.unique(lengths, return_counts=True)
+        """How many there are of each length that occurs."""
+        values, counts = np.unique(self.lengths(), return_counts=True)
         return list(zip(values.tolist(), counts.tolist(), strict=True))
 
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields the instances, so many at a time, padded."""
         for start in range(0, len(self), block_size):
-            yield self._block(self._order[start : start + block_size])
+            yield self._block(self.order[start : start + block_size])
 
     def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         shape = (len(numbers), self._settings.max_seq_length)
@@ -170,7 +165,7 @@ class Instances:
             name: np.zeros(shape, np.int64)
             for name in ("input_ids", "input_mask", "segment_ids")
         }
-        _pad_tokens(self._buffers, numbers, *columns.values())
+        _pad_tokens(self.buffers, numbers, *columns.values())
         if self._settings.masking == settings.STATIC_MASKING:
             shape = (len(numbers), self._settings.max_predictions_per_seq)
             predictions: dict[str, np.ndarray] = {
@@ -178,9 +173,9 @@ class Instances:
                 "masked_lm_ids": np.zeros(shape, np.int64),
                 "masked_lm_weights": np.zeros(shape, np.float32),
             }
-            _pad_predictions(self._buffers, numbers, *predictions.values())
+            _pad_predictions(self.buffers, numbers, *predictions.values())
             columns.update(predictions)
-        labels = self._buffers.next_sentence_labels[numbers].astype(np.int64)
+        labels = self.buffers.next_sentence_labels[numbers].astype(np.int64)
         return {**columns, "next_sentence_labels": labels[:, np.newaxis]}
 
 
@@ -272,8 +267,8 @@ def _masking(ids: TokenIds, instance_settings: InstanceSettings) -> Masking:
     )
 
 
-def _new_buffers(dtype: np.dtype) -> _Buffers:
-    return _Buffers(
+def _new_buffers(dtype: np.dtype) -> Buffers:
+    return Buffers(
         tokens=np.empty(0, dtype),
         stops=np.empty(0, np.int64),
         first_lengths=np.empty(0, np.int32),
@@ -284,7 +279,7 @@ def _new_buffers(dtype: np.dtype) -> _Buffers:
     )
 
 
-def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
+def _used(buffers: Buffers, num_instances: int) -> tuple[int, int]:
     """How many tokens and predictions so many instances have."""
     if num_instances == 0:
         return 0, 0
@@ -293,7 +288,7 @@ def _used(buffers: _Buffers, num_instances: int) -> tuple[int, int]:
 
 
 def _make_room(
-    buffers: _Buffers,
+    buffers: Buffers,
     num_instances: int,
     num_more: int,
     instance_settings: InstanceSettings,

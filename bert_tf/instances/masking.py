@@ -18,25 +18,16 @@ KEEP_RATE_OF_REST = 0.5
 
 
 class Masking(NamedTuple):
-    """How sequences are masked, for one vocabulary.
+    """How sequences are masked, for one vocabulary."""
 
-    Attributes:
-        masked_lm_prob: share of a sequence's tokens to choose.
-        max_predictions_per_seq: at most this many.
-        mask_id: of [MASK].
-        cls_id: of [CLS], which is never chosen.
-        sep_id: of [SEP], which is never chosen.
-        word_ids: int32 [num_words], what a random token is drawn from.
-        joins: bool [vocab_size], which ids belong to the word before them; all false
-            where pieces are masked one by one.
-    """
-
-    masked_lm_prob: float
-    max_predictions_per_seq: int
-    mask_id: int
-    cls_id: int
-    sep_id: int
-    word_ids: np.ndarray
+    masked_lm_prob: float  # share of a sequence's tokens to choose
+    max_predictions_per_seq: int  # at most this many
+    mask_id: int  # of [MASK]
+    cls_id: int  # of [CLS], which is never chosen
+    sep_id: int  # of [SEP], which is never chosen
+    word_ids: np.ndarray  # int32 [num_words], what a random token is drawn from
+    # bool [vocab_size], which ids belong to the word before them; all false where
+    # pieces are masked one by one.
     joins: np.ndarray
 
 

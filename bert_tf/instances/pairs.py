@@ -13,9 +13,6 @@ from bert_tf.instances.random_stream import (
 )
 from bert_tf.instances.settings import NUM_SPECIAL_TOKENS
 
-# Documents as arrays: every token of a corpus in one, and where things begin.
-
-
 # Larger vocabularies need more than 16 bits a token.
 _LAST_UINT16 = 0xFFFF
 
@@ -26,18 +23,15 @@ def token_dtype(vocab_size: int) -> type[np.integer]:
 
 
 class Documents(NamedTuple):
-    """A corpus: documents of sentences of token ids. None of them is empty.
+    """A corpus: documents of sentences of token ids. None of them is empty."""
 
-    Attributes:
-        tokens: uint16 or int32 [num_tokens], those of all sentences one after another.
-        sentence_starts: int64 [num_sentences + 1], where each sentence begins in
-            `tokens`, and where the last one ends.
-        document_starts: int64 [num_documents + 1], where each document begins in
-            `sentence_starts`, and where the last one ends.
-    """
-
+    # uint16 or int32 [num_tokens], those of all sentences one after another.
     tokens: np.ndarray
+    # int64 [num_sentences + 1], where each sentence begins in `tokens`, and where the
+    # last one ends.
     sentence_starts: np.ndarray
+    # int64 [num_documents + 1], where each document begins in `sentence_starts`, and
+    # where the last one ends.
     document_starts: np.ndarray
 
     @classmethod
@@ -65,17 +59,14 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 # Sentence pairs for next sentence prediction, cut from documents.
 #
 # Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A
-# [SEP]
-# B [SEP], where A and B are spans of several sentences; half of the time B is what
-# follows A, else it comes from another document. Equality with the original, record
-# for
-# record, needs its order of draws from the random stream, which the docstrings tell.
+# [SEP] B [SEP], where A and B are spans of several sentences; half of the time B is
+# what follows A, else it comes from another document. Equality with the original,
+# record for record, needs its order of draws from the random stream, which the
+# docstrings say.
 #
 # A segment is a range of the corpus's tokens, for the sentences of a document stand
-# side
-# by side: nothing is copied until a sequence is put together. Documents are spoken of
-# by
-# their place in `order`, the shuffled pool.
+# side by side: nothing is copied until a sequence is put together. Documents are spoken
+# of by their place in `order`, the shuffled pool.
 
 
 IS_RANDOM_RATE = 0.5
@@ -83,24 +74,16 @@ MAX_TRIES_FOR_ANOTHER_DOCUMENT = 10
 
 
 class Pair(NamedTuple):
-    """The two segments of a sequence, without special tokens.
+    """The two segments of a sequence, without special tokens."""
 
-    Attributes:
-        first_start: where segment A begins in the corpus's tokens.
-        first_stop: where it ends.
-        second_start: where segment B begins.
-        second_stop: where it ends.
-        label: 1 where B was drawn at random rather than follows A; for sentence order,
-            where B stands before A in the text.
-        next_sentence: where the document is to be cut next.
-    """
-
-    first_start: int
-    first_stop: int
-    second_start: int
-    second_stop: int
+    first_start: int  # where segment A begins in the corpus's tokens
+    first_stop: int  # where it ends
+    second_start: int  # where segment B begins
+    second_stop: int  # where it ends
+    # 1 where B was drawn at random rather than follows A; for sentence order, where B
+    # stands before A in the text.
     label: int
-    next_sentence: int
+    next_sentence: int  # where the document is to be cut next
 
 
 @compiled
@@ -285,10 +268,8 @@ def truncated(pair, max_num_tokens, stream):
     )
 
 
-# Sequences out of documents: pairs put together, or whole sentences packed.
-#
 # A cursor says where in the corpus the next sequence begins, so that making them can
-# stop, for want of room, and go on.
+# stop for lack of room, and resume.
 
 
 # How a sequence is made; compiled code knows no strings.

@@ -11,14 +11,10 @@ import numba
 import numpy as np
 from absl import logging
 
-# How inner loops are compiled.
-#
-# They are Python functions on numpy arrays. numba compiles them at their first call
-# and
-# keeps the machine code beside the source (or in the user's cache folder, where that
-# cannot be written), so that only the first run on a machine waits for it. Where
-# neither
-# can be written, each run waits.
+# Inner loops are Python functions on numpy arrays. numba compiles them at their first
+# call and keeps the machine code beside the source (or in the user's cache folder,
+# where that cannot be written), so that only the first run on a machine waits for it.
+# Where neither can be written, each run waits.
 
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -70,12 +66,8 @@ def forget_older_code(cache_folder: str) -> None:
                 index.unlink()
 
 
-# Python's random numbers, drawn by compiled code.
-#
-# The original draws from `random.Random(seed)`: the Mersenne Twister MT19937
-# (Matsumoto
-# and Nishimura 1998). The records are the original's only if each draw is the same,
-# bit
+# The original draws from `random.Random(seed)`: the Mersenne Twister MT19937 (Matsumoto
+# and Nishimura 1998). The records are the original's only if each draw is the same, bit
 # for bit, so the generator and what `random` makes of its words stand here again. A
 # stream is an array: the generator's 624 words, and how many of them are used up.
 

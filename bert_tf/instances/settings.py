@@ -29,6 +29,10 @@ STATIC_MASKING = "static"
 DYNAMIC_MASKING = "dynamic"
 MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
 
+# A packed row has a slot for a sequence for each 32 tokens, or for each quarter of the
+# longest sequence if that is less.
+_TOKENS_PER_SLOT = 32
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
@@ -45,6 +49,8 @@ class InstanceSettings:
         masking: "static", or "dynamic": the instances are not masked.
         pairs: "nsp", "none" or "sop".
         nsp_labels: "original", or "exact": without the original's known faults.
+        packed_length: tokens of a row of several sequences; None where each sequence
+            is a record of its own.
     """
 
     max_seq_length: int = 128
@@ -57,6 +63,7 @@ class InstanceSettings:
     masking: str = STATIC_MASKING
     pairs: str = NEXT_SENTENCE
     nsp_labels: str = ORIGINAL_LABELS
+    packed_length: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -69,6 +76,11 @@ class InstanceSettings:
                 raise ValueError(
                     f"`{name}` must be at least {least}. Received: {value}"
                 )
+        if self.packed_length is not None and self.packed_length < self.max_seq_length:
+            raise ValueError(
+                "`packed_length` must not be less than `max_seq_length`. "
+                f"Received: {self.packed_length} and {self.max_seq_length}"
+            )
         if not 0.0 < self.masked_lm_prob <= 1.0:
             raise ValueError(
                 f"`masked_lm_prob` must be in (0, 1]. Received: {self.masked_lm_prob}"
@@ -87,6 +99,23 @@ class InstanceSettings:
                 raise ValueError(
                     f"`{name}` must be one of {', '.join(allowed)}. Received: {value!r}"
                 )
+
+    @property
+    def record_length(self) -> int:
+        """Tokens of a record: of a row, or of a sequence."""
+        return self.packed_length or self.max_seq_length
+
+    @property
+    def max_predictions_per_record(self) -> int:
+        """Masked-LM slots of a record: as many for each token as a sequence has."""
+        slots = self.max_predictions_per_seq * self.record_length
+        return -(-slots // self.max_seq_length)
+
+    @property
+    def max_sequences_per_record(self) -> int:
+        """Slots for sequences in a record."""
+        tokens_per_slot = min(_TOKENS_PER_SLOT, self.max_seq_length // 4)
+        return max(1, (self.packed_length or 0) // tokens_per_slot)
 
     @property
     def least_documents(self) -> int:

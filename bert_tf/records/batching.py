@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, strict_json
+from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.finished import FinishedResults, digest
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     PREFETCHED_BATCHES,
@@ -22,27 +23,20 @@ from bert_tf.records.pipeline import (
     InputShard,
     count_records,
 )
-from bert_tf.records.spec import RecordSchema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import ShardWriter
 
-# Batches of sequences of like length: which examples make a batch, and how long it
-# is.
-#
-# A batch is padded to one of a few static lengths rather than to the longest there
-# may
+# A batch is padded to one of a few static lengths rather than to the longest there may
 # be, so that little is computed on padding and little is compiled. The lengths are
-# chosen
-# from the data: those that leave the least padding (`static_lengths`).
+# chosen from the data: those that leave the least padding (`static_lengths`).
 #
 # The plan is a function of (lengths, batch size, seed, number of the batch) alone, so
-# that a run that is killed goes on with the very batch it would have made next:
+# that a run that is killed resumes with the very batch it would have made next:
 #
-# - an epoch draws an order of the examples by (seed, epoch) and goes through the
-# static
+# - an epoch draws an order of the examples by (seed, epoch) and goes through the static
 #   lengths from the shortest one: those of its examples that fit are cut into whole
-#   batches in that order; what is left over goes on with the next length;
-# - so each example stands in each epoch once, and one batch of an epoch at most is
-# not
+#   batches in that order; what is left over joins the next length;
+# - so each example stands in each epoch once, and one batch of an epoch at most is not
 #   full. What it lacks is padding (`PADDING`), which counts for nothing;
 # - the epoch's batches are then put in an order by the same seed.
 #
@@ -61,14 +55,11 @@ _BATCHES_PER_LENGTH_FORWARD = 2
 
 
 class PlannedBatches(NamedTuple):
-    """Consecutive batches.
+    """Consecutive batches."""
 
-    Attributes:
-        rows: [M, B] int64, the numbers of the examples; `PADDING` where there is none.
-        buckets: [M] int64, which of the static lengths each batch is padded to.
-    """
-
+    # [M, B] int64, the numbers of the examples; `PADDING` where there is none.
     rows: np.ndarray
+    # [M] int64, which of the static lengths each batch is padded to.
     buckets: np.ndarray
 
 
@@ -206,23 +197,16 @@ class LengthPlan:
         )
 
 
-# Records in memory, each as long as it is: for batches of any examples, any length.
-#
 # A sequence feature of a record (input_ids, input_mask, segment_ids) is padded with
-# zeros
-# to max_seq_length. The table keeps what stands before the padding, all records one
-# after
-# another, and hands batches out padded to the length that is asked for. The records
-# of a
-# fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of about 40
-# tokens, take 200 MB.
+# zeros to max_seq_length. The table keeps what stands before the padding, all records
+# one after another, and hands batches out padded to the length that is asked for. The
+# records of a fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of
+# about 40 tokens, take 200 MB.
 #
-# A record may have several sequences, each choice of an example its own: what is [N]
-# or
+# A record may have several sequences, each choice of an example its own: what is [N] or
 # [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
 #
-# Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's
-# length,
+# Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length,
 # C sequences of a record.
 
 
@@ -243,7 +227,7 @@ class ExampleTable:
     """
 
     def __init__(
-        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSchema
+        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSpec
     ) -> None:
         """Takes the padding off records."""
         self._sequences = [
@@ -260,7 +244,7 @@ class ExampleTable:
                 if name in self._sequences:
                     assert not value[~is_token].any(), f"{name}: padding that is not 0"
                     value = value[is_token]
-                # As `RecordSchema.parse` has them.
+                # As `RecordSpec.parse` has them.
                 is_int = np.issubdtype(value.dtype, np.integer)
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
@@ -274,7 +258,7 @@ class ExampleTable:
         self._columns = {name: np.concatenate(v) for name, v in columns.items()}
 
     @classmethod
-    def read(cls, path: str, schema: RecordSchema) -> "ExampleTable":
+    def read(cls, path: str, schema: RecordSpec) -> "ExampleTable":
         """The records of a TFRecord file that is not compressed."""
         dataset = tf.data.TFRecordDataset(path).batch(_PARSED_AT_ONCE)
         blocks = dataset.map(schema.parse, num_parallel_calls=2).as_numpy_iterator()
@@ -400,50 +384,32 @@ class EvaluationBatches:
             yield self._table.padded(rows, int(length))
 
 
-# The records of a split's examples, made once: a task's TFRecords and their manifest.
-#
 # A split's examples are tokenized into TFRecords under the original's names
-# (train.tf_record, eval.tf_record, predict.tf_record) and read from there. Beside
-# them
-# lies a manifest,
-#
-#     train.tf_record.manifest.json
-#         {"format_version": 1, "made_from": SHA-256, "num_records": 3668, "notes":
-#         {...}}
-#
-# that says what they were made from, so that the next start, or the next of many
-# runs,
-# finds them ready.
-
+# (train.tf_record, eval.tf_record, predict.tf_record). A manifest beside them says what
+# they were made from (`bert_tf.finished`), so that the next of many runs finds them.
 
 Block = Mapping[str, np.ndarray]
 
-FORMAT_VERSION = 1
+# To be raised when the same examples come to give other records.
+_WAY_OF_MAKING = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitRecords:
-    """The records of one split.
+    """The records of one split."""
 
-    Attributes:
-        path: the TFRecord file.
-        num_records: the number of records in it.
-        schema: what a record holds.
-        made_from: a digest of all that the records were made from.
-        notes: what there was to tell about the making, such as texts that were cut.
-    """
-
-    path: str
-    num_records: int
-    schema: RecordSchema
-    made_from: str
+    path: str  # the TFRecord file
+    num_records: int  # the number of records in it
+    schema: RecordSpec  # what a record holds
+    made_from: str  # a digest of all that the records were made from
+    # What there was to tell about the making, such as texts that were cut.
     notes: Mapping[str, Any]
 
     @classmethod
     def prepare(
         cls,
         path: str,
-        schema: RecordSchema,
+        schema: RecordSpec,
         made_from: Any,
         blocks: Iterable[Block],
         notes: Callable[[], Mapping[str, Any]] = dict,
@@ -454,46 +420,37 @@ class SplitRecords:
 
         A file appears under its name when it is complete.
         """
-        shape = [(f.name, f.dtype, f.length) for f in schema.features]
-        described = json.dumps([FORMAT_VERSION, shape, made_from], sort_keys=True)
-        digest = hashlib.sha256(described.encode("utf-8")).hexdigest()
+        depends_on = [
+            _WAY_OF_MAKING,
+            [(f.name, f.dtype, f.length) for f in schema.features],
+            made_from,
+        ]
+        name = os.path.basename(path)
         manifest_path = f"{path}.manifest.json"
-        there = _manifest(manifest_path)
-        if there and there.made_from == digest and _has(path, there.num_records):
-            logging.info("%s is there already.", os.path.basename(path))
-            return cls(
-                path=path,
-                num_records=there.num_records,
-                schema=schema,
-                made_from=digest,
-                notes=there.notes,
-            )
-        if there:
-            # It must not speak for other records, should this be killed before its own
-            # manifest. Another worker may have come first.
+        finished: FinishedResults[_Made] = FinishedResults(manifest_path, _Made)
+        made = finished.find(name, depends_on)
+        if made and _has(path, made.num_records):
+            logging.info("%s is there already.", name)
+        else:
+            # The manifest must not speak for other records, should this be killed
+            # before it is written. Another worker may have come first.
             with contextlib.suppress(FileNotFoundError, *files.remote_errors()):
                 files.remove(manifest_path)
-        num_records = 0
-        with ShardWriter([path], is_alone=is_alone) as writer:
-            for block in blocks:
-                writer.write(schema.serialize_block(block))
-                num_records += len(next(iter(block.values())))
-        records = cls(
+            num_records = 0
+            with ShardWriter([path], is_alone=is_alone) as writer:
+                for block in blocks:
+                    writer.write(schema.serialize_block(block))
+                    num_records += len(next(iter(block.values())))
+            made = _Made(num_records=num_records, notes=dict(notes()))
+            finished.keep(name, depends_on, made)
+            logging.info("Wrote %d records to %s.", num_records, name)
+        return cls(
             path=path,
-            num_records=num_records,
+            num_records=made.num_records,
             schema=schema,
-            made_from=digest,
-            notes=dict(notes()),
+            made_from=digest(depends_on),
+            notes=made.notes,
         )
-        manifest = {
-            "format_version": FORMAT_VERSION,
-            "made_from": digest,
-            "num_records": num_records,
-            "notes": records.notes,
-        }
-        files.write_atomically(manifest_path, json.dumps(manifest, indent=1) + "\n")
-        logging.info("Wrote %d records to %s.", num_records, os.path.basename(path))
-        return records
 
     @functools.cached_property
     def table(self) -> ExampleTable:
@@ -524,10 +481,10 @@ class SplitRecords:
 
 def rows_digest(rows: Iterable[Any]) -> str:
     """Tells sets of rows apart, as part of what records are made from."""
-    digest = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps(row).encode("utf-8"))
-    return digest.hexdigest()
+        sha256.update(json.dumps(row).encode("utf-8"))
+    return sha256.hexdigest()
 
 
 def _has(path: str, num_records: int) -> bool:
@@ -543,21 +500,8 @@ def _has(path: str, num_records: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Manifest:
-    """The manifest, as its file has it."""
+class _Made:
+    """What the manifest keeps of the records."""
 
-    format_version: int
-    made_from: str
     num_records: int
     notes: dict
-
-
-def _manifest(path: str) -> _Manifest | None:
-    """What a manifest says; None where there is none, or a damaged one."""
-    if not files.exists(path):
-        return None
-    try:
-        return strict_json.read(_Manifest, path)
-    except InputError as error:
-        logging.warning("%s The records are made again.", error)
-        return None

@@ -18,7 +18,6 @@ names, and either may take the name last.
 
 import contextlib
 import dataclasses
-import functools
 import glob
 import io
 import itertools
@@ -59,7 +58,6 @@ from bert_tf.records.tokenized_corpus import (
     REPEATED_DOCUMENTS,
     REPEATED_PARAGRAPHS,
     SHORT_DOCUMENTS,
-    ChunkCounter,
     ChunkTokenizer,
     TokenizedChunk,
     TokenizedPart,
@@ -67,13 +65,10 @@ from bert_tf.records.tokenized_corpus import (
 from bert_tf.records.writing import remove_leftovers
 from bert_tf.text.documents import Chunk, FileSource, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-# What a worker does with an element of the pipeline that `records.beam` lays out.
-#
-# A document is `(place, payload)`. Its place is `(chunk, number in the chunk)`, by
-# which
-# documents are in the order of the text; its payload three strings of bytes:
+# In the pipeline a document is `(place, payload)`. Its place is `(chunk, number in the
+# chunk)`, by which documents are in the order of the text; its payload three strings of
+# bytes:
 #
 #     tokens              packed ids, uint16 or int32 by the vocabulary's size
 #     sentence lengths    int32, in tokens
@@ -81,9 +76,8 @@ from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 #
 # These are plain tuples of bytes, which Beam packs without pickling.
 #
-# What the user got wrong is an output too, a problem `(step, number, message)`: an
-# error
-# would be tried again, which mends nothing, and reach the user as pages of traceback.
+# A user error is an output too, a problem `(step, number, message)`: Beam would try
+# again after an exception, and show pages of traceback.
 
 
 # Outputs beside the documents.
@@ -128,19 +122,12 @@ def _documents(
     do_lower_case: bool,
     deduplicate: str,
 ) -> Iterator[Any]:
-    dtype = token_dtype(len(vocabulary))
-    tokenizer = ChunkTokenizer(
-        _packed_tokenizer(vocabulary, do_lower_case).encode,
-        dtype,
-        digest_paragraphs=deduplicate == PARAGRAPHS,
-        digest_documents=deduplicate == DOCUMENTS,
-    )
-    counter = ChunkCounter(dtype)
+    tokenizer = ChunkTokenizer(vocabulary, do_lower_case, deduplicate)
     for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
-        payloads = _payloads(part, np.dtype(dtype).itemsize)
+        payloads = _payloads(part, np.dtype(tokenizer.dtype).itemsize)
         paragraph_digests = _digests(part.paragraph_digests)
         document_digests = _digests(part.document_digests)
-        for number, payload in enumerate(payloads, counter.num_documents):
+        for number, payload in enumerate(payloads, tokenizer.num_documents):
             place = (index, number)
             if deduplicate == DOCUMENTS:
                 yield next(document_digests), (place, payload)
@@ -151,16 +138,8 @@ def _documents(
                 itertools.islice(paragraph_digests, num_paragraphs)
             ):
                 yield TaggedOutput(PARAGRAPH_PLACES, (digest, (*place, paragraph)))
-        counter.add(part)
-    summary = dataclasses.asdict(counter.summary(tokenizer))
+    summary = dataclasses.asdict(tokenizer.summary())
     yield TaggedOutput(SUMMARIES, (index, summary))
-
-
-@functools.lru_cache(maxsize=1)
-def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
-    """One tokenizer a process, so that its caches serve all chunks."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
-    return PackedTokenizer(tokenizer, token_dtype(len(vocabulary)))
 
 
 def _digests(packed: bytearray) -> Iterator[bytes]:
@@ -292,9 +271,6 @@ def write_outcome(
         "counts": dict(counts),
     }
     files.write_atomically(path, json.dumps(outcome))
-
-
-# The pipeline that `records.beam` runs: which step follows which.
 
 
 # Beside the counts of what was dropped: documents or paragraphs that come up first.

@@ -15,18 +15,15 @@ from bert_tf.errors import InputError
 from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.records.manifest import Manifest, agreed
-from bert_tf.records.packing import RowSequences
 from bert_tf.records.pipeline import RecordKeys
-from bert_tf.records.spec import PretrainingShape
 from bert_tf.text.vocabulary import Vocabulary
 
 # Random numbers for records, as functions of (seed, epoch, record) and a number.
 #
 # SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
 # gamma), which needs no number before it. The key stands for (seed, epoch, record); n
-# holds the purpose and, within it, the number asked for. So a record's numbers hang
-# on
-# nothing else: not on the batch, the order or what was drawn before.
+# holds the purpose and, within it, the number asked for. So a record's numbers depend
+# on nothing else: not on the batch, the order or what was drawn before.
 #
 # Shapes: B batch, N numbers for each record.
 
@@ -91,23 +88,17 @@ def _uint64(number: int) -> tf.Tensor:
     return tf.constant(number, tf.uint64)
 
 
-# Which tokens of a sequence are chosen, for a whole batch at once.
-#
-# What is chosen together:
+# Which tokens of a sequence are chosen, for a whole batch at once:
 #
 # - pieces: single tokens, uniformly.
-# - words: whole words in a random order. One that no longer fits is passed over, and
-# a
-#   shorter one may follow. A piece with ## joins the word before it, even over a
-#   [SEP]:
+# - words: whole words in a random order. One that no longer fits is passed over, and a
+#   shorter one may follow. A piece with ## joins the word before it, even over a [SEP]:
 #   a second segment that was cut in front may begin within a word.
 # - spans (SpanBERT, Joshi et al. 2020, section 3.1): stretches of whole words. The
-# length
-#   in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word is
-#   drawn
-#   uniformly. A span ends before a [SEP], before a word that is taken, and before the
-#   word with which there would be too many tokens; a first word that is too long by
-#   itself is passed over.
+#   length in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word
+#   is drawn uniformly. A span ends before a [SEP], before a word that is taken, and
+#   before the word with which there would be too many tokens; a first word that is too
+#   long by itself is passed over.
 #
 # Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
 #
@@ -119,33 +110,21 @@ _MAX_SPAN_WORDS = 10
 
 
 class Sequences(NamedTuple):
-    """A batch of sequences, as far as choosing needs to know them.
+    """A batch of sequences, as far as choosing needs to know them."""
 
-    Attributes:
-        is_candidate: [B, L] bool, tokens that may be chosen.
-        is_separator: [B, L] bool, [CLS] and [SEP].
-        is_continuation: [B, L] bool, pieces with ##.
-        limits: [B, 1] int32, how many tokens to choose, at least 1.
-        max_limit: the largest that a limit can be.
-    """
-
-    is_candidate: tf.Tensor
-    is_separator: tf.Tensor
-    is_continuation: tf.Tensor
-    limits: tf.Tensor
-    max_limit: int
+    is_candidate: tf.Tensor  # [B, L] bool, tokens that may be chosen
+    is_separator: tf.Tensor  # [B, L] bool, [CLS] and [SEP]
+    is_continuation: tf.Tensor  # [B, L] bool, pieces with ##
+    limits: tf.Tensor  # [B, 1] int32, how many tokens to choose, at least 1
+    max_limit: int  # the largest that a limit can be
 
 
 class Choice(NamedTuple):
-    """The tokens chosen.
+    """The tokens chosen."""
 
-    Attributes:
-        is_chosen: [B, L] bool.
-        groups: [B, L] int32. Tokens of a row with one number are masked, replaced or
-            kept together.
-    """
-
-    is_chosen: tf.Tensor
+    is_chosen: tf.Tensor  # [B, L] bool
+    # [B, L] int32. Tokens of a row with one number are masked, replaced or kept
+    # together.
     groups: tf.Tensor
 
 
@@ -310,11 +289,10 @@ def _span_length_distribution() -> list[float]:
 
 # Targets of a left-to-right language model: at every token, the one that follows.
 #
-# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a
-# model
+# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a model
 # with `left_to_right` in its config predicts each token from those before it. The
-# targets
-# come in the masked LM's features, so that its head and its loss serve here, too.
+# targets come in the masked LM's features, so that its head and its loss serve here,
+# too.
 #
 # Shapes: B batch, L tokens of a record.
 
@@ -339,12 +317,63 @@ def next_token_targets(
     }
 
 
-# Masking as the records are read: every epoch sees a sequence with other masks.
-#
-# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section
-# 3.1
-# "Task #1"), and so is the distribution; only the random stream is another one. Here
-# it
+# Shapes: B batch, L tokens of a row, N sequences of a row; M sequences of the batch, S
+# tokens of a sequence.
+
+
+class RowSequences:
+    """The sequences of a batch of rows, each as a row of its own.
+
+    Attributes:
+        input_ids: [M, S] int32, 0 for padding.
+        input_mask: [M, S] int32.
+        keys: [M], each sequence's own.
+    """
+
+    def __init__(
+        self,
+        batch: Mapping[str, tf.Tensor],
+        keys: RecordKeys,
+        max_sequence_length: int,
+    ) -> None:
+        length = batch["input_ids"].shape[1]
+        num_slots = batch["cls_positions"].shape[1]
+        slots = tf.where(batch["next_sentence_weights"] > 0)
+        rows, numbers = tf.unstack(slots, num=2, axis=1)
+        self._begins = tf.gather_nd(batch["cls_positions"], slots)[:, None]
+        places = self._begins + tf.range(max_sequence_length)[None]
+        is_inside = places < length
+        offsets = tf.cast(rows, tf.int32)[:, None] * length
+        self._places = tf.minimum(places, length - 1) + offsets
+        owners = tf.gather(tf.reshape(batch["sequence_ids"], [-1]), self._places)
+        own = tf.cast(numbers, tf.int32)[:, None] + 1
+        self._is_token = is_inside & (owners == own)
+        ids = tf.gather(tf.reshape(batch["input_ids"], [-1]), self._places)
+        self.input_ids = tf.where(self._is_token, ids, 0)
+        self.input_mask = tf.cast(self._is_token, tf.int32)
+        self.keys = RecordKeys(
+            tf.gather(keys.epochs, rows),
+            tf.gather(keys.records, rows) * num_slots + numbers,
+        )
+        self._row_length = length
+        self._num_rows = tf.shape(batch["input_ids"])[0]
+
+    def in_rows(self, values: tf.Tensor) -> tf.Tensor:
+        """[M, S] int32 to [B, L], 0 for padding."""
+        flat = tf.scatter_nd(
+            tf.boolean_mask(self._places, self._is_token)[:, None],
+            tf.boolean_mask(values, self._is_token),
+            tf.reshape(self._num_rows * self._row_length, [1]),
+        )
+        return tf.reshape(flat, [-1, self._row_length])
+
+    def positions_in_rows(self, positions: tf.Tensor) -> tf.Tensor:
+        """[M, S] positions in the sequences to positions in the rows, [B, L]."""
+        return self.in_rows(self._begins + positions)
+
+
+# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section 3.1
+# "Task #1"), and so is the distribution; only the random stream is another one. Here it
 # is a function of (seed, epoch, record) and nothing else: the same record in the same
 # epoch has the same masks at any batch size, in any order, after any resume.
 #
@@ -503,44 +532,30 @@ class DynamicMasking:
         )
 
 
-# How unmasked records are to be masked: what the user says, or else the records.
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingOptions:
-    """What the user says, under the flags' names; None where nothing was said.
+    """What the user says, under the flags' names; None where nothing was said."""
 
-    Attributes:
-        masking_unit: "piece", "word" or "span"; else "word" where the records' manifest
-            has do_whole_word_mask, "piece" where it has not.
-        masked_lm_prob: share of a sequence's tokens to choose; else the records' own.
-        mask_rate: share of these that become [MASK]; else 0.8.
-        random_rate: share of these that become a random token; else 0.1.
-    """
-
+    # "piece", "word" or "span"; else "word" where the records' manifest has
+    # do_whole_word_mask, "piece" where it has not.
     masking_unit: str | None = None
+    # Share of a sequence's tokens to choose; else the records' own.
     masked_lm_prob: float | None = None
-    mask_rate: float | None = None
+    mask_rate: float | None = None  # share of these that become [MASK]; else 0.8
+    # Share of these that become a random token; else 0.1.
     random_rate: float | None = None
 
     def refuse_where_unused(self, source: str) -> None:
         """Refuses what is said of records that have their masks in them."""
-        for name, value in self._said():
+        for name, value in self.said():
             raise InputError(
                 f"`{name}={value}` is for records that are masked as they are read, but"
                 f" the masks of {source} are in the records. Make them by"
                 " create_pretraining_data --masking=dynamic."
             )
 
-    def refuse_where_left_to_right(self) -> None:
-        """Refuses what is said where nothing is masked."""
-        for name, value in self._said():
-            raise InputError(
-                f"`{name}={value}` is for masking, but a left-to-right model predicts"
-                " every token."
-            )
-
-    def _said(self) -> list[tuple[str, Any]]:
+    def said(self) -> list[tuple[str, Any]]:
+        """The options that have a value."""
         values = dataclasses.asdict(self).items()
         return [(name, value) for name, value in values if value is not None]
 
@@ -571,6 +586,7 @@ def log_masking(
     random_rate: float,
     max_seq_length: int,
     max_predictions_per_seq: int,
+    **_: int,
 ) -> None:
     """Says how records are masked, and warns where there are too few slots for it."""
     logging.info(
@@ -592,9 +608,6 @@ def log_masking(
             masked_lm_prob,
             wanted,
         )
-
-
-# What is to be predicted of records without masks: settled before any is read.
 
 
 def find_vocabulary(
@@ -624,9 +637,9 @@ def find_vocabulary(
 
 def settled_masking(
     options: MaskingOptions,
-    shape: PretrainingShape,
     manifests: Sequence[Manifest],
     vocabulary: Vocabulary | None,
+    **lengths: Any,
 ) -> "functools.partial[DynamicMasking]":
     """How to mask records as they are read: DynamicMasking, but for the seed."""
     if vocabulary is None:
@@ -634,35 +647,29 @@ def settled_masking(
             f"{manifests[0].vocab_path} is missing: the records cannot be masked"
             " without their vocabulary. Give `vocab_file`."
         )
-    arguments = options.settled(manifests) | {
-        "max_seq_length": shape.max_seq_length,
-        "max_predictions_per_seq": shape.max_predictions_per_seq,
-    }
-    log_masking(**arguments)
-    if shape.is_packed:
-        arguments |= {
-            "max_sequence_length": shape.max_sequence_length,
-            "max_predictions_per_sequence": shape.max_predictions_per_sequence,
-        }
+    arguments = options.settled(manifests)
+    log_masking(**arguments, **lengths)
     ids = TokenIds.from_vocabulary(vocabulary.ids)
-    return functools.partial(DynamicMasking, ids, **arguments)
+    return functools.partial(DynamicMasking, ids, **arguments, **lengths)
 
 
 def refuse_masks(
     path: str,
-    shape: PretrainingShape,
+    is_dynamic: bool,
     options: MaskingOptions,
     max_predictions_per_seq: int | None,
 ) -> None:
     """Refuses what a left-to-right model has no use for."""
-    if not shape.is_dynamic:
+    if not is_dynamic:
         raise InputError(
             f"{path}: the records are masked, but a left-to-right model predicts every"
             " token. Make them by create_pretraining_data --masking=dynamic."
         )
-    options.refuse_where_left_to_right()
+    said = options.said()
     if max_predictions_per_seq is not None:
+        said.append(("max_predictions_per_seq", max_predictions_per_seq))
+    for name, value in said:
         raise InputError(
-            f"`max_predictions_per_seq={max_predictions_per_seq}` is for masking, but a"
-            " left-to-right model predicts every token."
+            f"`{name}={value}` is for masking, but a left-to-right model predicts every"
+            " token."
         )

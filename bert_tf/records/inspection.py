@@ -32,15 +32,12 @@ from bert_tf.records.manifest import (
 )
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pipeline import FRAME_BYTES, record_blocks
-from bert_tf.records.spec import CLASSIFICATION, RecordLayout, find_layout
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.text.vocabulary import CLS, MASK, SEP, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION
 
 Columns = Mapping[str, np.ndarray]
-
-
-# Files
 
 
 class RecordBlock(NamedTuple):
@@ -51,12 +48,12 @@ class RecordBlock(NamedTuple):
     first_in_file: int
     num_records: int
     num_bytes: int
-    rows: list[int]  # the records that are of the layout, and in `columns`
+    rows: list[int]  # the records that fit, and are in `columns`
     columns: dict[str, np.ndarray]  # [records, length]
 
 
 class InspectedRecords:
-    """Record files, and the manifests, vocabulary and layout that belong to them.
+    """Record files, and the manifests, vocabulary and spec that belong to them.
 
     `problems` has what was warned of; `vocabulary` is None where it is unknown.
     """
@@ -66,7 +63,7 @@ class InspectedRecords:
         self.paths = _find_files(patterns)
         self.manifests = self._find_manifests()
         self.vocabulary = self._find_vocabulary(vocab_file)
-        self.layout = self._find_layout()
+        self.spec = self._find_spec()
 
     @property
     def pairs(self) -> str:
@@ -83,13 +80,15 @@ class InspectedRecords:
             in_file = 0
             try:
                 for records in record_blocks(path):
-                    layout = self.layout if in_file else find_layout(records[0], path)
-                    if layout != self.layout:
+                    spec = (
+                        self.spec if in_file else RecordSpec.of_record(records[0], path)
+                    )
+                    if spec != self.spec:
                         raise InputError(
-                            f"{path}: {layout}, passed over; the first file has"
-                            f" {self.layout}."
+                            f"{path}: {spec}, passed over; the first file has"
+                            f" {self.spec}."
                         )
-                    columns, rows = layout.parse(records)
+                    columns, rows = spec.read(records)
                     count = len(records)
                     num_bytes = sum(map(len, records)) + FRAME_BYTES * count
                     yield RecordBlock(
@@ -165,20 +164,20 @@ class InspectedRecords:
             return None
         return found
 
-    def _find_layout(self) -> RecordLayout:
+    def _find_spec(self) -> RecordSpec:
         for path in self.paths:
             try:
                 for records in record_blocks(path, 1):
-                    layout = find_layout(records[0], path)
+                    spec = RecordSpec.of_record(records[0], path)
                     for manifest in self.manifests[:1]:
                         for name in ("max_seq_length", "max_predictions_per_seq"):
-                            said, found = getattr(manifest, name), getattr(layout, name)
+                            said, found = getattr(manifest, name), getattr(spec, name)
                             if found and said != found:
                                 self.warn(
                                     f"{manifest.path}: {name} is {said}; records have"
                                     f" {found}."
                                 )
-                    return layout
+                    return spec
             except InputError as error:
                 if path == self.paths[-1]:
                     raise
@@ -208,9 +207,6 @@ def _find_files(patterns: Sequence[str]) -> list[str]:
         if files.is_folder(path):
             raise InputError(f"{path} is a folder; name {os.path.join(path, '*')}.")
     return records
-
-
-# Rules
 
 
 MISFIT = "layout"
@@ -361,9 +357,9 @@ class Survey:
 
     def __init__(self, records: InspectedRecords) -> None:
         self._vocabulary = vocabulary = records.vocabulary
-        self._layout = records.layout
+        self._spec = records.spec
         self.statistics = RecordStatistics(
-            max_seq_length=records.layout.max_seq_length,
+            max_seq_length=records.spec.max_seq_length,
             mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
         )
         self.violations: dict[str, dict[str, Any]] = {}
@@ -386,7 +382,7 @@ class Survey:
         self.statistics.add(_sequences(columns)[0])
         for rule, is_broken in broken_rules(columns, self._vocabulary).items():
             self._count(rule, block, rows[is_broken])
-        if self._layout.kind == CLASSIFICATION and not self._layout.regression:
+        if self._spec.has_classes:
             self.labels.update(columns["label_ids"].ravel().tolist())
 
     def _count(self, rule: str, block: RecordBlock, rows: np.ndarray) -> None:
@@ -398,11 +394,11 @@ class Survey:
     def lines(self) -> list[str]:
         """What was found, for people."""
         lines = self.statistics.lines()
-        if self._layout.max_sequences_per_row:
+        if self._spec.max_sequences_per_row:
             figures = self._row_figures()
             lines = [
                 f"rows               {figures['rows']:,} of"
-                f" {self._layout.max_seq_length} tokens,"
+                f" {self._spec.max_seq_length} tokens,"
                 f" {figures['sequences_per_row']:.2f} sequences in each;"
                 f" {figures['padding_share']:.2%} of all places are padding",
                 "the sequences, as if unpacked into as many records:",
@@ -431,7 +427,7 @@ class Survey:
 
     def to_values(self) -> dict[str, Any]:
         """What was found, for programs."""
-        is_packed = self._layout.max_sequences_per_row
+        is_packed = self._spec.max_sequences_per_row
         return {
             "statistics": self.statistics.figures(),
             **({"rows": self._row_figures()} if is_packed else {}),
@@ -443,7 +439,7 @@ class Survey:
         }
 
     def _row_figures(self) -> dict[str, Any]:
-        length = self._layout.max_seq_length
+        length = self._spec.max_seq_length
         return row_figures(self.statistics, self._num_rows, max_seq_length=length)
 
 
@@ -454,9 +450,6 @@ def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
         return unpacked, rows, numbers + 1
     rows = np.arange(len(columns["input_ids"]))
     return columns, rows, np.zeros_like(rows)
-
-
-# Examples
 
 
 # What the model sees where it is to predict a token; REPLACED is one of the first two,

@@ -17,7 +17,7 @@ record files relative to the manifest's folder, with their records and bytes; th
 back, from a record file to its manifest, is `find_manifests`.
 
 `complete` is false from just before the record files get their final names until all
-have them; only the command that made the set goes on with an incomplete one.
+have them; only the command that made the set resumes an incomplete one.
 """
 
 import contextlib
@@ -136,7 +136,7 @@ class Manifest:
         max_sequence_length: tokens per sequence.
         max_predictions_per_sequence: masked-LM slots per sequence.
         packing_seed: of the rows' order.
-        record_files: the record files that were packed, in their order.
+        record_files: the record files that the rows were made of, by earlier versions.
         format_version: of this file.
         path: where the manifest lies; not a part of it.
     """
@@ -177,6 +177,23 @@ class Manifest:
         return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
 
     @property
+    def packed_length(self) -> int | None:
+        """Tokens of a row; None where rows are not packed."""
+        return self.max_seq_length if self.packed else None
+
+    @property
+    def sequence_length(self) -> int:
+        """Tokens of a sequence, padding included."""
+        return self.max_sequence_length if self.packed else self.max_seq_length
+
+    @property
+    def predictions_per_sequence(self) -> int:
+        """Masked-LM slots of a sequence."""
+        if self.packed:
+            return self.max_predictions_per_sequence
+        return self.max_predictions_per_seq
+
+    @property
     def num_records(self) -> int:
         """The records of all shards."""
         return sum(shard.num_records for shard in self.shards)
@@ -209,6 +226,13 @@ class Manifest:
             InputError: no such file, not a manifest, or one of a later format.
         """
         values = files.read_json(path, "manifest")
+        # The first of `bert_tf.finished`, the second of earlier versions.
+        if isinstance(values, dict) and values.keys() & {"results", "made_from"}:
+            raise InputError(
+                f"{path}: these are the records of a fine-tuning task, which its"
+                " command keeps for itself. Records for pre-training are made by"
+                " create_pretraining_data."
+            )
         version = values.get("format_version") if isinstance(values, dict) else None
         if type(version) is not int:
             raise InputError(f"{path}: not a manifest: it has no `format_version`.")
@@ -216,12 +240,6 @@ class Manifest:
             raise InputError(
                 f"{path}: this bert_tf reads manifests up to format version "
                 f"{FORMAT_VERSION}. Found: {version}. Install a newer bert_tf."
-            )
-        if "made_from" in values:
-            raise InputError(
-                f"{path}: these are the records of a fine-tuning task, which its"
-                " command keeps for itself. Records for pre-training are made by"
-                " create_pretraining_data."
             )
         manifest = from_values(cls, values, path)
         return dataclasses.replace(manifest, path=path)
@@ -332,12 +350,8 @@ def _check_size(path: str, manifest: Manifest) -> None:
         )
 
 
-# What stands under the names that a command is about to write: the same, or
-# another's.
-#
-# The same command again finds its finished set and has nothing to do, or its
-# interrupted
-# one and goes on. A set of other settings, or a file that no manifest knows, is not
+# The same command again finds its finished set and has nothing to do, or resumes its
+# interrupted one. A set of other settings, or a file that no manifest knows, is not
 # written over unless the user says so.
 
 
@@ -346,13 +360,13 @@ _FIELDS_OF_FLAGS = (
     ("vocab_file", "vocab_sha256"),
     ("input_file", "record_files"),
     ("input_file", "source_files"),
+    ("max_seq_length", "sequence_length"),
+    ("max_predictions_per_seq", "predictions_per_sequence"),
     *(
         (name, name)
         for name in (
             "do_lower_case",
-            "max_seq_length",
-            "max_predictions_per_seq",
-            "max_sequences_per_row",
+            "packed_length",
             "masking",
             "do_whole_word_mask",
             "masked_lm_prob",
@@ -367,7 +381,6 @@ _FIELDS_OF_FLAGS = (
             "min_document_tokens",
         )
     ),
-    ("random_seed", "packing_seed"),
     ("output_file", "shards"),
 )
 
@@ -454,9 +467,6 @@ def _refuse_unknown_files(wanted: Manifest, output_files: Sequence[str]) -> None
             )
 
 
-# A manifest in a few lines.
-
-
 _PAIRS = {
     "nsp": "next sentence pairs",
     "sop": "sentence order pairs",
@@ -494,8 +504,7 @@ def manifest_lines(manifest: Manifest) -> list[str]:
         lines.append(
             f"  packed: up to {manifest.max_sequences_per_row} sequences a record,"
             f" of up to {manifest.max_sequence_length} tokens and"
-            f" {manifest.max_predictions_per_sequence} predictions, from"
-            f" {len(manifest.record_files):,} record files"
+            f" {manifest.max_predictions_per_sequence} predictions"
         )
     preparation = []
     if manifest.split_sentences:
@@ -511,9 +520,6 @@ def manifest_lines(manifest: Manifest) -> list[str]:
     if preparation:
         lines.append(f"  {'; '.join(preparation)}")
     return lines
-
-
-# What several sets of records must have in common to be used together.
 
 
 def alike(
@@ -540,7 +546,9 @@ def alike(
     return True in answers
 
 
-def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
+def agreed(
+    manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
+) -> Any:
     """What some sets of records say alike."""
     first = manifests[0]
     for manifest in manifests[1:]:
@@ -548,6 +556,6 @@ def agreed(manifests: Sequence[Manifest], name: str, flag: str = "") -> Any:
         if here != there:
             raise InputError(
                 f"The records of {first.path} were made with {name}={here}, those of"
-                f" {manifest.path} with {there}: give `{flag or name}`."
+                f" {manifest.path} with {there}: {remedy or f'give `{flag or name}`'}."
             )
     return getattr(first, name)

@@ -1,8 +1,6 @@
 """Record files to batches: reading, shuffling by position, dealing out to workers."""
 
 import concurrent.futures
-import dataclasses
-import json
 import os
 import struct
 import threading
@@ -18,26 +16,15 @@ from tqdm import tqdm
 
 from bert_tf import files
 from bert_tf.errors import InputError, cause_of
+from bert_tf.finished import FinishedResults
 from bert_tf.parallel import available_cores
-from bert_tf.records.spec import RecordSchema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
-from bert_tf.strict_json import checked
 
-# How many records files have, counted once and remembered; how they are compressed.
-#
-# A manifest says it already. Where there is none, the lengths in the files' framing
-# do
-# (`bert_tf.records.writing`), through gzip or zlib where need be: all bytes
-# are
-# read. The counts are kept in a JSON file, which any change of a file outdates:
-#
-#     {"/data/a.tfrecord": {"size": 81, "mtime_ns": 1712345678900000000, "records":
-#     3}}
-#
-# with `mtime_ns` null for remote files.
-
-
-CACHE_NAME = "record_counts.json"
+# How many records a file has: where no manifest says it, the lengths in the file's
+# framing do (`bert_tf.records.writing`), through gzip or zlib where need be. All bytes
+# are read, once: the counts are kept (`bert_tf.finished`) for files of the same size
+# and time of change.
 
 _HEADER = struct.Struct("<8s4s")  # the length, its checksum
 _LENGTH = struct.Struct("<Q")
@@ -192,9 +179,7 @@ class RecordCounts:
     """The number of records in files, remembered from one start to the next."""
 
     def __init__(self, cache_path: str | None = None) -> None:
-        self._cache_path = cache_path
-        self._known = _read_cache(cache_path) if cache_path else {}
-        self._lock = threading.Lock()
+        self._known: FinishedResults[int] = FinishedResults(cache_path, int)
 
     def count(self, path: str) -> int:
         """The number of records in one file; see `counts`."""
@@ -206,21 +191,20 @@ class RecordCounts:
         Files that are not known, or have changed, are counted, several at a time.
         """
         states = {path: _state(path) for path in paths}
-        unknown = [path for path in states if self._remembered(states, path) is None]
+        unknown = [path for path in states if self._find(path, states) is None]
         if unknown:
             logging.info("Counting records: %d file(s).", len(unknown))
             self._count(unknown, states)
-        return [self._remembered(states, path) or 0 for path in paths]
+        return [self._find(path, states) or 0 for path in paths]
 
-    def _remembered(self, states: dict[str, dict[str, Any]], path: str) -> int | None:
-        entry = self._known.get(files.absolute(path), {})
-        same = all(entry.get(key) == value for key, value in states[path].items())
-        return entry["records"] if same else None
+    def _find(self, path: str, states: dict[str, dict[str, Any]]) -> int | None:
+        return self._known.find(files.absolute(path), states[path])
 
     def _count(self, paths: list[str], states: dict[str, dict[str, Any]]) -> None:
         num_bytes = sum(states[path]["size"] for path in paths)
         # Threads do: unpacking and reading leave Python to others.
         executor = concurrent.futures.ThreadPoolExecutor(available_cores())
+        lock = threading.Lock()
         with tqdm(
             total=num_bytes,
             desc="Counting records",
@@ -231,13 +215,12 @@ class RecordCounts:
         ) as bar:
 
             def progress(more: int) -> None:
-                with self._lock:
+                with lock:
                     bar.update(more)
 
             def remember(path: str) -> None:
-                entry = states[path] | {"records": count_records(path, progress)}
-                with self._lock:
-                    self._known[files.absolute(path)] = entry
+                count = count_records(path, progress)
+                self._known.add(files.absolute(path), states[path], count)
 
             futures = [executor.submit(remember, path) for path in paths]
             saved = time.monotonic()
@@ -245,17 +228,11 @@ class RecordCounts:
                 for future in concurrent.futures.as_completed(futures):
                     future.result()
                     if time.monotonic() - saved > _SECONDS_PER_SAVE:
-                        self._save()
+                        self._known.save()
                         saved = time.monotonic()
             finally:
                 executor.shutdown(cancel_futures=True)
-                self._save()
-
-    def _save(self) -> None:
-        if self._cache_path:
-            with self._lock:
-                content = json.dumps(self._known, indent=1, sort_keys=True)
-            files.write_atomically(self._cache_path, content)
+                self._known.save()
 
 
 def _compression(header: bytes) -> str:
@@ -311,53 +288,24 @@ def _state(path: str) -> dict[str, Any]:
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
-def _read_cache(path: str) -> dict[str, dict[str, Any]]:
-    """The counts that a file remembers; nothing where it cannot be read."""
-    if not files.exists(path):
-        return {}
-    try:
-        known = checked(dict[str, _Entry], files.read_json(path), path, "counts")
-        return {name: dataclasses.asdict(entry) for name, entry in known.items()}
-    except InputError as error:
-        logging.warning("%s The records are counted again.", error)
-        return {}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Entry:
-    """What is remembered of a file."""
-
-    size: int
-    mtime_ns: int | None
-    records: int
-
-
-# From record files to batches.
-#
-# **Training** reads the files over and over. The order of the records is a function
-# of
-# (seed, position) alone, so that a run that is killed goes on with the very record it
+# **Training** reads the files over and over. The order of the records is a function of
+# (seed, position) alone, so that a run that is killed resumes with the very record it
 # would have read next:
 #
 # - an epoch's files are shuffled by (seed, epoch) and dealt into units of four;
 # - a unit's files are read in turns, record by record, and shuffled in a buffer by
 #   (seed, epoch, unit);
-# - units and epochs follow each other without a seam; batches are cut from that
-# stream.
+# - units and epochs follow each other without a seam; batches are cut from that stream.
 #
-# To start at position n, whole epochs and whole units are skipped by their counts,
-# and
+# To start at position n, whole epochs and whole units are skipped by their counts, and
 # only the rest of one unit is read over.
 #
 # **Evaluation** reads the files once, or repeated, in the order given.
 #
 # Several workers read the same stream, and each takes its rows of every batch
-# (`InputShard`), so that the batches do not hang on how many there are.
-#
-# What is done to parsed batches beside that (`transform`) is told which record each
-# one
-# is, and in which epoch, lest it hang on the order or the batch.
-
+# (`InputShard`), so that the batches do not depend on how many there are. What is done
+# to parsed batches (`transform`) knows each record and its epoch, so that it does not
+# depend on the order or the batch.
 
 FILES_PER_UNIT = 4
 # Serialized records held for shuffling. Larger than the original's 100, which leaves
@@ -370,14 +318,11 @@ _RECORDS_PER_FILE = 1 << 40
 
 
 class RecordKeys(NamedTuple):
-    """Which records a batch holds.
+    """Which records a batch holds."""
 
-    Attributes:
-        epochs: [B] int64: 0 in evaluation, in training the epoch, counted from 1.
-        records: [B] int64: a number of each record's own among those of all files.
-    """
-
+    # [B] int64: 0 in evaluation, in training the epoch, counted from 1.
     epochs: tf.Tensor
+    # [B] int64: a number of each record's own among those of all files.
     records: tf.Tensor
 
 
@@ -385,16 +330,11 @@ class InputShard(NamedTuple):
     """Which rows of each batch a worker reads, and in how many pieces.
 
     The rows are dealt out in order: worker 0's replicas have the first ones.
-
-    Attributes:
-        worker: its number, from 0.
-        num_workers: how many there are.
-        num_replicas: of each worker: its rows come as so many batches.
     """
 
-    worker: int = 0
-    num_workers: int = 1
-    num_replicas: int = 1
+    worker: int = 0  # its number, from 0
+    num_workers: int = 1  # how many there are
+    num_replicas: int = 1  # of each worker: its rows come as so many batches
 
     def rows(self, batch_size: int) -> slice:
         """The worker's rows of a batch."""
@@ -428,7 +368,7 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
 def training_dataset(
     paths: Sequence[str],
     counts: Sequence[int],
-    schema: RecordSchema,
+    schema: RecordSpec,
     *,
     batch_size: int,
     seed: int,
@@ -501,7 +441,7 @@ def training_dataset(
 
 def evaluation_dataset(
     paths: Sequence[str],
-    schema: RecordSchema,
+    schema: RecordSpec,
     *,
     batch_size: int,
     compressions: Sequence[str] | None = None,
@@ -584,7 +524,7 @@ def _rows_of(
 
 def _parse(
     dataset: tf.data.Dataset,
-    schema: RecordSchema,
+    schema: RecordSpec,
     vocab_size: int | None,
     transform: Transform | None,
 ) -> tf.data.Dataset:
@@ -638,7 +578,7 @@ def _shuffle(
 ) -> tf.data.Dataset:
     """Shuffles numbered records in a buffer, in an order of the two seeds alone.
 
-    `Dataset.shuffle` mixes the process's global seed in, so that the order would hang
+    `Dataset.shuffle` mixes the process's global seed in, so that the order would depend
     on who had set that; and it fails on a seed tensor where the global seed is 0.
     """
     # Two zeros would mean: seed from the clock.

@@ -10,16 +10,17 @@ each next token instead.
 """
 
 import functools
+import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
-from google.protobuf import message
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.instances.settings import DYNAMIC_MASKING, FULL_SENTENCES
 from bert_tf.records.dynamic_masking import (
     DynamicMasking,
     MaskingOptions,
@@ -28,8 +29,7 @@ from bert_tf.records.dynamic_masking import (
     refuse_masks,
     settled_masking,
 )
-from bert_tf.records.manifest import find_manifests
-from bert_tf.records.packing import as_packed
+from bert_tf.records.manifest import Manifest, agreed, alike, find_manifests
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
@@ -42,11 +42,9 @@ from bert_tf.records.pipeline import (
     first_record,
     training_dataset,
 )
-from bert_tf.records.spec import PretrainingShape, refuse_mixed_pairs
+from bert_tf.records.spec import RecordSpec, features_of
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
-
-# Record files by the length of their sequences.
 
 
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
@@ -66,33 +64,20 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     return lengths
 
 
-def lengths_of_record(record: bytes, path: str) -> tuple[int, int]:
-    """max_seq_length and max_predictions_per_seq of a record as it stands."""
-    example = tf.train.Example()
-    try:
-        example.ParseFromString(record)
-    except message.DecodeError as error:
-        raise InputError(
-            f"{path}: the records must be tf.train.Example messages; the first one"
-            " cannot be decoded."
-        ) from error
-    feature = example.features.feature
-    tokens, predictions = (
-        len(feature[name].int64_list.value)
-        for name in ("input_ids", "masked_lm_positions")
-    )
-    return tokens, predictions
-
-
 def _length_of_first_record(path: str) -> int:
     """0 for a file without records."""
     found = first_record([path])
     if found is None:
         return 0
-    length, _ = lengths_of_record(found[1], path)
-    if not length:
+    features = features_of(found[1], path)
+    if not (length := _length(features, "input_ids")):
         raise InputError(f"{path}: the records must have `input_ids`.")
     return length
+
+
+def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
+    """The number of integers in a feature; 0 where there is no such feature."""
+    return len(features[name].int64_list.value) if name in features else 0
 
 
 class PretrainingRecords:
@@ -101,10 +86,11 @@ class PretrainingRecords:
     Attributes:
         paths: the files, in the order of the patterns.
         manifests: of the sets that they belong to.
-        shape: the records' lengths and kind.
         schema: what a record holds.
         max_seq_length: tokens of a record.
         max_predictions_per_seq: masked-LM slots of a batch's records.
+        max_sequence_length: tokens of a sequence, of which a packed row has several.
+        max_predictions_per_sequence: the most predictions of a sequence.
         is_dynamic: whether the records have no masks in them.
         has_pairs: whether there is a next sentence to predict.
         is_packed: whether a record is a row of several sequences.
@@ -122,6 +108,8 @@ class PretrainingRecords:
         left_to_right: bool = False,
         counts_cache: str | None = None,
     ) -> None:
+        self.schema: RecordSpec
+        self.max_predictions_per_sequence: int
         masking = masking or MaskingOptions()
         self.paths = (
             record_files(patterns, flag)
@@ -136,34 +124,95 @@ class PretrainingRecords:
         if found is None:
             raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
-        self.shape = PretrainingShape.settle(
-            self.paths,
-            self.manifests,
-            lengths=lengths_of_record(record, path),
-            max_seq_length=max_seq_length,
-            max_predictions_per_seq=None if left_to_right else max_predictions_per_seq,
+        self._settle(
+            features_of(record, path),
+            max_seq_length,
+            None if left_to_right else max_predictions_per_seq,
         )
-        self.max_seq_length = self.shape.max_seq_length
-        self.max_predictions_per_seq = self.shape.max_predictions_per_seq
-        self.is_dynamic = self.shape.is_dynamic
-        self.has_pairs = self.shape.has_pairs
-        self.is_packed = self.shape.is_packed
-        self.schema = self.shape.schema
         self.schema.check(record, path)
         self._left_to_right = left_to_right
         self._masking: functools.partial[DynamicMasking] | None = None
         if left_to_right:
-            refuse_masks(self.paths[0], self.shape, masking, max_predictions_per_seq)
+            refuse_masks(
+                self.paths[0], self.is_dynamic, masking, max_predictions_per_seq
+            )
             self.max_predictions_per_seq = self.max_seq_length - 1
         elif self.is_dynamic:
             self._masking = settled_masking(
-                masking, self.shape, self.manifests, self._vocabulary
+                masking,
+                self.manifests,
+                self._vocabulary,
+                max_seq_length=self.max_seq_length,
+                max_predictions_per_seq=self.max_predictions_per_seq,
+                max_sequence_length=self.max_sequence_length,
+                max_predictions_per_sequence=self.max_predictions_per_sequence,
             )
+
+    def _settle(
+        self,
+        features: Mapping[str, tf.train.Feature],
+        max_seq_length: int | None,
+        max_predictions_per_seq: int | None,
+    ) -> None:
+        """Settles what the records are: by their manifests, the user, or the first."""
+        first = self.manifests[0] if self.manifests else None
+        if max_seq_length is None:
+            max_seq_length = (
+                first.max_seq_length if first else _length(features, "input_ids") or 1
+            )
+        _check(self.manifests, "max_seq_length", max_seq_length)
+        self.is_dynamic = alike(
+            self.paths,
+            self.manifests,
+            lambda manifest: manifest.masking == DYNAMIC_MASKING,
+            ("without masks", "that are masked"),
+        )
+        self.has_pairs = not alike(
+            self.paths,
+            self.manifests,
+            lambda manifest: manifest.pairs == FULL_SENTENCES,
+            ("without sentence pairs", "with pairs"),
+        )
+        if self.has_pairs:
+            refuse_mixed_pairs(self.manifests)
+        self.is_packed = alike(
+            self.paths,
+            self.manifests,
+            lambda manifest: manifest.packed,
+            ("that are packed", "that are not"),
+        )
+        if max_predictions_per_seq is None and self.is_dynamic:
+            max_predictions_per_seq = agreed(self.manifests, "max_predictions_per_seq")
+        elif max_predictions_per_seq is None:
+            max_predictions_per_seq = (
+                first.max_predictions_per_seq
+                if first
+                else _length(features, "masked_lm_positions") or 1
+            )
+        if not self.is_dynamic:
+            _check(self.manifests, "max_predictions_per_seq", max_predictions_per_seq)
+        self.max_seq_length = self.max_sequence_length = max_seq_length
+        self.max_predictions_per_seq = max_predictions_per_seq
+        self.max_predictions_per_sequence = max_predictions_per_seq
+        max_sequences_per_row = None
+        if self.is_packed:
+            max_sequences_per_row, self.max_predictions_per_sequence = (
+                agreed(self.manifests, name, remedy="they cannot be used together")
+                for name in ("max_sequences_per_row", "max_predictions_per_sequence")
+            )
+            self.max_sequence_length = max(
+                manifest.max_sequence_length for manifest in self.manifests
+            )
+        self.schema = RecordSpec.pretraining(
+            max_seq_length,
+            None if self.is_dynamic else max_predictions_per_seq,
+            max_sequences_per_row,
+        )
 
     def check_model(self, config: BertConfig) -> None:
         """Refuses a model that is too small for the records."""
         # Positions restart with each of a packed row's sequences.
-        config.check_sequence_length(self.shape.max_sequence_length)
+        config.check_sequence_length(self.max_sequence_length)
         for manifest in self.manifests[:1]:
             config.check_vocabulary(
                 manifest.vocab_size, f"The vocabulary of {manifest.path}"
@@ -249,14 +298,6 @@ class PretrainingRecords:
         """The records of all files."""
         return sum(self.counts)
 
-    @property
-    def sequences_per_record(self) -> float:
-        """How many sequences a record holds on average, as the manifests say."""
-        if not self.is_packed:
-            return 1.0
-        rows = [manifest.report["rows"] for manifest in self.manifests]
-        return sum(row["sequences"] for row in rows) / sum(row["rows"] for row in rows)
-
     def vocabulary(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
@@ -309,14 +350,6 @@ class PretrainingRecords:
             )
         refuse_mixed_pairs([*self.manifests, *other.manifests])
 
-    def refuse_other_packing(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if only one of the two is packed."""
-        if self.is_packed != other.is_packed:
-            raise InputError(
-                f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
-                " one of them is packed (pack_pretraining_data)."
-            )
-
     def _transform(self, seed: int, packed: bool) -> Transform | None:
         """What is done to each parsed batch."""
         steps: list[Transform] = []
@@ -340,6 +373,38 @@ class PretrainingRecords:
             return vocab_size
         num_tokens = self.manifests[0].vocab_size
         return num_tokens if vocab_size is None else min(num_tokens, vocab_size)
+
+
+def refuse_mixed_pairs(manifests: Sequence[Manifest]) -> None:
+    """Raises InputError if a label means different things in different records."""
+    for first, other in itertools.pairwise(manifests):
+        if first.pairs != other.pairs:
+            raise InputError(
+                f"The records of {first.path} were made with pairs={first.pairs},"
+                f" those of {other.path} with pairs={other.pairs}: their labels mean"
+                " other things, and one model cannot learn both."
+            )
+
+
+def _check(manifests: Sequence[Manifest], name: str, wanted: int) -> None:
+    for manifest in manifests:
+        found = getattr(manifest, name)
+        if found != wanted:
+            raise InputError(
+                f"`{name}={wanted}`, but the records of {manifest.path} were made"
+                f" with {found}."
+            )
+
+
+def as_packed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Records of one sequence as packed rows of one, for a model of packed rows."""
+    labels = batch["next_sentence_labels"]
+    return {
+        **batch,
+        "sequence_ids": batch["input_mask"],
+        "cls_positions": tf.zeros_like(labels),
+        "next_sentence_weights": tf.ones_like(labels, tf.float32),
+    }
 
 
 def pretraining_dataset(

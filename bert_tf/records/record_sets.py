@@ -3,18 +3,18 @@
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf import files, strict_json
+from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.finished import FinishedResults
 from bert_tf.instances.creation import (
     Instances,
     TokenIds,
@@ -35,8 +35,9 @@ from bert_tf.records.manifest import (
     manifest_path,
     relative_name,
 )
-from bert_tf.records.spec import RecordSchema, pretraining_schema, unmasked_schema
-from bert_tf.records.statistics import RecordStatistics
+from bert_tf.records.packing import packed_blocks
+from bert_tf.records.spec import RecordSpec
+from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.tokenized_corpus import (
     DEDUPLICATION,
     NO_DEDUPLICATION,
@@ -54,55 +55,38 @@ from bert_tf.records.writing import ShardWriter, remove_leftovers
 from bert_tf.text.documents import Chunk, DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
-# Documents to record files: the part that every way of cutting the work shares.
-
-
 # Records serialized at a time, and of how many tokens at most: a few MB, which stay in
 # the processor's cache.
 _BLOCK = 1024
 _BLOCK_TOKENS = 1 << 19
 
+# What the result of a record file is called where it is kept.
+_SHARD = "records"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardResult:
-    """What is known of a finished record file, or of several.
+    """What is known of a finished record file, or of several."""
 
-    Attributes:
-        num_records: by file.
-        num_bytes: by file.
-        num_documents: the documents that they were made from.
-        num_left_out: documents' last lone tokens, of which no exact pair can be made.
-        num_short_of_predictions: records with fewer predictions than their share.
-        statistics: `RecordStatistics.to_values()`.
-    """
-
-    num_records: list[int]
-    num_bytes: list[int]
-    num_documents: int = 0
+    num_records: list[int]  # by file
+    num_bytes: list[int]  # by file
+    num_documents: int = 0  # the documents that they were made from
+    # Documents' last lone tokens, of which no exact pair can be made.
     num_left_out: int = 0
-    num_short_of_predictions: int = 0
-    statistics: dict[str, Any]
+    num_short_of_predictions: int = 0  # records with fewer predictions than their share
+    statistics: dict[str, Any]  # `RecordStatistics.to_values()`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardJob:
-    """A piece of work: one group of documents to one record file.
+    """A piece of work: one group of documents to one record file."""
 
-    Attributes:
-        work_folder: of the tokenized corpus.
-        group: the group's number.
-        num_groups: how many groups there are.
-        path: the record file.
-        vocab_file: the vocabulary.
-        settings: with the group's own seed.
-    """
-
-    work_folder: str
-    group: int
-    num_groups: int
-    path: str
-    vocab_file: str
-    settings: InstanceSettings
+    work_folder: str  # of the tokenized corpus
+    group: int  # the group's number
+    num_groups: int  # how many groups there are
+    path: str  # the record file
+    vocab_file: str  # the vocabulary
+    settings: InstanceSettings  # with the group's own seed
 
     @property
     def result_path(self) -> str:
@@ -110,13 +94,15 @@ class ShardJob:
         return os.path.join(self.work_folder, f"shard-{self.group:05d}.json")
 
 
-def schema_of(settings: InstanceSettings) -> RecordSchema:
+def spec_of(settings: InstanceSettings) -> RecordSpec:
     """What a record holds."""
-    if settings.masking == STATIC_MASKING:
-        return pretraining_schema(
-            settings.max_seq_length, settings.max_predictions_per_seq
-        )
-    return unmasked_schema(settings.max_seq_length)
+    return RecordSpec.pretraining(
+        settings.record_length,
+        settings.max_predictions_per_record
+        if settings.masking == STATIC_MASKING
+        else None,
+        settings.max_sequences_per_record if settings.packed_length else None,
+    )
 
 
 def write_shard(job: ShardJob) -> ShardResult:
@@ -144,38 +130,24 @@ def write_group(
     instances = create_instances(documents, ids, settings)
     with ShardWriter([path], is_alone=is_alone) as writer:
         result = write_instances(instances, writer, ids, settings)
-        keep_result(result, path, result_path, is_alone=is_alone)
+        if is_alone and files.exists(path):
+            # One that is replaced: it must not be taken for that of the result.
+            files.remove(path)
+        # Before the file gets its name: one without a result is made again.
+        _kept(result_path).keep(_SHARD, dataclasses.asdict(settings), result)
     return result
-
-
-def keep_result(
-    result: ShardResult, path: str, result_path: str, *, is_alone: bool = True
-) -> None:
-    """Writes what is known of a record file, before that gets its name.
-
-    So a file without its result is made again.
-    """
-    if is_alone and files.exists(path):
-        # One that is replaced: it must not be taken for that of the result.
-        files.remove(path)
-    files.write_atomically(result_path, json.dumps(dataclasses.asdict(result)))
 
 
 def finished_shard(job: ShardJob) -> ShardResult | None:
     """What is known of the job's record file, if it is finished."""
-    return kept_result(job.path, job.result_path)
+    if not files.exists(job.path):
+        return None
+    result = _kept(job.result_path).find(_SHARD, dataclasses.asdict(job.settings))
+    return result if result and result.num_bytes == [files.size(job.path)] else None
 
 
-def kept_result(path: str, result_path: str) -> ShardResult | None:
-    """What `keep_result` wrote, if the record file has its name."""
-    if not files.exists(result_path) or not files.exists(path):
-        return None
-    try:
-        result = strict_json.read(ShardResult, result_path)
-    except InputError as error:
-        logging.warning("%s The records are made again.", error)
-        return None
-    return result if result.num_bytes == [files.size(path)] else None
+def _kept(result_path: str) -> FinishedResults[ShardResult]:
+    return FinishedResults(result_path, ShardResult)
 
 
 def require_documents(
@@ -204,15 +176,19 @@ def write_instances(
     progress: Callable[[int], object] = lambda _: None,
 ) -> ShardResult:
     """Writes instances to the writer's files, in turn, and closes them."""
-    schema = schema_of(settings)
+    spec = spec_of(settings)
     statistics = RecordStatistics(
         max_seq_length=settings.max_seq_length, mask_id=ids.mask_id
     )
-    block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.max_seq_length))
+    block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.record_length))
     for columns in instances.blocks(block_size):
-        writer.write(schema.serialize_block(columns))
+        if not settings.packed_length:
+            writer.write(spec.serialize_block(columns))
         statistics.add(columns)
         progress(len(columns["input_ids"]))
+    if settings.packed_length:
+        for columns in packed_blocks(instances, settings, block_size):
+            writer.write(spec.serialize_block(columns))
     limit = settings.max_predictions_per_seq
     return ShardResult(
         num_bytes=writer.close(),
@@ -228,48 +204,10 @@ def write_instances(
     )
 
 
-# What a run read, dropped and wrote: for people, and for the manifest.
-
-
 LONE_TOKENS = "documents' last sentences of a single token, of which no pair is made"
 
 # No sentence is as long; a document that is one line may be.
 _LONG_SENTENCE = 10_000
-
-
-def read_report(chunks: Sequence[TokenizedChunk]) -> dict[str, int]:
-    """What was read, in numbers."""
-    return {
-        "documents": sum(chunk.num_documents for chunk in chunks),
-        "sentences": sum(chunk.num_sentences for chunk in chunks),
-        "tokens": sum(chunk.num_tokens for chunk in chunks),
-    }
-
-
-def dropped_counts(chunks: Iterable[TokenizedChunk]) -> Counter[str]:
-    """What the readers left out, by reason."""
-    dropped: Counter[str] = Counter()
-    for chunk in chunks:
-        dropped.update(chunk.dropped)
-    return dropped
-
-
-def final_report(
-    read: Mapping[str, int],
-    dropped: Counter[str],
-    results: Sequence[ShardResult],
-) -> dict[str, Any]:
-    """The manifest's `report`."""
-    statistics = merged_statistics(results)
-    left_out = sum(result.num_left_out for result in results)
-    if left_out:
-        dropped = dropped + Counter({LONE_TOKENS: left_out})
-    return {
-        "read": dict(read),
-        "dropped": dict(sorted(dropped.items())),
-        "used_documents": sum(result.num_documents for result in results),
-        "records": statistics.figures(),
-    }
 
 
 def merged_statistics(results: Sequence[ShardResult]) -> RecordStatistics:
@@ -282,7 +220,7 @@ def merged_statistics(results: Sequence[ShardResult]) -> RecordStatistics:
     return first
 
 
-def log_report(report: Mapping[str, Any], results: Sequence[ShardResult]) -> None:
+def log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None:
     """Says what was read, dropped and written."""
     read = report["read"]
     logging.info(
@@ -293,8 +231,17 @@ def log_report(report: Mapping[str, Any], results: Sequence[ShardResult]) -> Non
         logging.info("Dropped nothing")
     for reason, count in report["dropped"].items():
         logging.info("Dropped %s: %s", f"{count:,}", reason)
-    for line in merged_statistics(results).lines():
+    for line in statistics.lines():
         logging.info("%s", line)
+    if rows := report.get("rows"):
+        logging.info(
+            "Packed %s sequences into %s rows: %.2f a row; %.2f%% of all places are"
+            " padding",
+            f"{rows['sequences']:,}",
+            f"{rows['rows']:,}",
+            rows["sequences_per_row"],
+            100 * rows["padding_share"],
+        )
 
 
 def warn_of_lengths(
@@ -377,45 +324,31 @@ def warn_of_oddities(
         )
 
 
-# A set of pre-training records that is being made: announced, declared complete.
+# Every way of making a set checks the same, leaves the same files and reports the same:
 #
-# What every way of making a set has in common, so that all of them check the same,
-# leave
-# the same files and say the same about them:
-#
-# 1. `record_planning.plan_record_set` checks the arguments and knows the manifest but
-# for
-#    the counts; `RecordSet.find_finished` looks at what stands under the set's names;
-# 2. `RecordSet.announce` takes the names: a manifest that says "not complete", and
-# the
+# 1. `plan_record_set` checks the arguments and knows the manifest but for the counts;
+#    `RecordSet.find_finished` looks at what has the set's names;
+# 2. `RecordSet.announce` takes the names: a manifest that says "not complete", and the
 #    vocabulary;
 # 3. the record files get their names, each when it is complete;
 # 4. `RecordSet.complete` lets the manifest say "complete", with a report.
 
 
 # To be raised when the same text and settings come to give other bytes, so that a run
-# does not go on with what an older bert_tf began.
+# does not resume with what an older bert_tf began.
 _WAY_OF_MAKING = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
-    """A set of records that is to be made.
+    """A set of records that is to be made."""
 
-    Attributes:
-        chunks: the text.
-        output_files: the record files.
-        vocabulary: of the tokens.
-        settings: of the instances, with the whole set's seed.
-        manifest: what is known before any record is made.
-        started: when the work began, by `time.monotonic`.
-    """
-
-    chunks: Sequence[Chunk]
-    output_files: Sequence[str]
-    vocabulary: Vocabulary
-    settings: InstanceSettings
-    manifest: Manifest
+    chunks: Sequence[Chunk]  # the text
+    output_files: Sequence[str]  # the record files
+    vocabulary: Vocabulary  # of the tokens
+    settings: InstanceSettings  # of the instances, with the whole set's seed
+    manifest: Manifest  # what is known before any record is made
+    # When the work began, by `time.monotonic`.
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @property
@@ -498,7 +431,11 @@ class RecordSet:
         removed.
         """
         manifest = with_counts(self.manifest, results) if results else self.manifest
-        announce(manifest, self.vocabulary)
+        replaced = _replaced_files(manifest)
+        files.write_atomically(manifest.path, manifest.to_json_string())
+        self.vocabulary.save(manifest.vocab_path)
+        for path in replaced:
+            files.remove(path)
 
     def complete(
         self,
@@ -507,17 +444,33 @@ class RecordSet:
         results: Sequence[ShardResult],
     ) -> Manifest:
         """Writes the manifest of the set whose record files have their names."""
-        dropped = dropped_counts(tokenized) + dropped
-        manifest = dataclasses.replace(
-            with_counts(self.manifest, results),
-            complete=True,
-            report=final_report(read_report(tokenized), dropped, results),
-        )
+        for chunk in tokenized:
+            dropped.update(chunk.dropped)
+        dropped[LONE_TOKENS] += sum(result.num_left_out for result in results)
+        statistics = merged_statistics(results)
+        manifest = with_counts(self.manifest, results)
+        report = {
+            "read": {
+                "documents": sum(chunk.num_documents for chunk in tokenized),
+                "sentences": sum(chunk.num_sentences for chunk in tokenized),
+                "tokens": sum(chunk.num_tokens for chunk in tokenized),
+            },
+            "dropped": dict(sorted((+dropped).items())),
+            "used_documents": sum(result.num_documents for result in results),
+            "records": statistics.figures(),
+        }
+        if manifest.packed:
+            report["rows"] = row_figures(
+                statistics,
+                manifest.num_records,
+                max_seq_length=manifest.max_seq_length,
+            )
+        manifest = dataclasses.replace(manifest, complete=True, report=report)
         files.write_atomically(manifest.path, manifest.to_json_string())
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
         warn_of_oddities(results, self.settings)
-        log_report(manifest.report, results)
+        log_report(report, statistics)
         logging.info(
             "Wrote %d records to %s, %s (%.1f s)",
             manifest.num_records,
@@ -526,15 +479,6 @@ class RecordSet:
             time.monotonic() - self.started,
         )
         return manifest
-
-
-def announce(manifest: Manifest, vocabulary: Vocabulary) -> None:
-    """As `RecordSet.announce`, for a manifest that is not complete."""
-    replaced = _replaced_files(manifest)
-    files.write_atomically(manifest.path, manifest.to_json_string())
-    vocabulary.save(manifest.vocab_path)
-    for path in replaced:
-        files.remove(path)
 
 
 def with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
@@ -570,9 +514,6 @@ def _replaced_files(manifest: Manifest) -> list[str]:
         return []
     stale = old.records_by_path().keys() - manifest.records_by_path().keys()
     return [path for path in sorted(stale) if files.exists(path)]
-
-
-# What is asked for, checked, before any work: the plan of a set of records.
 
 
 def plan_record_set(
@@ -612,7 +553,7 @@ def plan_record_set(
         min_document_tokens=min_document_tokens,
         shards=(),
         complete=False,
-        **dataclasses.asdict(settings),
+        **_of_records(settings),
     )
     return RecordSet(
         chunks=chunks,
@@ -621,6 +562,22 @@ def plan_record_set(
         settings=settings,
         manifest=_with_shards(wanted, output_files, is_sharded=num_shards is not None),
     )
+
+
+def _of_records(settings: InstanceSettings) -> dict[str, Any]:
+    """The settings as the manifest has them: lengths are those of a record."""
+    values = dataclasses.asdict(settings)
+    if values.pop("packed_length"):
+        values |= {
+            "packed": True,
+            "max_seq_length": settings.record_length,
+            "max_predictions_per_seq": settings.max_predictions_per_record,
+            "max_sequences_per_row": settings.max_sequences_per_record,
+            "max_sequence_length": settings.max_seq_length,
+            "max_predictions_per_sequence": settings.max_predictions_per_seq,
+            "packing_seed": settings.random_seed,
+        }
+    return values
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
@@ -729,18 +686,14 @@ def _with_shards(
     )
 
 
-# Pre-training records: text in, a finished set of record files out.
-#
 # 1. The text is cut into chunks, and each is tokenized, on any core, into the work
-# folder
-#    (`tokenized_chunks`).
-# 2. The documents become masked pairs and records (`generation`), in one of two ways:
+#    folder (`tokenized_corpus`).
+# 2. The documents become masked pairs and records, in one of two ways:
 #    - as one pool with one random stream, dealt to the files in turn: the original's;
 #    - sharded: dealt into groups, each with a random stream of its own, on any core.
 # 3. The set is published in an order that loses nothing: a manifest that says "not
-#    complete" and the vocabulary; then the record files get their names, each when it
-#    is
-#    complete; then the manifest says "complete", and the work folder is removed.
+#    complete" and the vocabulary; then the record files, each when it is complete; then
+#    the manifest says "complete", and the work folder is removed.
 #
 # Whenever the command is killed, the same command again ends with the same set.
 

@@ -83,7 +83,7 @@ def text_chunks(
 ) -> list[Chunk]:
     """The text that the options name, in pieces of work.
 
-    Records that have a manifest among these files, and what lies beside records, are
+    Records that have a manifest among these files, and what accompanies records, are
     passed over: a pattern may take in what an earlier run wrote beside its text.
     """
     split_sentences: bool | None = False

@@ -11,7 +11,7 @@ import stat
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -25,16 +25,13 @@ from bert_tf.text.documents import Chunk, TextLine, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-# Chunks of text into ids: what comes of a chunk's lines, as compact arrays.
-
-
 # Which exact repetitions are dropped.
 NO_DEDUPLICATION = "none"
 DOCUMENTS = "documents"
 PARAGRAPHS = "paragraphs"
 DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS)
 
-# 128 bits: two different texts have the same digest never, for all that is likely.
+# 128 bits: two different texts do not have the same digest.
 DIGEST_BYTES = 16
 
 NO_TOKEN = "sentences without a token (control characters, say)"
@@ -61,35 +58,78 @@ class TokenizedPart:
         self.document_digests = bytearray()
 
 
-class ChunkTokenizer:
-    """Tokenizes the lines of one chunk, part by part.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizedChunk:
+    """What there is of a tokenized chunk."""
 
-    Attributes:
-        begins_with_end: whether a document ends before the first sentence.
-        ends_with_end: whether one ends after the last sentence.
-        dropped: what was left out, by reason.
-    """
+    num_tokens: int  # of all sentences
+    num_sentences: int  # of all documents
+    num_paragraphs: int  # of all documents; 0 unless they have digests
+    num_documents: int  # none of them empty
+    begins_with_end: bool  # whether a document ends before the first sentence
+    ends_with_end: bool  # whether one ends after the last sentence
+    dropped: dict[str, int]  # what was left out, by reason
+    longest_sentence: int = 0  # tokens of the longest one
+
+
+@functools.lru_cache(maxsize=1)
+def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
+    """One tokenizer per process, so that its caches serve all chunks."""
+    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
+    return PackedTokenizer(tokenizer, token_dtype(len(vocabulary)))
+
+
+class ChunkTokenizer:
+    """Tokenizes the lines of one chunk, part by part, and counts them."""
 
     def __init__(
-        self,
-        encode: Callable[[str], bytes],
-        dtype: type[np.integer],
-        *,
-        digest_paragraphs: bool = False,
-        digest_documents: bool = False,
+        self, vocabulary: Vocabulary, do_lower_case: bool, deduplicate: str
     ) -> None:
-        self._encode = encode
-        self._token_bytes = np.dtype(dtype).itemsize
-        self._digest_paragraphs = digest_paragraphs
-        self._digest_documents = digest_documents
+        self.dtype = token_dtype(len(vocabulary))
+        self._encode = _packed_tokenizer(vocabulary, do_lower_case).encode
+        self._token_bytes = np.dtype(self.dtype).itemsize
+        self._digest_paragraphs = deduplicate == PARAGRAPHS
+        self._digest_documents = deduplicate == DOCUMENTS
         self.begins_with_end = False
         self.ends_with_end = False
         self.dropped: Counter[str] = Counter()
+        # Of the parts before the present one.
+        self.num_tokens = 0
+        self.num_sentences = 0
+        self.num_documents = 0
+        self._num_paragraphs = 0
+        self._longest_sentence = 0
 
     def parts(
         self, lines: Iterable[TextLine], max_bytes: int = 16 << 20
     ) -> Iterator[TokenizedPart]:
         """Yields the lines' documents, as many at a time as fit into some memory."""
+        for part in self._parts(lines, max_bytes):
+            yield part
+            self.num_tokens += len(part.tokens) // self._token_bytes
+            self.num_sentences += len(part.sentence_lengths)
+            self.num_documents += len(part.document_lengths)
+            self._num_paragraphs += len(part.paragraph_lengths)
+            self._longest_sentence = max(
+                self._longest_sentence, max(part.sentence_lengths, default=0)
+            )
+
+    def summary(self) -> TokenizedChunk:
+        """What there is of the chunk, after its last part."""
+        return TokenizedChunk(
+            num_tokens=self.num_tokens,
+            num_sentences=self.num_sentences,
+            num_paragraphs=self._num_paragraphs,
+            num_documents=self.num_documents,
+            begins_with_end=self.begins_with_end,
+            ends_with_end=self.ends_with_end,
+            dropped=dict(self.dropped),
+            longest_sentence=self._longest_sentence,
+        )
+
+    def _parts(
+        self, lines: Iterable[TextLine], max_bytes: int
+    ) -> Iterator[TokenizedPart]:
         part = TokenizedPart()
         tokens, sentence_lengths = part.tokens, part.sentence_lengths
         encode, token_bytes = self._encode, self._token_bytes
@@ -143,11 +183,9 @@ class ChunkTokenizer:
 # Where a run keeps what it has done until its records are finished.
 #
 # The folder is hidden beside the records, `.NAME.work`, or where --work_dir says. It
-# belongs to one run: to its input, vocabulary and settings. The same command goes on
-# with
-# what is in it; another one begins anew; a second one at the same time is refused.
-# When
-# the records are finished it is removed.
+# belongs to one run: to its input, vocabulary and settings. The same command resumes
+# with what is in it; another one starts over; a second one at the same time is refused.
+# When the records are finished it is removed.
 
 
 _OWNER_FILE = "made_for"
@@ -262,71 +300,35 @@ def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> 
 
 # A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.
 #
-# Chunk i is the folder chunk-0000i of the work folder, made under a temporary name
-# and
-# renamed when it is complete, so that a run that was killed goes on with those that
-# are
+# Chunk i is the folder chunk-0000i of the work folder, made under a temporary name and
+# renamed when it is complete, so that a run that was killed resumes with those that are
 # there. In it, all little-endian:
 #
 #     tokens                uint16 or int32, by the vocabulary's size
 #     sentence_stops        int64, where in `tokens` each sentence ends
 #     document_stops        int64, where in `sentence_stops` each document ends
-#     paragraph_stops       int64, likewise                  } only where repeated
-#     ones
-#     paragraph_digests     16 bytes each                    } are dropped
-#     document_digests      16 bytes each                    }
+#     paragraph_stops       int64, likewise    } only where repeated ones
+#     paragraph_digests     16 bytes each      } are dropped
+#     document_digests      16 bytes each      }
 #     chunk.json            `TokenizedChunk`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizeJob:
-    """A piece of work: one chunk to tokenize.
+    """A piece of work: one chunk to tokenize."""
 
-    Attributes:
-        index: the chunk's number.
-        chunk: what to read.
-        work_folder: where the result goes.
-        vocab_file: the vocabulary.
-        do_lower_case: as for the tokenizer.
-        deduplicate: of what digests are needed: one of `tokenized.DEDUPLICATION`.
-    """
-
-    index: int
-    chunk: Chunk
-    work_folder: str
-    vocab_file: str
-    do_lower_case: bool
+    index: int  # the chunk's number
+    chunk: Chunk  # what to read
+    work_folder: str  # where the result goes
+    vocab_file: str  # the vocabulary
+    do_lower_case: bool  # as for the tokenizer
+    # Of what digests are needed: one of `tokenized.DEDUPLICATION`.
     deduplicate: str = NO_DEDUPLICATION
 
     @property
     def folder(self) -> str:
         """Where the result goes when it is complete."""
         return chunk_folder(self.work_folder, self.index)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenizedChunk:
-    """What there is of a tokenized chunk.
-
-    Attributes:
-        num_tokens: of all sentences.
-        num_sentences: of all documents.
-        num_paragraphs: of all documents; 0 unless they have digests.
-        num_documents: none of them empty.
-        begins_with_end: whether a document ends before the first sentence.
-        ends_with_end: whether one ends after the last sentence.
-        dropped: what was left out, by reason.
-        longest_sentence: tokens of the longest one.
-    """
-
-    num_tokens: int
-    num_sentences: int
-    num_paragraphs: int
-    num_documents: int
-    begins_with_end: bool
-    ends_with_end: bool
-    dropped: dict[str, int]
-    longest_sentence: int = 0
 
 
 def chunk_folder(work_folder: str, index: int) -> str:
@@ -370,28 +372,20 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     finished = _finished_chunk(job.folder)
     if finished is not None:
         return finished
-    # By content: another run of this process may have used the same name.
-    content = files.sha256(files.read_bytes(job.vocab_file))
-    tokenizer, dtype = _packed_tokenizer(job.vocab_file, content, job.do_lower_case)
-    chunk_tokenizer = ChunkTokenizer(
-        tokenizer.encode,
-        dtype,
-        digest_paragraphs=job.deduplicate == PARAGRAPHS,
-        digest_documents=job.deduplicate == DOCUMENTS,
-    )
-    counter = ChunkCounter(dtype)
+    vocabulary = Vocabulary.from_file(job.vocab_file)
+    tokenizer = ChunkTokenizer(vocabulary, job.do_lower_case, job.deduplicate)
     temporary = f"{job.folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
         with contextlib.ExitStack() as stack:
-            writer = _ChunkWriter(temporary, counter, stack)
-            lines = read_chunk(job.chunk, chunk_tokenizer.dropped)
-            for part in chunk_tokenizer.parts(lines):
+            writer = _ChunkWriter(temporary, tokenizer, stack)
+            lines = read_chunk(job.chunk, tokenizer.dropped)
+            for part in tokenizer.parts(lines):
                 with file_errors(temporary):
                     writer.write(part)
             with file_errors(temporary):
                 stack.close()
-        summary = counter.summary(chunk_tokenizer)
+        summary = tokenizer.summary()
         with open(os.path.join(temporary, "chunk.json"), "w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(summary), file)
         os.replace(temporary, job.folder)
@@ -401,60 +395,14 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
     return summary
 
 
-@functools.lru_cache(maxsize=1)
-def _packed_tokenizer(
-    vocab_file: str, sha256: str, do_lower_case: bool
-) -> tuple[PackedTokenizer, type[np.integer]]:
-    """One tokenizer a process, so that its caches serve all chunks."""
-    vocabulary = Vocabulary.from_file(vocab_file)
-    dtype = token_dtype(len(vocabulary))
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
-    return PackedTokenizer(tokenizer, dtype), dtype
-
-
-class ChunkCounter:
-    """Counts what comes of a chunk, part by part."""
-
-    def __init__(self, dtype: type[np.integer]) -> None:
-        self._token_bytes = np.dtype(dtype).itemsize
-        self.num_tokens = 0
-        self.num_sentences = 0
-        self.num_paragraphs = 0
-        self.num_documents = 0
-        self.longest_sentence = 0
-
-    def add(self, part: TokenizedPart) -> None:
-        """Counts a part."""
-        self.num_tokens += len(part.tokens) // self._token_bytes
-        self.num_sentences += len(part.sentence_lengths)
-        self.num_paragraphs += len(part.paragraph_lengths)
-        self.num_documents += len(part.document_lengths)
-        self.longest_sentence = max(
-            self.longest_sentence, max(part.sentence_lengths, default=0)
-        )
-
-    def summary(self, tokenizer: ChunkTokenizer) -> TokenizedChunk:
-        """What there is of the chunk that the tokenizer has come to the end of."""
-        return TokenizedChunk(
-            num_tokens=self.num_tokens,
-            num_sentences=self.num_sentences,
-            num_paragraphs=self.num_paragraphs,
-            num_documents=self.num_documents,
-            begins_with_end=tokenizer.begins_with_end,
-            ends_with_end=tokenizer.ends_with_end,
-            dropped=dict(tokenizer.dropped),
-            longest_sentence=self.longest_sentence,
-        )
-
-
 class _ChunkWriter:
     """Appends the parts of a chunk to its files."""
 
     def __init__(
-        self, folder: str, counter: ChunkCounter, stack: contextlib.ExitStack
+        self, folder: str, tokenizer: ChunkTokenizer, stack: contextlib.ExitStack
     ) -> None:
         self._folder = folder
-        self._counter = counter
+        self._tokenizer = tokenizer
         self._stack = stack
         self._files: dict[str, IO[bytes]] = {}
         for name in ("tokens", "sentence_stops", "document_stops"):
@@ -463,10 +411,8 @@ class _ChunkWriter:
     def write(self, part: TokenizedPart) -> None:
         """Appends a part."""
         # The stops count from the chunk's beginning.
-        num_tokens, num_sentences = (
-            self._counter.num_tokens,
-            self._counter.num_sentences,
-        )
+        num_tokens = self._tokenizer.num_tokens
+        num_sentences = self._tokenizer.num_sentences
         self._write_stops("sentence_stops", part.sentence_lengths, num_tokens)
         self._write_stops("document_stops", part.document_lengths, num_sentences)
         if part.paragraph_lengths:
@@ -475,7 +421,6 @@ class _ChunkWriter:
         for name in ("paragraph_digests", "document_digests"):
             if getattr(part, name):
                 self._file(name).write(getattr(part, name))
-        self._counter.add(part)
 
     def _write_stops(self, name: str, lengths: object, offset: int) -> None:
         stops = np.cumsum(np.asarray(lengths, np.int64)) + offset
@@ -500,10 +445,7 @@ def load_array(folder: str, name: str, dtype: np.dtype | type) -> np.ndarray:
     return np.memmap(path, dtype, mode="r")
 
 
-# A tokenized corpus: what of it is kept, and its documents, all or a group's.
-#
-# Documents have numbers, in the order of the text. Document n belongs to group n
-# modulo
+# Documents have numbers, in the order of the text. Document n belongs to group n modulo
 # the number of groups: dealt like cards, so that each group is a fair sample of the
 # corpus wherever it was cut.
 
@@ -520,16 +462,11 @@ _KEPT = "kept_sentences"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizedCorpus:
-    """All chunks of a work folder.
+    """All chunks of a work folder."""
 
-    Attributes:
-        work_folder: where they lie.
-        token_type: numpy's name of the ids' type.
-        chunk_documents: the documents of each chunk, those that are dropped included.
-    """
-
-    work_folder: str = dataclasses.field(default="", compare=False)
-    token_type: str
+    work_folder: str = dataclasses.field(default="", compare=False)  # where they lie
+    token_type: str  # numpy's name of the ids' type
+    # The documents of each chunk, those that are dropped included.
     chunk_documents: tuple[int, ...]
 
     @property
@@ -621,7 +558,7 @@ class _Pieces:
 
 
 def _assembled(pieces: list[tuple[_Pieces, bool]], dtype: np.dtype) -> Documents:
-    """Documents out of pieces, each with whether it goes on with the last document."""
+    """Documents out of pieces, each with whether it continues the last document."""
     tokens = [part for piece, _ in pieces for part in piece.tokens]
     sentence_lengths = [piece.sentence_lengths for piece, _ in pieces]
     document_lengths: list[np.ndarray] = []

@@ -16,10 +16,7 @@ from bert_tf.errors import InputError
 from bert_tf.instances.random_stream import compiled
 from bert_tf.records.manifest import is_companion, is_temporary
 
-# Blocks of arrays to the bytes of `tf.train.Example`s, without an object per value.
-#
-# A record is the protocol buffer message (https://protobuf.dev/programming-
-# guides/encoding)
+# A record is a message of https://protobuf.dev/programming-guides/encoding:
 #
 #     Example  { Features features = 1; }
 #     Features { map<string, Feature> feature = 1; }    entry: key = 1, value = 2
@@ -212,11 +209,8 @@ def write_records(file: IO[bytes], records: Iterable[bytes]) -> None:
     file.write(b"".join(map(framed, records)))
 
 
-# Record files: found by pattern, written so that a name means a complete file.
-#
 # A set's files get their records in turn, as the original deals them, under temporary
-# names (FILE.tmp-NUMBER), and their own names when the last record is in. A run that
-# is
+# names (FILE.tmp-NUMBER), and their own names when the last record is in. A run that is
 # killed leaves nothing but temporary files, which the next one removes.
 
 

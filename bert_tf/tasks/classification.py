@@ -25,7 +25,7 @@ from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.pictures import drawing, png
 from bert_tf.records.batching import SplitRecords, rows_digest
-from bert_tf.records.spec import RecordSchema, classifier_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import submission
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
 from bert_tf.tasks.finetuning import (
@@ -460,9 +460,11 @@ def task(
     )
 
 
-def schema(target: Target, max_seq_length: int) -> RecordSchema:
+def schema(target: Target, max_seq_length: int) -> RecordSpec:
     """What a record of a target holds."""
-    return classifier_schema(max_seq_length, target.label_dtype, target.label_length)
+    return RecordSpec.classification(
+        max_seq_length, target.label_dtype, target.label_length
+    )
 
 
 def check_labels(examples: Iterable[Example], target: Target) -> None:

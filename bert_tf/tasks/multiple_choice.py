@@ -23,7 +23,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.batching import SplitRecords, rows_digest
-from bert_tf.records.spec import RecordSchema, multiple_choice_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.finetuning import (
     EXAMPLE_LOSS,
     LOSS,
@@ -474,9 +474,9 @@ def task(
     )
 
 
-def schema(target: Target, max_seq_length: int) -> RecordSchema:
+def schema(target: Target, max_seq_length: int) -> RecordSpec:
     """What a record of a target holds."""
-    return multiple_choice_schema(max_seq_length, target.num_outputs)
+    return RecordSpec.choices(max_seq_length, target.num_outputs)
 
 
 class Featurizer:

@@ -34,29 +34,18 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
 
 
 class Block(NamedTuple):
-    """Some whole lines of a file.
+    """Some whole lines of a file."""
 
-    Attributes:
-        offset: of the first line, in bytes of the unpacked file.
-        data: the lines; only the file's last one may lack its line feed.
-        num_bytes: of the file as it is stored, read for this block.
-    """
-
-    offset: int
-    data: bytes
-    num_bytes: int
+    offset: int  # of the first line, in bytes of the unpacked file
+    data: bytes  # the lines; only the file's last one may lack its line feed
+    num_bytes: int  # of the file as it is stored, read for this block
 
 
 class Borders(NamedTuple):
-    """Where chunks of a format may begin.
+    """Where chunks of a format may begin."""
 
-    Attributes:
-        is_at: whether there is a border at a line.
-        is_after: whether it is behind that line rather than before it.
-    """
-
-    is_at: Callable[[bytes], bool]
-    is_after: bool
+    is_at: Callable[[bytes], bool]  # whether there is a border at a line
+    is_after: bool  # whether it is behind that line rather than before it
 
 
 def compression(path: str) -> str:

@@ -18,9 +18,8 @@ from bert_tf.text import blocks
 # Paragraphs into sentences, by the rules of a language.
 #
 # The splitter is `sentencex` (Wikimedia's): rules for abbreviations, numbers,
-# quotations
-# and lists in some thirty languages. It takes the rules of a related language for the
-# others that it knows of, and English ones for any other code.
+# quotations and lists in some thirty languages. It takes the rules of a related
+# language for the others that it knows of, and English ones for any other code.
 
 
 # Those with rules of their own in sentencex 1.0.
@@ -68,12 +67,10 @@ def _as_one(paragraph: str) -> Sequence[str]:
 #
 #     </doc>
 #
-# Each doc is a document; blank lines in it end nothing. Of the articles, text
-# passages
+# Each doc is a document; blank lines in it end nothing. Of the articles, text passages
 # alone are kept (Devlin et al. 2018, section 3.1): the title line, headings
 # ("Section::::") and list items ("BULLET::::", both written by versions 2) are left
-# out.
-# Versions 3 write `&`, `<` and `>` as entities, which become characters again.
+# out. Versions 3 write `&`, `<` and `>` as entities, which become characters again.
 
 
 TITLE_LINES = "title lines"
@@ -147,13 +144,12 @@ def _without_entities(text: str) -> str:
     return text.replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
 
 
-# JSON lines: one object a line, one of its fields a document's text.
+# JSON lines: one object per line, one of its fields a document's text.
 #
 #     {"title": "Anarchism", "text": "Anarchism is a political philosophy ...\n..."}
 #
 # The text's lines are its paragraphs. So are the files that `wikiextractor --json`
-# writes; as its versions 2 begin the text with the title, a first paragraph that is
-# the
+# writes; as its versions 2 begin the text with the title, a first paragraph that is the
 # object's "title" is left out. Blank lines between objects mean nothing.
 
 
@@ -238,9 +234,6 @@ def whole_characters(text: str) -> str:
     return text
 
 
-# Which inputs there are, and how they are cut into chunks for several cores.
-
-
 FORMATS = ("auto", "text", "wikiextractor", "jsonl")
 
 CHUNK_BYTES = 16 << 20
@@ -250,39 +243,24 @@ _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileSource:
-    """A file of text.
+    """A file of text."""
 
-    Attributes:
-        path: where it lies.
-        input_format: "text", "wikiextractor" or "jsonl".
-        text_field: of a jsonl file's objects.
-    """
-
-    path: str
-    input_format: str
-    text_field: str = "text"
+    path: str  # where it lies
+    input_format: str  # "text", "wikiextractor" or "jsonl"
+    text_field: str = "text"  # of a jsonl file's objects
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSource:
-    """A split of a TensorFlow dataset, or a slice of one.
+    """A split of a TensorFlow dataset, or a slice of one."""
 
-    Attributes:
-        name: with configuration and version: "wikipedia/20230601.en:1.0.0".
-        split: of which the chunks are slices: "train".
-        begin: the first example that belongs to the source.
-        end: the first one behind them.
-        is_whole: whether these are all examples of the split.
-        text_field: the feature that holds the text.
-        data_dir: where prepared datasets lie; None for the library's own folder.
-    """
-
-    name: str
-    split: str
-    begin: int
-    end: int
-    is_whole: bool
-    text_field: str = "text"
+    name: str  # with configuration and version: "wikipedia/20230601.en:1.0.0"
+    split: str  # of which the chunks are slices: "train"
+    begin: int  # the first example that belongs to the source
+    end: int  # the first one behind them
+    is_whole: bool  # whether these are all examples of the split
+    text_field: str = "text"  # the feature that holds the text
+    # Where prepared datasets lie; None for the library's own folder.
     data_dir: str | None = None
     input_format: str = dataclasses.field(default="tfds", init=False)
 
@@ -305,23 +283,18 @@ class DatasetSource:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A piece of a source, the work of one core; `readers.read_chunk` reads it.
+    """A piece of a source, the work of one core; `readers.read_chunk` reads it."""
 
-    Attributes:
-        source: what to read.
-        start: in bytes of a file, or examples of a dataset's split. The documents that
-            begin from here on belong to the chunk (see `blocks` for the exact border).
-        stop: the documents that begin from here on belong to the next one; None where
-            the source ends with the chunk.
-        num_bytes: its size, for progress.
-        language: by whose rules paragraphs are split into sentences; "" where each line
-            is a sentence.
-    """
-
-    source: FileSource | DatasetSource
+    source: FileSource | DatasetSource  # what to read
+    # In bytes of a file, or examples of a dataset's split. The documents that begin
+    # from here on belong to the chunk (see `blocks` for the exact border).
     start: int
+    # The documents that begin from here on belong to the next one; None where the
+    # source ends with the chunk.
     stop: int | None
-    num_bytes: int
+    num_bytes: int  # its size, for progress
+    # By whose rules paragraphs are split into sentences; "" where each line is a
+    # sentence.
     language: str = ""
 
 
@@ -471,16 +444,13 @@ def _is_visible(name: str) -> bool:
 # Readers of text: a chunk of a source into lines and ends of documents.
 #
 # text
-#     One sentence a line, or one paragraph if it is to be split; a blank line ends a
-#     document, and a line of white space alone is blank. The end of a file does not
-#     end
+#     One sentence per line, or one paragraph if it is to be split; a blank line ends a
+#     document, and a line of white space alone is blank. The end of a file does not end
 #     a document: several files are one text, as in the original.
 # wikiextractor, jsonl, tfds
-#     Each <doc>, JSON object or example is a document; see the modules of these
-#     names.
+#     Each <doc>, JSON object or example is a document.
 #
-# All text is UTF-8. Lines of files end at \n, and a carriage return is dropped
-# wherever
+# All text is UTF-8. Lines of files end at \n, and a carriage return is dropped wherever
 # it stands, as TensorFlow's reader drops it for the original.
 
 
@@ -490,17 +460,13 @@ Splitter = Callable[[str], Sequence[str]]
 
 
 class TextLine(NamedTuple):
-    """A line of a source that holds text, or the end of a document.
+    """A line of a source that holds text, or the end of a document."""
 
-    Attributes:
-        sentences: the line's sentences, stripped; empty where a document ends.
-        text: the line before it was split, stripped; "" where a document ends.
-        num_bytes: of the source, read since the last TextLine. A reader reads many
-            lines at once and says so with the first of them.
-    """
-
+    # The line's sentences, stripped; empty where a document ends.
     sentences: Sequence[str]
-    text: str
+    text: str  # the line before it was split, stripped; "" where a document ends
+    # Of the source, read since the last TextLine. A reader reads many lines at once and
+    # says so with the first of them.
     num_bytes: int
 
 

@@ -25,12 +25,8 @@ from bert_tf.text.normalization import (
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
 
-# How often each word occurs in a text of any size.
-#
-# A word is what the tokenizer sees as one. All of them are kept, unless there are
-# more
-# different ones than the memory is meant to hold: then the rarest so far are
-# forgotten.
+# A word is what the tokenizer sees as one. All of them are kept, unless there are more
+# different ones than the memory is meant to hold: then the rarest so far are forgotten.
 
 
 # Runs of text are counted before they are cut into words, this many different ones at
@@ -176,21 +172,15 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
 # Only the different words are kept, each with how often it occurs. Byte pair encoding
 # asks at every step for the most frequent pair, so pairs are looked after as follows.
 #
-# - Which pairs a new piece is part of is counted when it is made, at all its places.
-# A
+# - Which pairs a new piece is part of is counted when it is made, at all its places. A
 #   piece is made once: two equal strings are cut in the same way, step by step, until
 #   they are one piece or one of them has been merged with what is beside it.
-# - So a pair's count only falls from then on, as its pieces merge with others. What
-# was
-#   counted first is a bound, and a heap of bounds has the most frequent pair on top
-#   as
+# - So a pair's count only falls from then on, as its pieces merge with others. What was
+#   counted first is a bound, and a heap of bounds has the most frequent pair on top as
 #   soon as the bound on top, counted again, turns out to hold.
-# - Pairs below a threshold are not looked after at all; when none is left above it,
-# the
-#   threshold falls and all pairs are counted again. That keeps a table of thousands
-#   of
-#   pairs where there are millions, and does not change which one is the most
-#   frequent.
+# - Pairs below a threshold are not looked after at all; when none is left above it, the
+#   threshold falls and all pairs are counted again. That keeps a table of thousands of
+#   pairs where there are millions, and does not change which one is the most frequent.
 #
 # So each step is a few operations on arrays, and the result is that of counting all
 # pairs before each merge. Ties are broken by spelling.
@@ -398,18 +388,12 @@ def _without_overlaps(places: Array, length: int) -> Array:
     return places[(indices - starts) % 2 == 0]
 
 
-# Learning a WordPiece vocabulary from text.
-#
-# The text is cut into words by the tokenizer's own rules. The vocabulary begins as
-# the
-# characters, each as a word's start ("a") and as its continuation ("##a"); then the
-# two
-# neighbouring pieces that stand side by side most often become one new piece, again
-# and
+# The text is cut into words by the tokenizer's own rules. The vocabulary begins as the
+# characters, each as a word's start ("a") and as its continuation ("##a"); then the two
+# neighbouring pieces that stand side by side most often become one new piece, again and
 # again until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
 # arXiv:1508.07909, section 3.2, with WordPiece's spelling). Ties are broken by
-# spelling,
-# so the same text gives the same vocabulary on every machine.
+# spelling, so the same text gives the same vocabulary on every machine.
 #
 # The text is read once, and only its different words are held in memory.
 
@@ -524,9 +508,6 @@ def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
         if room > 1 and not (is_cjk(char) or is_punctuation(char)):
             continuations.append(CONTINUATION + char)
     return sorted(starts) + sorted(continuations)
-
-
-# From text of any size to a vocabulary's file: counting, learning, reporting.
 
 
 def check_output_file(

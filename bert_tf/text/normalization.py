@@ -12,25 +12,21 @@ from typing import NamedTuple
 #
 # What is to be done with a text, in this order:
 #
-# 1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n
-# \r.
+# 1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n \r.
 # 2. Put spaces round each CJK ideograph.
 # 3. Split at white space: \t \n \r, Zs, U+2028 and U+2029.
 # 4. Uncased: lower the case, decompose (NFD), remove the accents (Mn).
 # 5. Make each punctuation character a word: P*, and all of ASCII but letters and
-# digits.
+#    digits.
 #
 # Words are lowered and decomposed one by one in the original, here many at once. That
-# is
-# the same: white space is neither cased nor case-ignorable, so the only context rule
-# of
-# lowering (final sigma) does not see past it, and it is a starter, so no accent is
+# is the same: white space is neither cased nor case-ignorable, so the only context rule
+# of lowering (final sigma) does not see past it, and it is a starter, so no accent is
 # reordered across it. No step makes new white space, for the only characters that
 # decompose to a space (U+2000, U+2001) are Zs and became spaces before.
 #
 # Each step is one call of a compiled regular expression or of a `str` method, and
-# Python
-# runs nothing for each character.
+# Python runs nothing for each character.
 
 
 # The blocks that the original separates: the CJK ideographs, extensions A to E, and the
@@ -177,7 +173,7 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
     return using.words.findall(text)
 
 
-# Words with their place in the text: the steps of `normalization`, one by one.
+# Words with their place in the text: the steps above, one by one.
 #
 # Each character carries the span of the text that it was made of through removal,
 # lowering and decomposition. Slower than `split_words`, with the same words.

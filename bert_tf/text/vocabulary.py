@@ -131,11 +131,6 @@ class Vocabulary:
         return self._sha256
 
     @property
-    def pad_id(self) -> int:
-        """The id of padding: always 0."""
-        return PAD_ID
-
-    @property
     def unk_id(self) -> int:
         """The id of [UNK]."""
         return self._special_id(UNK)

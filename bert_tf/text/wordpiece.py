@@ -109,18 +109,16 @@ def _listed(
 
 # Text into WordPiece ids: token for token the original's FullTokenizer.
 #
-# Words come from `normalization`; each is cut greedily into the longest pieces that
-# the
+# Words come from `normalization`; each is cut greedily into the longest pieces that the
 # vocabulary has, or becomes [UNK] where that fails or it has over 200 characters.
 #
-# Speed comes from one fact: no rule of the tokenizer looks past white space. So the
-# ids
+# Speed comes from one fact: no rule of the tokenizer looks past white space. So the ids
 # of a run without white space depend on that run alone, and a text is its runs (one C
 # call), looked up in a bounded cache, joined. Only a run that is not in the cache is
 # normalised, and only a word that is not in a second cache is cut.
 
 
-# What begins a piece that goes on with a word.
+# What begins a piece that continues a word.
 CONTINUATION = "##"
 
 # A longer word is [UNK].
@@ -492,10 +490,7 @@ def _restore(
     )
 
 
-# Text into packed ids: the tokenizer's ids as the bytes of an array.
-#
-# No Python object is made for a token: the ids of a run without white space are kept
-# as
+# No Python object is made for a token: the ids of a run without white space are kept as
 # bytes, and those of a text are its runs', joined.
 
 

@@ -19,7 +19,7 @@ from bert_tf.errors import DivergedError, InputError
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
-from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSchema
+from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import RunCheckpoints, initialize
@@ -174,7 +174,7 @@ def _records(batch: Mapping[str, Any]) -> list[bytes]:
         columns[name] = array.reshape(len(array), -1).astype(
             np.int64 if is_whole else np.float32
         )
-    schema = RecordSchema(
+    schema = RecordSpec(
         [
             Feature(
                 name,

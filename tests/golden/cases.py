@@ -113,17 +113,8 @@ def records(inputs, folder):
 
 
 def _packed(inputs, folder):
-    """Makes packed records; they may be made in another way some day."""
-    source = _records(inputs, f"{folder}/static.tfrecord")
-    packed = f"{folder}/packed.tfrecord"
-    commands.run(
-        "pack_pretraining_data",
-        input_file=source,
-        output_file=packed,
-        max_seq_length=64,
-        num_workers=1,
-    )
-    return packed
+    """Makes packed records."""
+    return _records(inputs, f"{folder}/packed.tfrecord", packed_length=64)
 
 
 @case

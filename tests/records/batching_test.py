@@ -15,7 +15,7 @@ from bert_tf.records.batching import (
     static_lengths,
 )
 from bert_tf.records.pipeline import InputShard
-from bert_tf.records.spec import Feature, RecordSchema
+from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import ShardWriter
 from bert_tf.tasks import classification
 from tests.training.toy_examples import LENGTHS, TARGET, L, blocks, several_lengths
@@ -111,7 +111,7 @@ class LengthPlanTest(tf.test.TestCase):
             LengthPlan(np.array([3, 9]), 2, (3, 8), 1)
 
 
-SCHEMA = RecordSchema(
+SCHEMA = RecordSpec(
     [
         *(
             Feature(name, "int64", (6,), "max_seq_length")
@@ -281,7 +281,7 @@ class SplitRecordsTest(tf.test.TestCase):
                 file.write(damaged)
             with self.assertLogs(level="WARNING") as logs:
                 again = self.prepare()
-            self.assertIn("The records are made again", logs.output[0])
+            self.assertIn("What it held is made again", logs.output[0])
             self.assertEqual(again.made_from, records.made_from)
             self.assertEqual(self.prepare(never()).num_records, 11)
 
@@ -342,8 +342,9 @@ class SplitRecordsTest(tf.test.TestCase):
         )
         with open(self.manifest) as file:
             manifest = json.load(file)
-        self.assertEqual(manifest["num_records"], 11)
-        self.assertEqual(manifest["made_from"], records.made_from)
+        kept = manifest["results"]["train.tf_record"]
+        self.assertEqual(kept["result"], {"num_records": 11, "notes": {}})
+        self.assertEqual(kept["made_from"], records.made_from)
 
     def test_fewer_lengths_where_batches_are_few(self):
         (spec,) = {

@@ -149,6 +149,9 @@ class SameFilesTest(BeamCase):
         )
         self.assertEqual(self.taken_files(), expected)
 
+    def test_packed_rows(self):
+        self.assert_same(packed_length=80)
+
     def test_repeated_documents(self):
         report = self.assert_same(deduplicate="documents", min_document_tokens=30)
         self.assertGreater(report["dropped"]["repeated documents"], 23)

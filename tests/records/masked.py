@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.spec import pretraining_schema
+from bert_tf.records.spec import RecordSpec
 from tests.records.unmasked import VOCABULARY, P, V, write_manifest
 
 L = 12
@@ -16,7 +16,7 @@ def write_set(path, count=20, seed=0, *, length=L, with_manifest=True, **fields)
         The records' features, lists without padding, under the schema's names.
     """
     rng = np.random.default_rng(seed)
-    schema = pretraining_schema(length, P)
+    schema = RecordSpec.pretraining(length, P)
     sequences = []
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(count):

@@ -8,10 +8,9 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.records.dynamic_masking import MaskingOptions
-from bert_tf.records.packing import pack_pretraining_records
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.tasks.pretraining import pretraining_task
-from tests.records import masked, unmasked
+from tests.records import masked, packed, unmasked
 
 L, N = 40, 4
 CONFIG = BertConfig(
@@ -49,10 +48,8 @@ class PackedInputTest(tf.test.TestCase):
         return os.path.join(self.get_temp_dir(), name)
 
     def pack(self, path, name="rows", **options):
-        output = self.path(name)
-        options = {"max_seq_length": L, "max_sequences_per_row": N, **options}
-        pack_pretraining_records(path, output, **options)
-        return output
+        options = {"length": L, "max_sequences": N, **options}
+        return packed.write_set(self.path(name), path, **options)
 
     def test_batches_of_masked_rows(self):
         records = PretrainingRecords(self.pack(self.static))
@@ -61,7 +58,6 @@ class PackedInputTest(tf.test.TestCase):
         self.assertEqual(
             (records.max_seq_length, records.max_predictions_per_seq), (L, 10)
         )
-        self.assertAllClose(records.sequences_per_record, 23 / records.num_records)
         batch = next(iter(records.training_dataset(2, seed=1)))
         self.assertEqual(
             {name: value.shape.as_list() for name, value in batch.items()},
@@ -84,16 +80,16 @@ class PackedInputTest(tf.test.TestCase):
             records.check_model(BertConfig(vocab_size=30, max_position_embeddings=11))
 
     def test_the_totals_are_those_of_the_records(self):
-        packed = PretrainingRecords(self.pack(self.static))
+        rows = PretrainingRecords(self.pack(self.static))
         apart = PretrainingRecords(self.static)
         task, packed_task = (
-            pretraining_task(CONFIG, packed=packed) for packed in (False, True)
+            pretraining_task(CONFIG, packed=is_packed) for is_packed in (False, True)
         )
         model, packed_model = task.build_model(), packed_task.build_model()
         packed_model.set_weights(model.get_weights())
         expected = totals(task, model, apart.evaluation_dataset(5, repeat=False))
         for dataset in (
-            packed.evaluation_dataset(3, repeat=False),
+            rows.evaluation_dataset(3, repeat=False),
             apart.evaluation_dataset(5, repeat=False, packed=True),
         ):
             actual = totals(packed_task, packed_model, dataset)
@@ -120,17 +116,15 @@ class PackedInputTest(tf.test.TestCase):
 
     def test_what_cannot_be_used_together(self):
         rows = self.pack(self.static)
-        other = self.pack(self.static, "other", max_sequences_per_row=3)
+        other = self.pack(self.static, "other", max_sequences=3)
         lengths = {"max_seq_length": L, "max_predictions_per_seq": 10}
         masked.write_set(self.path("alike"), 3, **lengths)
         with self.assertRaisesRegex(InputError, "that are packed and records that are"):
             PretrainingRecords(f"{rows},{self.path('alike')}")
-        with self.assertRaisesRegex(InputError, "max_sequences_per_row=4 and of 3"):
+        with self.assertRaisesRegex(
+            InputError, "max_sequences_per_row=4, .* 3: they cannot"
+        ):
             PretrainingRecords(f"{rows},{other}")
-        with self.assertRaisesRegex(InputError, "only one of them is packed"):
-            PretrainingRecords(rows).refuse_other_packing(
-                PretrainingRecords(self.static)
-            )
 
     def test_the_next_token_at_every_position(self):
         for path, length in ((self.dynamic, 12), (self.pack(self.dynamic), L)):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.records.dynamic_masking import UNITS, DynamicMasking
-from bert_tf.records.packing import as_packed
+from bert_tf.records.pretraining_input import as_packed
 from tests.records.dynamic_masking_test import (
     CLS,
     IDS_DYNAMIC_MASKING,

@@ -1,12 +1,18 @@
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.errors import InputError
+from bert_tf.instances.creation import Buffers, Instances
 from bert_tf.instances.random_stream import random_stream
-from bert_tf.records.packing import Sequences, pack_rows, row_columns, unpacked_columns
+from bert_tf.instances.settings import (
+    DYNAMIC_MASKING,
+    STATIC_MASKING,
+    InstanceSettings,
+)
+from bert_tf.records.packing import pack_rows, row_columns, unpacked_columns
 
 
 def pack(lengths, predictions=None, *, tokens=10, slots=99, sequences=99, seed=1):
@@ -17,9 +23,9 @@ def pack(lengths, predictions=None, *, tokens=10, slots=99, sequences=99, seed=1
         lengths,
         np.array(predictions, np.int64),
         random_stream(seed),
-        max_seq_length=tokens,
-        max_predictions_per_seq=slots,
-        max_sequences_per_row=sequences,
+        max_tokens=tokens,
+        max_predictions=slots,
+        max_sequences=sequences,
     )
     return [order[a:b].tolist() for a, b in itertools.pairwise(starts)]
 
@@ -76,7 +82,7 @@ class PackRowsTest(tf.test.TestCase, parameterized.TestCase):
         num_rows = len(pack(lengths, tokens=512))
         self.assertLessEqual(num_rows, -(-lengths.sum() // 512) * 1.01)
 
-    def test_rows_are_in_no_order_of_length_and_hang_on_the_seed(self):
+    def test_rows_are_in_no_order_of_length_and_depend_on_the_seed(self):
         lengths = np.random.default_rng(3).integers(5, 129, 2000)
         rows = pack(lengths, tokens=512)
         first = [lengths[row[0]] for row in rows]
@@ -100,98 +106,74 @@ class PackRowsTest(tf.test.TestCase, parameterized.TestCase):
             pack([3, 0])
 
 
-# Three records of 5 places and 2 slots.
-COLUMNS = {
-    "input_ids": np.array([[2, 7, 3, 0, 0], [2, 8, 3, 9, 3], [2, 3, 4, 3, 0]]),
-    "input_mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]),
-    "segment_ids": np.array([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1], [0, 0, 1, 1, 0]]),
-    "masked_lm_positions": np.array([[1, 0], [1, 3], [2, 0]]),
-    "masked_lm_ids": np.array([[7, 0], [8, 9], [6, 0]]),
-    "masked_lm_weights": np.array([[1, 0], [1, 1], [1, 0]], np.float32),
-    "next_sentence_labels": np.array([[1], [0], [1]]),
-}
-# Row 0 has records 2 and 0, row 1 has record 1.
-ORDER, STARTS = np.array([2, 0, 1]), np.array([0, 2, 3])
+# Three instances; row 0 has the last and the first, row 1 has the second one.
+BUFFERS = Buffers(
+    tokens=np.array([2, 7, 3, 2, 8, 3, 9, 3, 2, 3, 4, 3], np.uint16),
+    stops=np.array([3, 8, 12]),
+    first_lengths=np.array([3, 3, 2], np.int32),
+    next_sentence_labels=np.array([1, 0, 1], np.uint8),
+    prediction_stops=np.array([1, 3, 4]),
+    positions=np.array([1, 1, 3, 2], np.int32),
+    labels=np.array([7, 8, 9, 6], np.uint16),
+)
+NUMBERS, STARTS = np.array([2, 0, 1]), np.array([0, 2, 3])
 ROWS = {
     "input_ids": [[2, 3, 4, 3, 2, 7, 3, 0], [2, 8, 3, 9, 3, 0, 0, 0]],
     "input_mask": [[1, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 0, 0, 0]],
     "segment_ids": [[0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0]],
     "sequence_ids": [[1, 1, 1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 1, 0, 0, 0]],
-    "cls_positions": [[0, 4, 0], [0, 0, 0]],
-    "next_sentence_labels": [[1, 1, 0], [0, 0, 0]],
-    "next_sentence_weights": [[1, 1, 0], [1, 0, 0]],
+    "cls_positions": [[0, 4], [0, 0]],
+    "next_sentence_labels": [[1, 1], [0, 0]],
+    "next_sentence_weights": [[1, 1], [1, 0]],
     "masked_lm_positions": [[2, 5, 0, 0], [1, 3, 0, 0]],
     "masked_lm_ids": [[6, 7, 0, 0], [8, 9, 0, 0]],
     "masked_lm_weights": [[1, 1, 0, 0], [1, 1, 0, 0]],
 }
-WIDTHS = {
-    "max_seq_length": 8,
-    "max_predictions_per_seq": 4,
-    "max_sequences_per_row": 3,
-}
 
 
-def changed(name, value):
-    columns = {key: values.copy() for key, values in COLUMNS.items()}
-    columns[name][1] = value
-    return columns
+class Settings(NamedTuple):
+    """Rows of 8 tokens, 4 predictions and 2 sequences."""
+
+    record_length: int = 8
+    max_predictions_per_record: int = 4
+    max_sequences_per_record: int = 2
+    masking: str = STATIC_MASKING
+
+
+def instances():
+    return Instances(
+        BUFFERS, np.arange(3), InstanceSettings(), num_documents=1, num_left_out=0
+    )
 
 
 class PackedRowsTest(tf.test.TestCase):
     def test_rows_by_hand(self):
-        sequences = Sequences.from_columns(COLUMNS, "a")
-        columns = row_columns(sequences, ORDER, STARTS, **WIDTHS)
+        columns = row_columns(instances(), NUMBERS, STARTS, Settings())
         self.assertEqual(columns.keys(), ROWS.keys())
         for name, values in ROWS.items():
             self.assertAllEqual(columns[name], values, name)
+        part = row_columns(instances(), NUMBERS, STARTS[1:], Settings())
+        for name, values in ROWS.items():
+            self.assertAllEqual(part[name], values[1:], name)
 
     def test_unmasked_rows(self):
-        columns = {
-            name: values
-            for name, values in COLUMNS.items()
-            if not name.startswith("masked_lm")
-        }
-        sequences = Sequences.from_columns(columns, "a")
         rows = row_columns(
-            sequences, ORDER, STARTS, **(WIDTHS | {"max_predictions_per_seq": 0})
+            instances(), NUMBERS, STARTS, Settings(masking=DYNAMIC_MASKING)
         )
         self.assertAllEqual(
             sorted(rows), sorted(name for name in ROWS if "masked" not in name)
         )
         self.assertAllEqual(rows["sequence_ids"], ROWS["sequence_ids"])
 
-    def test_a_part_of_the_rows_of_joined_sequences(self):
-        first, second = (
-            Sequences.from_columns(
-                {name: values[part] for name, values in COLUMNS.items()}, "a"
-            )
-            for part in (slice(2), slice(2, 3))
-        )
-        joined = Sequences.joined([first, second])
-        self.assertLen(joined, 3)
-        columns = row_columns(joined, ORDER, STARTS[1:], **WIDTHS)
-        for name, values in ROWS.items():
-            self.assertAllEqual(columns[name], values[1:], name)
-
     def test_the_way_back(self):
         rows = {name: np.array(values) for name, values in ROWS.items()}
         columns, of_rows, numbers = unpacked_columns(rows)
         self.assertAllEqual(of_rows, [0, 0, 1])
         self.assertAllEqual(numbers, [0, 1, 0])
-        for name, values in COLUMNS.items():
-            width = values.shape[1]
-            self.assertAllEqual(columns[name][:, :width], values[ORDER], name)
-            self.assertAllEqual(columns[name][:, width:].any(), False, name)
-
-    def test_what_no_schema_says_is_refused(self):
-        for columns, message in (
-            (changed("input_mask", [1, 0, 1, 0, 0]), "must be ones, then zeros"),
-            (changed("input_mask", 0), "must be ones, then zeros"),
-            (changed("masked_lm_weights", 0.5), "must be ones and zeros"),
-            (changed("masked_lm_positions", 5), "must be those of tokens"),
-        ):
-            with self.assertRaisesRegex(InputError, f"a: .*{message}.*1 records"):
-                Sequences.from_columns(columns, "a")
+        (expected,) = instances().blocks(3)
+        for name, values in expected.items():
+            width = columns[name].shape[1]
+            self.assertAllEqual(columns[name], values[NUMBERS, :width], name)
 
 
 if __name__ == "__main__":

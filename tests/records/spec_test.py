@@ -7,13 +7,7 @@ from bert_tf.records.spec import (
     CLASSIFICATION,
     PRETRAINING,
     UNMASKED,
-    RecordLayout,
-    classifier_schema,
-    find_layout,
-    packed_schema,
-    pretraining_schema,
-    unmasked_packed_schema,
-    unmasked_schema,
+    RecordSpec,
 )
 
 
@@ -29,10 +23,10 @@ def pretraining_values():
     }
 
 
-class RecordSchemaTest(tf.test.TestCase):
+class RecordSpecTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.schema = spec_module.pretraining_schema(8, 3)
+        self.schema = RecordSpec.pretraining(8, 3)
 
     def test_writes_the_documented_types_and_lengths(self):
         example = tf.train.Example.FromString(
@@ -106,7 +100,7 @@ class RecordSchemaTest(tf.test.TestCase):
         self.assertEqual(sorted(places, key=places.get), sorted(places))
 
     def test_unmasked_records_hold_the_sequence_and_the_label_alone(self):
-        unmasked = spec_module.unmasked_schema(8)
+        unmasked = RecordSpec.pretraining(8)
         values = {
             name: value
             for name, value in pretraining_values().items()
@@ -131,21 +125,21 @@ class RecordSchemaTest(tf.test.TestCase):
             "segment_ids": [0, 0],
             "is_real_example": [1],
         }
-        classes = spec_module.classifier_schema(2)
+        classes = RecordSpec.classification(2)
         parsed = classes.parse(classes.serialize({**common, "label_ids": [4]}))
         self.assertAllEqual(parsed["label_ids"], [4])
         self.assertEqual(parsed["label_ids"].dtype, tf.int32)
-        scores = spec_module.classifier_schema(2, "float32")
+        scores = RecordSpec.classification(2, "float32")
         parsed = scores.parse(scores.serialize({**common, "label_ids": [2.75]}))
         self.assertAllEqual(parsed["label_ids"], [2.75])
         self.assertEqual(parsed["label_ids"].dtype, tf.float32)
-        several = spec_module.classifier_schema(2, "float32", num_labels=3)
+        several = RecordSpec.classification(2, "float32", num_labels=3)
         labels = [1.0, 0.0, 1.0]
         parsed = several.parse(several.serialize({**common, "label_ids": labels}))
         self.assertAllEqual(parsed["label_ids"], labels)
 
     def test_several_sequences_stand_one_after_another(self):
-        choices = spec_module.multiple_choice_schema(3, 2)
+        choices = RecordSpec.choices(3, 2)
         values = {
             "input_ids": [[2, 7, 3], [2, 9, 0]],
             "input_mask": [[1, 1, 1], [1, 1, 0]],
@@ -165,7 +159,7 @@ class RecordSchemaTest(tf.test.TestCase):
         self.assertAllEqual(parsed["segment_ids"][1], values["segment_ids"])
         choices.check(serialized, "r")
         with self.assertRaisesRegex(InputError, "must have 9 values .*Found: 6"):
-            spec_module.multiple_choice_schema(3, 3).check(serialized, "r")
+            RecordSpec.choices(3, 3).check(serialized, "r")
         with self.assertRaisesRegex(ValueError, "must have 2 x 3 values"):
             choices.serialize({**values, "input_ids": [2, 7, 3, 2, 9, 0]})
 
@@ -181,7 +175,7 @@ class RecordSchemaTest(tf.test.TestCase):
         with self.assertRaisesRegex(ValueError, "must hold"):
             self.schema.serialize(missing)
         with self.assertRaisesRegex(ValueError, "unique"):
-            spec_module.RecordSchema([spec_module.Feature("a", "int64", (1,))] * 2)
+            RecordSpec((spec_module.Feature("a", "int64", (1,)),) * 2)
         with self.assertRaisesRegex(ValueError, "dtype"):
             spec_module.Feature("a", "int32", (1,))
         with self.assertRaisesRegex(ValueError, "shape"):
@@ -191,27 +185,25 @@ class RecordSchemaTest(tf.test.TestCase):
 class CheckTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.record = spec_module.pretraining_schema(8, 3).serialize(
-            pretraining_values()
-        )
+        self.record = RecordSpec.pretraining(8, 3).serialize(pretraining_values())
 
     def test_a_fitting_record_passes(self):
-        spec_module.pretraining_schema(8, 3).check(self.record, "a.tfrecord")
+        RecordSpec.pretraining(8, 3).check(self.record, "a.tfrecord")
 
     def test_names_the_feature_both_lengths_and_the_flag(self):
         with self.assertRaisesRegex(
             InputError,
             r"a.tfrecord: `input_ids` must have 16 .*`max_seq_length`.*Found: 8",
         ):
-            spec_module.pretraining_schema(16, 3).check(self.record, "a.tfrecord")
+            RecordSpec.pretraining(16, 3).check(self.record, "a.tfrecord")
         with self.assertRaisesRegex(
             InputError, r"`masked_lm_positions` must have 4 .*Found: 3"
         ):
-            spec_module.pretraining_schema(8, 4).check(self.record, "a.tfrecord")
+            RecordSpec.pretraining(8, 4).check(self.record, "a.tfrecord")
 
     def test_names_a_missing_feature(self):
         with self.assertRaisesRegex(InputError, r"must have `label_ids`.*input_ids"):
-            spec_module.classifier_schema(8).check(self.record, "a.tfrecord")
+            RecordSpec.classification(8).check(self.record, "a.tfrecord")
 
     def test_names_another_type(self):
         values = {
@@ -221,15 +213,15 @@ class CheckTest(tf.test.TestCase):
             "label_ids": [0],
             "is_real_example": [1],
         }
-        record = spec_module.classifier_schema(1).serialize(values)
+        record = RecordSpec.classification(1).serialize(values)
         with self.assertRaisesRegex(
             InputError, r"`label_ids` must be float32. Found: int64"
         ):
-            spec_module.classifier_schema(1, "float32").check(record, "a.tfrecord")
+            RecordSpec.classification(1, "float32").check(record, "a.tfrecord")
 
     def test_no_example_at_all(self):
         with self.assertRaisesRegex(InputError, "a.txt: .*tf.train.Example"):
-            spec_module.classifier_schema(1).check(b"plain text\xff\xff", "a.txt")
+            RecordSpec.classification(1).check(b"plain text\xff\xff", "a.txt")
 
 
 def record_of(schema, **values):
@@ -251,57 +243,42 @@ def example(**features):
     return result.SerializeToString()
 
 
-class FindLayoutTest(tf.test.TestCase):
+class OfRecordTest(tf.test.TestCase):
     def test_each_kind(self):
-        for schema, layout in (
+        for spec, kind, lengths in (
+            (RecordSpec.pretraining(8, 3), PRETRAINING, (8, 3, 0)),
+            (RecordSpec.pretraining(8), UNMASKED, (8, 0, 0)),
+            (RecordSpec.pretraining(16, 5, 3), PRETRAINING, (16, 5, 3)),
             (
-                pretraining_schema(8, 3),
-                RecordLayout(
-                    kind=PRETRAINING, max_seq_length=8, max_predictions_per_seq=3
-                ),
+                RecordSpec.pretraining(16, max_sequences_per_row=3),
+                UNMASKED,
+                (16, 0, 3),
             ),
-            (unmasked_schema(8), RecordLayout(kind=UNMASKED, max_seq_length=8)),
-            (
-                packed_schema(16, 5, 3),
-                RecordLayout(
-                    kind=PRETRAINING,
-                    max_seq_length=16,
-                    max_predictions_per_seq=5,
-                    max_sequences_per_row=3,
-                ),
-            ),
-            (
-                unmasked_packed_schema(16, 3),
-                RecordLayout(kind=UNMASKED, max_seq_length=16, max_sequences_per_row=3),
-            ),
-            (classifier_schema(4), RecordLayout(kind=CLASSIFICATION, max_seq_length=4)),
-            (
-                classifier_schema(4, "float32"),
-                RecordLayout(kind=CLASSIFICATION, max_seq_length=4, regression=True),
-            ),
-            (
-                classifier_schema(4, "float32", num_labels=3),
-                RecordLayout(
-                    kind=CLASSIFICATION,
-                    max_seq_length=4,
-                    regression=True,
-                    num_labels=3,
-                ),
-            ),
+            (RecordSpec.classification(4), CLASSIFICATION, (4, 0, 0)),
+            (RecordSpec.classification(4, "float32"), CLASSIFICATION, (4, 0, 0)),
+            (RecordSpec.classification(4, "float32", 3), CLASSIFICATION, (4, 0, 0)),
         ):
-            found = find_layout(record_of(schema), "x")
-            self.assertEqual(found, layout)
-            self.assertEqual(found.schema.features, schema.features)
+            found = RecordSpec.of_record(record_of(spec), "x")
+            self.assertEqual(found, spec)
+            self.assertEqual(found.kind, kind)
+            self.assertEqual(
+                (
+                    found.max_seq_length,
+                    found.max_predictions_per_seq,
+                    found.max_sequences_per_row,
+                ),
+                lengths,
+            )
 
     def test_in_words(self):
         for schema, words in (
-            (classifier_schema(4, "float32"), "regression records of 4 tokens"),
+            (RecordSpec.classification(4, "float32"), "regression records of 4 tokens"),
             (
-                classifier_schema(4, "float32", num_labels=3),
+                RecordSpec.classification(4, "float32", num_labels=3),
                 "classification records of 4 tokens and 3 labels",
             ),
         ):
-            self.assertEqual(str(find_layout(record_of(schema), "x")), words)
+            self.assertEqual(str(RecordSpec.of_record(record_of(schema), "x")), words)
 
     def test_others_are_one_line_with_what_was_found(self):
         for record, message in (
@@ -319,29 +296,28 @@ class FindLayoutTest(tf.test.TestCase):
             ),
         ):
             with self.assertRaisesRegex(InputError, message) as context:
-                find_layout(record, "x")
+                RecordSpec.of_record(record, "x")
             self.assertNotIn("\n", str(context.exception))
 
 
 class ParseTest(tf.test.TestCase):
     def test_large_ids_stay_what_they_are(self):
-        schema = unmasked_schema(2)
-        layout = find_layout(record_of(schema), "x")
-        columns, rows = layout.parse([record_of(schema, input_ids=[1, 2**40 + 7])])
+        schema = RecordSpec.pretraining(2)
+        columns, rows = schema.read([record_of(schema, input_ids=[1, 2**40 + 7])])
         self.assertEqual(rows, [0])
         self.assertAllEqual(columns["input_ids"], [[1, 2**40 + 7]])
 
     def test_records_that_do_not_fit_are_left_out(self):
-        layout = RecordLayout(kind=UNMASKED, max_seq_length=2)
-        other = record_of(unmasked_schema(3))
+        spec = RecordSpec.pretraining(2)
+        other = record_of(RecordSpec.pretraining(3))
         for pattern in ("+-+", "-++", "++-", "---", "-", "+-+-+--+", "-" * 7 + "+"):
             records = [
-                record_of(unmasked_schema(2), input_ids=[1, number])
+                record_of(RecordSpec.pretraining(2), input_ids=[1, number])
                 if mark == "+"
                 else (other, b"\xff", example())[number % 3]
                 for number, mark in enumerate(pattern)
             ]
-            columns, rows = layout.parse(records)
+            columns, rows = spec.read(records)
             fitting = [number for number, mark in enumerate(pattern) if mark == "+"]
             self.assertEqual(rows, fitting)
             self.assertAllEqual(

@@ -4,10 +4,12 @@ import itertools
 import os
 import tempfile
 from array import array
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.records import tokenized_corpus
 from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,
     EMPTIED_DOCUMENTS,
@@ -39,8 +41,11 @@ def encode(text):
 
 
 class ChunkTokenizerTest(tf.test.TestCase):
-    def parts(self, lines, max_bytes=1 << 20, **digests):
-        self.tokenizer = ChunkTokenizer(encode, np.uint16, **digests)
+    def parts(self, lines, max_bytes=1 << 20, deduplicate="none"):
+        with mock.patch.object(
+            tokenized_corpus, "_packed_tokenizer", return_value=mock.Mock(encode=encode)
+        ):
+            self.tokenizer = ChunkTokenizer(Vocabulary(["a"]), True, deduplicate)
         return list(self.tokenizer.parts(lines, max_bytes))
 
     def test_documents_sentences_tokens(self):
@@ -83,7 +88,7 @@ class ChunkTokenizerTest(tf.test.TestCase):
             *(line("a b"), line("c"), END),  # the same text, split otherwise
             *(line("a b c"), END),
         ]
-        (part,) = self.parts(lines, digest_documents=True, digest_paragraphs=True)
+        (part,) = self.parts(lines, deduplicate="documents")
         documents = [
             bytes(part.document_digests[start : start + DIGEST_BYTES])
             for start in range(0, len(part.document_digests), DIGEST_BYTES)
@@ -91,6 +96,7 @@ class ChunkTokenizerTest(tf.test.TestCase):
         self.assertLen(documents, 3)
         self.assertEqual(documents[0], documents[1])
         self.assertNotEqual(documents[0], documents[2])
+        (part,) = self.parts(lines, deduplicate="paragraphs")
         paragraphs = [
             bytes(part.paragraph_digests[start : start + DIGEST_BYTES])
             for start in range(0, len(part.paragraph_digests), DIGEST_BYTES)

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.manifest import Manifest, Shard, manifest_path
-from bert_tf.records.spec import unmasked_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 L, P, V = 12, 3, 30
@@ -19,7 +19,7 @@ VOCABULARY = Vocabulary(
 def write_set(path, count=20, seed=0, vocabulary=VOCABULARY, **fields):
     """Writes `count` records into one file; `fields` are those of the manifest."""
     rng = np.random.default_rng(seed)
-    schema = unmasked_schema(L)
+    schema = RecordSpec.pretraining(L)
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(count):
             length = int(rng.integers(8, L + 1))

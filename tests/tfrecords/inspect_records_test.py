@@ -15,13 +15,7 @@ from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records.inspection import Survey
 from bert_tf.records.manifest import Manifest, Shard, SourceFile
-from bert_tf.records.spec import (
-    RecordSchema,
-    classifier_schema,
-    packed_schema,
-    pretraining_schema,
-    unmasked_schema,
-)
+from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary
 from tfrecords import inspect_records
 
@@ -37,14 +31,14 @@ RECORD = {
     "masked_lm_weights": [1.0, 0.0],
     "next_sentence_labels": [1],
 }
-SCHEMA = pretraining_schema(8, 2)
+SCHEMA = RecordSpec.pretraining(8, 2)
 
 
 class ScriptCase(tf.test.TestCase):
     def path(self, name):
         return os.path.join(self.get_temp_dir(), name)
 
-    def write(self, name, records, schema: RecordSchema = SCHEMA):
+    def write(self, name, records, schema: RecordSpec = SCHEMA):
         with tf.io.TFRecordWriter(self.path(name)) as writer:
             for record in records:
                 writer.write(
@@ -177,7 +171,7 @@ class SoundRecordsTest(ScriptCase):
         record["input_ids"] = [2, 5, 6, 7, 3, 8, 3, 0]
         vocabulary = self.path("vocab.txt")
         VOCABULARY.save(vocabulary)
-        unmasked = self.write("unmasked", [record], unmasked_schema(8))
+        unmasked = self.write("unmasked", [record], RecordSpec.pretraining(8))
         output = self.show(unmasked, f"--vocab_file={vocabulary}")
         self.assertIn("  B sat [SEP]\n", output)
         self.assertIn("all 1 records keep the rules", output)
@@ -189,7 +183,7 @@ class SoundRecordsTest(ScriptCase):
             {**record, "label_ids": [1], "is_real_example": [1]},
             {**padding, "label_ids": [0], "is_real_example": [0]},
         ]
-        classifier = self.write("classifier", records, classifier_schema(8))
+        classifier = self.write("classifier", records, RecordSpec.classification(8))
         output = self.show(classifier, f"--vocab_file={vocabulary}")
         for expected in (
             "(A 5, B 2); label 3\n",
@@ -216,7 +210,7 @@ class SoundRecordsTest(ScriptCase):
             "masked_lm_weights": [1.0, 1.0, 0.0, 0.0],
         }
         broken = {**row, "cls_positions": [0, 8, 0]}
-        path = self.write("packed", [row, broken], packed_schema(16, 4, 3))
+        path = self.write("packed", [row, broken], RecordSpec.pretraining(16, 4, 3))
         VOCABULARY.save(self.path("vocab.txt"))
         vocabulary = f"--vocab_file={self.path('vocab.txt')}"
         output = self.show(path, vocabulary, "--num_examples=1")
@@ -309,7 +303,7 @@ class BrokenRecordsTest(ScriptCase):
             name: values * 2 if len(values) == 8 else values
             for name, values in RECORD.items()
         }
-        second = self.write("second", [other], pretraining_schema(16, 2))
+        second = self.write("second", [other], RecordSpec.pretraining(16, 2))
         output, warning = self.show_and_warn(first, second)
         self.assertIn("records            1\n", output)
         self.assertIn(

@@ -7,14 +7,18 @@ import random
 import tempfile
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags
+from absl.testing import parameterized
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.records import record_sets
+from bert_tf.records import packing, record_sets
 from bert_tf.records.manifest import Manifest
+from bert_tf.records.packing import unpacked_columns
+from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.record_sets import shard_seed
 from tests.instances.plain_pretraining import plain_instances
 from tests.tfrecords.killed_command import was_killed
@@ -244,6 +248,103 @@ class ShardsTest(ScriptCase):
         self.assertRegex("".join(os.listdir(work_dir)), r"^\.out\.[0-9a-f]{8}\.work$")
         self.run_script(num_shards=2, work_dir=work_dir)
         self.assertEqual(os.listdir(work_dir), [])
+
+
+class PackedTest(ScriptCase, parameterized.TestCase):
+    def sequences(self, prefix):
+        """Each sequence of the records without padding, in a canonical order."""
+        found = []
+        for name in sorted(self.files(prefix)):
+            if name.endswith((".json", ".txt")):
+                continue
+            rows = list(self.features(name))
+            columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+            if "sequence_ids" in columns:
+                columns, _, _ = unpacked_columns(columns)
+            for values in zip(*columns.values(), strict=True):
+                record = dict(zip(columns, values, strict=True))
+                num_tokens = record["input_mask"].sum()
+                num_masks = int(sum(record.get("masked_lm_weights", [])))
+                widths = dict.fromkeys(record, num_tokens) | {
+                    key: num_masks for key in record if key.startswith("masked_lm")
+                }
+                widths["next_sentence_labels"] = 1
+                found.append(
+                    str(
+                        [
+                            (key, record[key][: widths[key]].tolist())
+                            for key in sorted(widths)
+                        ]
+                    )
+                )
+        return sorted(found)
+
+    @parameterized.parameters(
+        {},
+        {"masking": "dynamic"},
+        {"pairs": "sop", "num_shards": 3},
+        {"pairs": "none", "num_shards": 2, "masking": "dynamic"},
+    )
+    def test_each_sequence_lands_in_one_row(self, **changes):
+        self.run_script(output_file=self.path("apart"), **changes)
+        expected = self.sequences("apart")
+        self.run_script(packed_length=80, **changes)
+        self.assertEqual(self.sequences("out"), expected)
+        manifest, apart = self.manifest(), self.manifest("apart")
+        self.assertTrue(manifest.packed)
+        self.assertEqual(
+            (
+                manifest.max_seq_length,
+                manifest.max_predictions_per_seq,
+                manifest.max_sequences_per_row,
+                manifest.max_sequence_length,
+                manifest.max_predictions_per_sequence,
+            ),
+            (80, 14, 13, 24, 4),
+        )
+        self.assertEqual(manifest.report["records"], apart.report["records"])
+        rows = manifest.report["rows"]
+        self.assertEqual(rows["sequences"], len(expected))
+        self.assertEqual(rows["rows"], manifest.num_records)
+        records = PretrainingRecords(
+            [self.path(shard.name) for shard in manifest.shards]
+        )
+        batch = next(iter(records.training_dataset(2, seed=1)))
+        self.assertEqual(batch["sequence_ids"].shape, (2, 80))
+        self.assertEqual(batch["masked_lm_ids"].shape, (2, 14))
+
+    def test_windows_and_blocks_lose_nothing(self):
+        self.run_script(output_file=self.path("apart"))
+        with (
+            mock.patch.object(packing, "_WINDOW_TOKENS", 60),
+            mock.patch.object(record_sets, "_BLOCK_TOKENS", 80),
+        ):
+            self.run_script(packed_length=80)
+        self.assertEqual(self.sequences("out"), self.sequences("apart"))
+
+    def test_the_number_of_workers_does_not_matter(self):
+        self.run_script(packed_length=80, num_shards=3)
+        expected = self.files()
+        self.run_script(packed_length=80, num_shards=3, num_workers=3, overwrite=True)
+        self.assertEqual(self.files(), expected)
+
+    def test_other_rows_are_refused(self):
+        self.run_script(packed_length=80)
+        before = self.files()
+        self.run_script(packed_length=80)
+        for changes, message in (
+            ({"packed_length": 90}, "made with --packed_length=80, not 90"),
+            ({}, "made with --packed_length=80, not None"),
+            ({"packed_length": 80, "max_seq_length": 30}, "--max_seq_length=24, not"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(**changes)
+        with self.assertRaisesRegex(flags.Error, "=20 of a row must not be less than"):
+            self.arguments_parsed(packed_length=20)
+        self.assertEqual(self.files(), before)
+
+    def arguments_parsed(self, **changes):
+        return cli.parse(create_pretraining_data.run, self.arguments(**changes))
 
 
 class KilledTest(ScriptCase):

@@ -8,13 +8,13 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.records import pipeline
-from bert_tf.records.spec import pretraining_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.config import Phase
 
 L, P, V = 12, 2, 30
-SCHEMA = pretraining_schema(L, P)
+SCHEMA = RecordSpec.pretraining(L, P)
 CONFIG = BertConfig(
     vocab_size=V,
     hidden_size=8,
@@ -36,7 +36,7 @@ def task(dropout=0.1):
 
 
 def write_records(path, count=20, seed=0, vocab_size=V, max_seq_length=L):
-    schema = pretraining_schema(max_seq_length, P)
+    schema = RecordSpec.pretraining(max_seq_length, P)
     rng = np.random.default_rng(seed)
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(count):
@@ -68,7 +68,7 @@ def data(path, count=20, batch_size=4, seed=3, max_seq_length=L):
     return lambda position, shard: pipeline.training_dataset(
         [path],
         [count],
-        pretraining_schema(max_seq_length, P),
+        RecordSpec.pretraining(max_seq_length, P),
         batch_size=batch_size,
         seed=seed,
         start=position,

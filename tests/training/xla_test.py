@@ -27,7 +27,7 @@ from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline
 from bert_tf.records.batching import ROWS, EvaluationBatches
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.spec import packed_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
@@ -73,7 +73,7 @@ def of_pretraining(records):
 
 
 def packed_records(folder):
-    schema = packed_schema(toy.L, toy.P, 3)
+    schema = RecordSpec.pretraining(toy.L, toy.P, 3)
     path = os.path.join(folder, "packed")
     rng = np.random.default_rng(0)
     with tf.io.TFRecordWriter(path) as writer:

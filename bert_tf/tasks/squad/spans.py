@@ -30,7 +30,7 @@ from bert_tf.records.batching import (
     prediction_lengths,
     rows_digest,
 )
-from bert_tf.records.spec import RecordSchema, squad_schema
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.finetuning import (
     FineTuning,
     FineTuningTask,
@@ -84,9 +84,9 @@ def task(
     )
 
 
-def schema(max_seq_length: int, *, for_training: bool) -> RecordSchema:
+def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
     """What a record holds; for training, where the answer is, too."""
-    return squad_schema(max_seq_length, for_training)
+    return RecordSpec.spans(max_seq_length, for_training)
 
 
 # Questions into logits, as a stream: memory does not grow with their number.

@@ -3,7 +3,7 @@
 A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
 [k s, k s + r), with the room r that the question leaves and the stride s, or r if that
 is less; the windows end with the first one that reaches the paragraph's end.
-`bert_tf.records.spec.squad_schema` has the records' features.
+`bert_tf.records.spec.RecordSpec.spans` has the records' features.
 
 R records, L tokens of a record.
 """
@@ -320,7 +320,7 @@ def blocks(
     *,
     for_training: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of all windows, many at once, as `squad_schema` has them."""
+    """The records of all windows, many at once, as `RecordSpec.spans` has them."""
     some = _groups(features, lambda one: len(one.windows))
     rows = (_rows(group, max_seq_length) for group in some)
     yield from _blocks(rows, for_training)

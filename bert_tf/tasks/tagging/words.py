@@ -31,7 +31,7 @@ from bert_tf.records.batching import (
     prediction_lengths,
     rows_digest,
 )
-from bert_tf.records.spec import INT64, Feature, RecordSchema
+from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks.finetuning import (
     FineTuningTask,
     Outputs,
@@ -260,9 +260,9 @@ def task(
     )
 
 
-def schema(max_seq_length: int) -> RecordSchema:
+def schema(max_seq_length: int) -> RecordSpec:
     """What a record holds."""
-    return RecordSchema(
+    return RecordSpec(
         [
             Feature(name, INT64, (max_seq_length,), "max_seq_length")
             for name in _SEQUENCES

@@ -1,0 +1,101 @@
+"""What was made before is not made again: results in a file, with what they depend on.
+
+    {"format_version": 1,
+     "results": {"train.tf_record": {"made_from": SHA-256, "result": ...}}}
+
+`made_from` is a digest of all that a result depends on: the content of its input, its
+settings, and a number that is raised when the same input comes to give another result.
+The same command finds the results that it had when it was killed, or all of them, and
+makes only the others. A file that is damaged, or of another version, holds none.
+"""
+
+import dataclasses
+import json
+import threading
+from typing import Any, Generic, TypeVar
+
+from absl import logging
+
+from bert_tf import files, strict_json
+from bert_tf.errors import InputError
+
+FORMAT_VERSION = 1
+
+T = TypeVar("T")
+
+
+def digest(made_from: Any) -> str:
+    """The SHA-256 of a value that JSON can hold."""
+    return files.sha256(json.dumps(made_from, sort_keys=True).encode())
+
+
+class FinishedResults(Generic[T]):
+    """The results that a file holds, by name; of a dataclass, or of a JSON type.
+
+    Several threads may keep results. A file that does not name a path holds them for
+    this process alone.
+    """
+
+    def __init__(self, path: str | None, kind: Any) -> None:
+        self._path = path
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._entries = _read(path) if path and files.exists(path) else {}
+
+    def find(self, name: str, made_from: Any) -> T | None:
+        """A result, if it is there and was made from the same."""
+        entry = self._entries.get(name)
+        if entry is None or entry.made_from != digest(made_from):
+            return None
+        try:
+            return strict_json.checked(
+                self._kind, entry.result, self._path or "", "result"
+            )
+        except InputError as error:
+            logging.warning("%s It is made again.", error)
+            return None
+
+    def add(self, name: str, made_from: Any, result: T) -> None:
+        """Takes in a result, for `save`."""
+        values: Any = result
+        if dataclasses.is_dataclass(values) and not isinstance(values, type):
+            values = dataclasses.asdict(values)
+        with self._lock:
+            self._entries[name] = _Entry(made_from=digest(made_from), result=values)
+
+    def keep(self, name: str, made_from: Any, result: T) -> None:
+        """Takes in a result, and writes the file."""
+        self.add(name, made_from, result)
+        self.save()
+
+    def save(self) -> None:
+        """Writes the file."""
+        if self._path:
+            with self._lock:
+                values = dataclasses.asdict(_File(FORMAT_VERSION, self._entries))
+            files.write_atomically(self._path, json.dumps(values, indent=1) + "\n")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """One result."""
+
+    made_from: str
+    result: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    """What the file holds."""
+
+    format_version: int
+    results: dict[str, _Entry]
+
+
+def _read(path: str) -> dict[str, _Entry]:
+    try:
+        file = strict_json.read(_File, path)
+    except InputError as error:
+        logging.warning("%s What it held is made again.", error)
+        return {}
+    return file.results if file.format_version == FORMAT_VERSION else {}

@@ -1,0 +1,70 @@
+import dataclasses
+import json
+import os
+import tempfile
+
+import tensorflow as tf
+
+from bert_tf.finished import FinishedResults
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    count: int
+    notes: dict
+
+
+class FinishedResultsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(
+            tempfile.mkdtemp(dir=self.get_temp_dir()), "results.json"
+        )
+
+    def results(self, kind=Result):
+        return FinishedResults(self.path, kind)
+
+    def test_a_result_is_found_by_what_it_was_made_from(self):
+        result = Result(3, {"a": [1]})
+        self.assertIsNone(self.results().find("x", {"seed": 1}))
+        self.results().keep("x", {"seed": 1, "size": 2}, result)
+        self.results().keep("y", [], Result(4, {}))
+        self.assertEqual(self.results().find("x", {"size": 2, "seed": 1}), result)
+        self.assertIsNone(self.results().find("x", {"seed": 2, "size": 2}))
+        self.assertIsNone(self.results().find("z", {"seed": 1, "size": 2}))
+
+    def test_nothing_is_written_before_it_is_saved(self):
+        results = FinishedResults(self.path, int)
+        results.add("x", None, 7)
+        self.assertEqual(results.find("x", None), 7)
+        self.assertFalse(os.path.exists(self.path))
+        results.save()
+        self.assertEqual(self.results(int).find("x", None), 7)
+
+    def test_for_this_process_alone(self):
+        results = FinishedResults(None, int)
+        results.keep("x", 1, 7)
+        self.assertEqual(results.find("x", 1), 7)
+
+    def test_a_damaged_file_holds_nothing(self):
+        self.results().keep("x", 1, Result(3, {}))
+        with open(self.path) as file:
+            good = file.read()
+        for damaged in ("", "[]", "{}", good[:-9], good.replace('"count"', '"cuont"')):
+            with open(self.path, "w") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING") as logs:
+                self.assertIsNone(self.results().find("x", 1))
+            self.assertRegex(logs.output[0], "results.json.* made again")
+
+    def test_another_version_holds_nothing(self):
+        self.results().keep("x", 1, Result(3, {}))
+        with open(self.path) as file:
+            values = json.load(file)
+        with open(self.path, "w") as file:
+            json.dump(values | {"format_version": 2}, file)
+        self.assertIsNone(self.results().find("x", 1))
+
+
+if __name__ == "__main__":
+    tf.test.main()
