@@ -24,7 +24,7 @@ from bert_tf import cli
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
-from bert_tf.training.config import ModelOptions, OutputOptions
+from bert_tf.training.training_options import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source

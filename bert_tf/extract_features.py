@@ -20,7 +20,7 @@ from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
-from bert_tf.training.config import CheckpointOptions, ModelOptions
+from bert_tf.training.training_options import CheckpointOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.features import FeatureInput

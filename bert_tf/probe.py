@@ -25,7 +25,11 @@ from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
 from bert_tf.tasks.tagging.tagging_options import FormatOptions
-from bert_tf.training.config import ModelOptions, OutputOptions, TrainingOptions
+from bert_tf.training.training_options import (
+    ModelOptions,
+    OutputOptions,
+    TrainingOptions,
+)
 
 if TYPE_CHECKING:
     from bert_tf.features import FeatureExtractor
@@ -200,9 +204,9 @@ def _probed(
         inputs_of_windows,
         words_of_vectors,
     )
-    from bert_tf.tasks.tagging.words import Featurizer
+    from bert_tf.tasks.tagging.words import SentenceFeaturizer
 
-    featurizer = Featurizer(tokenizer, max_seq_length=options.max_seq_length)
+    featurizer = SentenceFeaturizer(tokenizer, max_seq_length=options.max_seq_length)
     windows = list(featurizer(sentences))
     vectors = extractor.vectors(
         inputs_of_windows(windows), options.output_dir, f"{split}_vectors"

@@ -33,7 +33,7 @@ from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask, show
 from bert_tf.options import Options, option, with_default
 from bert_tf.tfrecords import create_pretraining_data
-from bert_tf.training.config import OutputOptions, TrainingOptions
+from bert_tf.training.training_options import OutputOptions, TrainingOptions
 
 # English prose that every Python has: the language reference and the docstrings.
 #

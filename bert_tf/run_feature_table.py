@@ -31,7 +31,7 @@ from bert_tf.tasks.tagging.tagging_options import (
     PAPER_DEV_F1,
     TaggingOptions,
 )
-from bert_tf.training.config import Evaluates, Trains
+from bert_tf.training.training_options import Evaluates, Trains
 
 _WAYS = tuple(PAPER_DEV_F1)
 _METRICS = ("f1", "accuracy")

@@ -357,7 +357,7 @@ class TextClassifier(TextModel):
             Example(text, pair, None, f"text {number}")
             for number, (text, pair) in enumerate(_pairs(texts, pairs))
         ]
-        featurizer = classification.Featurizer(
+        featurizer = classification.TextFeaturizer(
             self._tokenizer,
             max_seq_length=self.max_length,
             target=self.target,
@@ -528,7 +528,11 @@ class WordTagger(TextModel):
 
         from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
         from bert_tf.tasks.tagging.sentences import Sentence
-        from bert_tf.tasks.tagging.words import NO_LABEL, Featurizer, predict_words
+        from bert_tf.tasks.tagging.words import (
+            NO_LABEL,
+            SentenceFeaturizer,
+            predict_words,
+        )
 
         all_words = [
             tuple(text.split() if isinstance(text, str) else text)
@@ -546,7 +550,7 @@ class WordTagger(TextModel):
             Sentence.of_words(words, None, document=number, source=f"text {number}")
             for number, words in enumerate(all_words)
         ]
-        featurizer = Featurizer(
+        featurizer = SentenceFeaturizer(
             self._tokenizer,
             max_seq_length=self.max_length,
             doc_stride=self._run.get("doc_stride"),

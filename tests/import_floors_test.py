@@ -55,7 +55,7 @@ LIGHT_MODULES = (
     "bert_tf.tasks.tagging.labels",
     "bert_tf.tasks.tagging.sentences",
     "bert_tf.tasks.tagging.tagging_options",
-    "bert_tf.training.config",
+    "bert_tf.training.training_options",
 )
 
 

@@ -30,7 +30,7 @@ from bert_tf.instances.settings import (
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import SentenceTextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
-from bert_tf.training.config import ModelOptions
+from bert_tf.training.training_options import ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

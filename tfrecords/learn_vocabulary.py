@@ -15,7 +15,7 @@ import dataclasses
 from bert_tf import cli
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import TextOptions, text_chunks
-from bert_tf.training.config import ModelOptions
+from bert_tf.training.training_options import ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -158,7 +158,7 @@ def choices(
 
     length = MAX_SEQ_LENGTHS[SWAG]
     examples, target = read_choices(str(train), ColumnNames(), has_labels=True)
-    featurizer = multiple_choice.Featurizer(
+    featurizer = multiple_choice.ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
     records = SplitRecords.prepare(
@@ -178,12 +178,14 @@ def words(
     from bert_tf.records.batching import SplitRecords
     from bert_tf.tasks.tagging import words as words_module
     from bert_tf.tasks.tagging.sentences import Layout, read_sentences
-    from bert_tf.tasks.tagging.words import Featurizer
+    from bert_tf.tasks.tagging.words import SentenceFeaturizer
 
     length = MAX_SEQ_LENGTHS[NER]
     names = tags_of(train)
     sentences = read_sentences([str(train)], Layout(format="slashes"))
-    featurizer = Featurizer(load_tokenizer(job["checkpoint"]), max_seq_length=length)
+    featurizer = SentenceFeaturizer(
+        load_tokenizer(job["checkpoint"]), max_seq_length=length
+    )
     labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
     records = SplitRecords.prepare(
         str(folder / "records"),

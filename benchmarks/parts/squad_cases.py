@@ -110,11 +110,11 @@ class Case(NamedTuple):
 
     def featurizer(self, paths: Paths) -> Any:
         """Ours, with empty caches."""
-        from bert_tf.tasks.squad.windows import Featurizer
+        from bert_tf.tasks.squad.windows import QuestionFeaturizer
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
 
-        return Featurizer(
+        return QuestionFeaturizer(
             WordPieceTokenizer(
                 Vocabulary.from_file(str(paths.vocabularies[self.casing])),
                 do_lower_case=self.casing == "uncased",

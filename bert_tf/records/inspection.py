@@ -464,7 +464,7 @@ _NEXT_SENTENCE = {
 }
 
 
-class Prediction(NamedTuple):
+class ShownPrediction(NamedTuple):
     """A token to predict: where it is, the token there, and the token to say."""
 
     position: int
@@ -474,7 +474,7 @@ class Prediction(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Example:
+class ShownRecord:
     """A record, or a packed row's sequence, in readable form."""
 
     record: int  # its number over all files, from 0
@@ -484,7 +484,7 @@ class Example:
     tokens: tuple[str, ...]  # as the model sees them; ids without a vocabulary
     num_tokens_a: int  # [CLS] and [SEP] included
     max_seq_length: int
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[ShownPrediction, ...]
     label: str  # what `next_sentence_labels` or `label_ids` means
     violations: tuple[str, ...]
 
@@ -538,7 +538,7 @@ class Example:
 
 def examples(
     records: InspectedRecords, start: int, num_examples: int
-) -> Iterator[Example]:
+) -> Iterator[ShownRecord]:
     """The records of some numbers that can be parsed."""
     if not num_examples:
         return
@@ -552,7 +552,7 @@ def examples(
             for index, row in enumerate(rows.tolist()):
                 offset = block.rows[row]
                 if start <= block.first + offset < end:
-                    yield Example(
+                    yield ShownRecord(
                         record=block.first + offset,
                         file=block.path,
                         record_in_file=block.first_in_file + offset,
@@ -601,7 +601,7 @@ def _token(token_id: int, vocabulary: Vocabulary | None) -> str:
 
 def _predictions(
     record: Columns, vocabulary: Vocabulary | None
-) -> Iterator[Prediction]:
+) -> Iterator[ShownPrediction]:
     if "masked_lm_positions" not in record:
         return
     ids = record["input_ids"]
@@ -616,7 +616,7 @@ def _predictions(
             seen = int(ids[position])
             kind = REPLACED if mask_id is None else RANDOM
             kind = MASKED if seen == mask_id else KEPT if seen == wanted else kind
-            yield Prediction(
+            yield ShownPrediction(
                 position, _token(seen, vocabulary), _token(wanted, vocabulary), kind
             )
 

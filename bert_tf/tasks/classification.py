@@ -473,7 +473,7 @@ def check_labels(examples: Iterable[Example], target: Target) -> None:
         target.encode(example.label, example.source)
 
 
-class Featurizer:
+class TextFeaturizer:
     """Makes examples into records: tokenized, cut or in windows, padded.
 
     Attributes:
@@ -943,7 +943,7 @@ class _Texts:
 
     def _tokenized(self, split: str) -> SplitRecords:
         examples, length = self.examples[split], self._options.max_seq_length
-        featurizer = Featurizer(
+        featurizer = TextFeaturizer(
             self._tokenizer,
             max_seq_length=length,
             target=self._target,

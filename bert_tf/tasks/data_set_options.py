@@ -28,7 +28,7 @@ from bert_tf.tasks.tables import (
     TableSplit,
     TfdsSet,
 )
-from bert_tf.training.config import Evaluates, Trains
+from bert_tf.training.training_options import Evaluates, Trains
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -46,12 +46,12 @@ from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.config import Evaluate, Phase, TrainingConfig
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.strategy import check_batch_size, is_chief, strategy_of
 from bert_tf.training.task import Task
+from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
 
 # Of a selection: what is known of its runs.
 SELECTION_NAME = "selection.jsonl"

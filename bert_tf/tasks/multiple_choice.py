@@ -479,7 +479,7 @@ def schema(target: Target, max_seq_length: int) -> RecordSpec:
     return RecordSpec.choices(max_seq_length, target.num_outputs)
 
 
-class Featurizer:
+class ChoiceFeaturizer:
     """Makes examples into records: tokenized, cut, padded.
 
     A premise is tokenized once for all its endings.
@@ -753,7 +753,9 @@ class _Choices:
     def _tokenized(self, split: str) -> SplitRecords:
         examples, target = self._sets[split]
         length = self._options.max_seq_length
-        featurizer = Featurizer(self._tokenizer, max_seq_length=length, target=target)
+        featurizer = ChoiceFeaturizer(
+            self._tokenizer, max_seq_length=length, target=target
+        )
         records = SplitRecords.prepare(
             os.path.join(self._options.output_dir, f"{_RECORD_NAMES[split]}.tf_record"),
             schema(target, length),

@@ -27,19 +27,19 @@ from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.config import (
-    Phase,
-    PhaseSpec,
-    TrainingConfig,
-    TrainingData,
-    parse_phases,
-)
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import check_batch_size, is_chief
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import pretraining_flops
+from bert_tf.training.training_options import (
+    Phase,
+    PhaseSpec,
+    TrainingConfig,
+    TrainingData,
+    parse_phases,
+)
 
 # Pre-training as a task: the masked LM, with next sentence prediction or alone.
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from bert_tf import options
 from bert_tf.config import SIZE_NAMES
 from bert_tf.options import REQUIRED, Options, Path, option
-from bert_tf.training.config import (
+from bert_tf.training.training_options import (
     CheckpointOptions,
     DeviceOptions,
     Evaluates,
-    EvaluationBatches,
+    EvaluationBatchOptions,
     EvaluationOptions,
     ModelOptions,
     OutputOptions,
@@ -165,7 +165,7 @@ class PretrainingOptions(
     OutputOptions,
     Trains,
     Evaluates,
-    EvaluationBatches,
+    EvaluationBatchOptions,
     NewModelOptions,
     RecordOptions,
     StepOptions,

@@ -9,12 +9,12 @@ from absl import logging
 
 from bert_tf import options
 from bert_tf.options import Options, Path, option
-from bert_tf.training.config import (
+from bert_tf.training.training_options import (
     CheckpointOptions,
     ComputingOptions,
     DeviceOptions,
     Evaluates,
-    EvaluationBatches,
+    EvaluationBatchOptions,
     EvaluationOptions,
     HeadOptions,
     LengthOptions,
@@ -306,11 +306,11 @@ class Predicts(Options, title=options.WHAT_TO_DO):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatches):
+class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatchOptions):
     """Fine-tuning that evaluates on a split of its own, and predicts another one."""
 
     eval_batch_size: int = options.with_default(
-        EvaluationBatches, "eval_batch_size", 32
+        EvaluationBatchOptions, "eval_batch_size", 32
     )
 
 

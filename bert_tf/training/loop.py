@@ -23,9 +23,8 @@ from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import RunCheckpoints, initialize
-from bert_tf.training.config import Phase, TrainingConfig, TrainingData
 from bert_tf.training.profiling import StepProfiler, parse_steps
-from bert_tf.training.reporting import Reporter, Window, progress_bar, write_curves
+from bert_tf.training.reporting import LogInterval, Reporter, progress_bar, write_curves
 from bert_tf.training.step import (
     SEQUENCES,
     SKIPPED,
@@ -45,6 +44,7 @@ from bert_tf.training.strategy import (
 )
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import model_flops_per_step, peak_flops
+from bert_tf.training.training_options import Phase, TrainingConfig, TrainingData
 
 # The streams of batches that a phase reads from: one for each shape of batch.
 
@@ -434,7 +434,7 @@ class _Run:
         peak = None
         if self._task.training_flops:
             peak = peak_flops(self._strategy, config.precision)
-        window = Window()
+        window = LogInterval()
         seconds_per_step = None
         while self.step < phase.end_step:
             count = self._steps_of_next_call(phase, seconds_per_step)

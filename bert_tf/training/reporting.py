@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
 
 
-class Window:
+class LogInterval:
     """The steps since the last report.
 
     The first call of a compiled function compiles it: its steps count for the metrics,

@@ -23,7 +23,7 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
-from bert_tf.training.config import DeviceOptions
+from bert_tf.training.training_options import DeviceOptions
 
 # How long a process waits for the other workers to answer.
 SECONDS_TO_ANSWER = 600

@@ -18,7 +18,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.classification import Featurizer
+from bert_tf.tasks.classification import TextFeaturizer
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -57,7 +57,7 @@ class ServingTestCase(export_test.ExportTestCase):
         examples = [
             Example(source="test", text_a=a, text_b=b, label=None) for a, b in pairs
         ]
-        make = Featurizer(
+        make = TextFeaturizer(
             TOKENIZER, max_seq_length=LENGTH, target=Target(kind=REGRESSION)
         )
         (block,) = make.blocks(examples)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from bert_tf.records.inspection import (
     RULES,
-    Example,
+    ShownRecord,
     broken_rules,
     display_width,
     read_example,
@@ -192,7 +192,7 @@ def columns(input_ids, second, predictions, label, length=14, slots=4):
 
 def example_of(values, vocabulary=VOCABULARY, pairs="nsp"):
     record = {name: array[0] for name, array in values.items()}
-    return Example(
+    return ShownRecord(
         record=3,
         file="x",
         record_in_file=1,

@@ -1,6 +1,6 @@
 """A vocabulary of a few letters, for tests that count tokens by hand."""
 
-from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
+from bert_tf.tasks.squad.reading import GoldAnswer, Paragraph, Question
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -22,7 +22,7 @@ def ids(text):
 
 def question(context, text="e", answer=None, number=0, **fields):
     """A question, with an answer that begins where the text first stands."""
-    answers = () if answer is None else (Answer(answer, context.index(answer)),)
+    answers = () if answer is None else (GoldAnswer(answer, context.index(answer)),)
     return Question(
         question_id=f"q{number}",
         text=text,

@@ -321,7 +321,7 @@ def plain_truncate(a, b, limit):
 
 def featurizer(length=8, target=CLASSES, **options):
     tokenizer = WordPieceTokenizer(Vocabulary(TOKENS))
-    return classification.Featurizer(
+    return classification.TextFeaturizer(
         tokenizer, max_seq_length=length, target=target, **options
     )
 
@@ -849,7 +849,7 @@ class SessionTest(tf.test.TestCase):
         ]
         self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-5)
         # Found again, with the windows' counts, by another session.
-        with mock.patch.object(classification.Featurizer, "blocks", made_again):
+        with mock.patch.object(classification.TextFeaturizer, "blocks", made_again):
             session = self.session(
                 long_text="window", doc_stride=3, max_seq_length=8, dev_file="long.tsv"
             )
@@ -875,7 +875,7 @@ class SessionTest(tf.test.TestCase):
 
     def test_records_of_the_same_are_made_once(self):
         made = self.session(records="once").records("dev").made_from
-        with mock.patch.object(classification.Featurizer, "blocks", made_again):
+        with mock.patch.object(classification.TextFeaturizer, "blocks", made_again):
             # Who evaluates otherwise has the same records.
             session = self.session("--pad=max", records="once", eval_batch_size=7)
             self.assertEqual(session.records("dev").made_from, made)

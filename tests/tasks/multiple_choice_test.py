@@ -236,7 +236,7 @@ def example(premise, start, *endings, label="x"):
 
 def featurizer():
     tokenizer = WordPieceTokenizer(Vocabulary(TOKENS))
-    return multiple_choice.Featurizer(tokenizer, max_seq_length=L, target=TARGET)
+    return multiple_choice.ChoiceFeaturizer(tokenizer, max_seq_length=L, target=TARGET)
 
 
 class FeaturizerTest(tf.test.TestCase):

@@ -5,8 +5,8 @@ import tensorflow as tf
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.pretraining import Majority, fingerprint, pretraining_task
 from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.config import TrainingConfig
 from bert_tf.training.loop import train
+from bert_tf.training.training_options import TrainingConfig
 from tests.training import toy
 
 UNUSED = (

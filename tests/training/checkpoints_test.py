@@ -30,8 +30,8 @@ from bert_tf.training.checkpoints import (
     read_best,
     restore_or_initialize,
 )
-from bert_tf.training.config import Phase, TrainingConfig
 from bert_tf.training.loop import train
+from bert_tf.training.training_options import Phase, TrainingConfig
 from tests.modeling.examples import outputs_of, random_records, randomize
 from tests.training import toy
 

@@ -22,8 +22,8 @@ import tensorflow as tf
 
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training import reporting
-from bert_tf.training.config import TrainingConfig
 from bert_tf.training.loop import train
+from bert_tf.training.training_options import TrainingConfig
 from tests.training import toy
 
 NUM_RECORDS, BATCH_SIZE, NUM_STEPS = 24, 4, 12

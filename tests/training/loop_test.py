@@ -21,10 +21,10 @@ from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpoints, loop, reporting
 from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.config import Phase, TrainingConfig
 from bert_tf.training.loop import Streams, save_batch, train
-from bert_tf.training.reporting import Window
+from bert_tf.training.reporting import LogInterval
 from bert_tf.training.task import Task
+from bert_tf.training.training_options import Phase, TrainingConfig
 from tests.training import toy
 from tfrecords import inspect_records
 
@@ -308,14 +308,14 @@ class ResumeTest(LoopTestCase):
 
     def test_sigterm_saves_and_exits_with_143(self):
         whole = self.whole()
-        add = Window.add
+        add = LogInterval.add
 
         def add_and_stop(self, sums, **numbers):
             add(self, sums, **numbers)
             signal.raise_signal(signal.SIGTERM)
 
         with (
-            mock.patch.object(Window, "add", add_and_stop),
+            mock.patch.object(LogInterval, "add", add_and_stop),
             self.assertRaises(SystemExit) as caught,
         ):
             self.train("stopped")
@@ -341,14 +341,14 @@ class ResumeTest(LoopTestCase):
         self.assertLessEqual(max(counts), 2)
 
     def test_a_signal_in_the_last_step_is_heard(self):
-        add = Window.add
+        add = LogInterval.add
 
         def add_and_stop(self, sums, **numbers):
             add(self, sums, **numbers)
             signal.raise_signal(signal.SIGTERM)
 
         with (
-            mock.patch.object(Window, "add", add_and_stop),
+            mock.patch.object(LogInterval, "add", add_and_stop),
             self.assertRaises(SystemExit) as caught,
         ):
             self.train("stopped", num_train_steps=1)
@@ -496,14 +496,14 @@ class EvaluationTest(LoopTestCase):
         self.assertEqual(self.metrics("run")[-1]["eval/loss"], 1.0)
 
     def test_who_is_told_to_stop_does_not_evaluate_first(self):
-        add = Window.add
+        add = LogInterval.add
 
         def add_and_stop(self, sums, **numbers):
             add(self, sums, **numbers)
             signal.raise_signal(signal.SIGTERM)
 
         with (
-            mock.patch.object(Window, "add", add_and_stop),
+            mock.patch.object(LogInterval, "add", add_and_stop),
             self.assertRaises(SystemExit),
         ):
             self.train("run", phases=self.evaluation([1.0]), eval_steps=1)

@@ -10,7 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
-from bert_tf.training.config import TrainingOptions
+from bert_tf.training.training_options import TrainingOptions
 from tests.training import toy
 
 VOCABULARY = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])

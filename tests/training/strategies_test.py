@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.training.config import TrainingConfig
 from bert_tf.training.strategy import create_strategy
+from bert_tf.training.training_options import TrainingConfig
 from tests.training import strategy_child, toy
 from tests.training.strategy_child import classifier
 

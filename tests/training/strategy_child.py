@@ -25,9 +25,9 @@ from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import finetune
 from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, step
-from bert_tf.training.config import TrainingConfig
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
+from bert_tf.training.training_options import TrainingConfig
 from tests.training import toy, toy_examples
 
 

@@ -11,7 +11,7 @@ from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.checkpoints import RunCheckpoints
-from bert_tf.training.config import Phase
+from bert_tf.training.training_options import Phase
 
 L, P, V = 12, 2, 30
 SCHEMA = RecordSpec.pretraining(L, P)

@@ -37,7 +37,7 @@ FAULTY_ANSWERS = "faulty answers of questions that are kept"
 _MAX_SHOWN = 60
 
 
-class Answer(NamedTuple):
+class GoldAnswer(NamedTuple):
     """An annotator's answer, and where in the context it begins, in characters."""
 
     text: str
@@ -61,7 +61,7 @@ class Question:
     question_id: str
     text: str
     paragraph: Paragraph
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[GoldAnswer, ...] = ()
     is_impossible: bool = False
 
 
@@ -373,7 +373,7 @@ class _Reader:
             what = "a question before it has the same id"
             raise EntryError(what, "with the id of an earlier one")
         is_impossible = self._is_impossible(entry, where)
-        answers: tuple[Answer, ...] = ()
+        answers: tuple[GoldAnswer, ...] = ()
         if not self._for_training:
             answers = self._answers(entry, paragraph.context, where)
         elif not is_impossible:
@@ -407,7 +407,7 @@ class _Reader:
 
     def _answer_to_train_on(
         self, entry: dict[str, Any], context: str, where: str
-    ) -> Answer:
+    ) -> GoldAnswer:
         """The first answer that can be trained on."""
         entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
         faults = []
@@ -436,7 +436,7 @@ class _Reader:
 
     def _answers(
         self, entry: dict[str, Any], context: str, where: str
-    ) -> tuple[Answer, ...]:
+    ) -> tuple[GoldAnswer, ...]:
         """All answers; none where they are not known."""
         entries = entry.get("answers")
         if entries is None:
@@ -454,7 +454,7 @@ class _Reader:
                 self._report.note(FAULTY_ANSWERS, where, str(fault))
                 # It counts in the official scores.
                 if isinstance(each, dict) and isinstance(each.get("text"), str):
-                    answers.append(Answer(each["text"], -1))
+                    answers.append(GoldAnswer(each["text"], -1))
         return tuple(answers)
 
 
@@ -466,7 +466,7 @@ def _id(entry: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def read_answer(entry: Any, context: str) -> Answer:
+def read_answer(entry: Any, context: str) -> GoldAnswer:
     """An answer that the original finds again in the context."""
     _checked(entry, dict, "an answer must be an object")
     text = _checked(entry.get("text"), str, "an answer must have a `text`")
@@ -489,7 +489,7 @@ def read_answer(entry: Any, context: str) -> Answer:
                 f" {shown(there)}",
                 "with an answer that the words at its place do not give",
             )
-    return Answer(text, start)
+    return GoldAnswer(text, start)
 
 
 def _words_at(context: str, start: int, stop: int) -> str:

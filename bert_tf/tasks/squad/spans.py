@@ -53,8 +53,8 @@ from bert_tf.tasks.squad.scoring import Answers, PredictionFiles, best_metric
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
     CutQuestions,
-    Featurizer,
     QuestionFeatures,
+    QuestionFeaturizer,
     blocks,
     parallel_blocks,
 )
@@ -289,7 +289,7 @@ class Answerer:
             )
         self._model = model
         self._max_seq_length, self._batch_size = max_seq_length, batch_size
-        self._featurizer = Featurizer(
+        self._featurizer = QuestionFeaturizer(
             tokenizer,
             max_seq_length=max_seq_length,
             doc_stride=doc_stride,
@@ -472,8 +472,8 @@ class Questions:
         del split
         return answers.scores(self._options.null_score_diff_threshold)
 
-    def _featurizer(self, *, for_training: bool) -> Featurizer:
-        return Featurizer(
+    def _featurizer(self, *, for_training: bool) -> QuestionFeaturizer:
+        return QuestionFeaturizer(
             self._found.tokenizer,
             max_seq_length=self._options.max_seq_length,
             doc_stride=self._options.doc_stride,

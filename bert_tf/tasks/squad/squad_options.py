@@ -13,7 +13,7 @@ from bert_tf.tasks.run_options import (
     TfdsOptions,
     tfds_splits,
 )
-from bert_tf.training.config import LengthOptions, Trains
+from bert_tf.training.training_options import LengthOptions, Trains
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

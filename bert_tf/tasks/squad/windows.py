@@ -21,7 +21,7 @@ import numpy as np
 
 from bert_tf.errors import InputError
 from bert_tf.parallel import ordered_map
-from bert_tf.tasks.squad.reading import WORD, Answer, Paragraph, Question
+from bert_tf.tasks.squad.reading import WORD, GoldAnswer, Paragraph, Question
 from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
 
@@ -178,7 +178,7 @@ class QuestionFeatures:
         ]
 
 
-class Featurizer:
+class QuestionFeaturizer:
     """Makes questions into features. It may be pickled."""
 
     def __init__(
@@ -257,7 +257,9 @@ def _windows(num_tokens: int, room: int, stride: int) -> list[Window]:
     ]
 
 
-def _tokens_of_words(answer: Answer, paragraph: TokenizedParagraph) -> tuple[int, int]:
+def _tokens_of_words(
+    answer: GoldAnswer, paragraph: TokenizedParagraph
+) -> tuple[int, int]:
     """The first and last token of the words that an answer touches."""
     words, word_of_token = paragraph.words, paragraph.word_of_token
 
@@ -328,7 +330,7 @@ def blocks(
 
 def parallel_blocks(
     questions: Iterable[Question],
-    featurizer: Featurizer,
+    featurizer: QuestionFeaturizer,
     *,
     num_workers: int,
     cut: CutQuestions | None = None,
@@ -371,7 +373,7 @@ def _counted(all_rows: Iterable[Rows], cut: CutQuestions) -> Iterator[Rows]:
 class _Maker:
     """Makes a group of questions into rows; may be pickled."""
 
-    def __init__(self, featurizer: Featurizer) -> None:
+    def __init__(self, featurizer: QuestionFeaturizer) -> None:
         self._featurizer = featurizer
 
     def __call__(self, questions: Sequence[Question]) -> Rows:

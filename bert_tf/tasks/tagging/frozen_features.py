@@ -38,8 +38,8 @@ from bert_tf.tasks.tagging.tagging_options import (
 from bert_tf.tasks.tagging.words import (
     FEATURES_NAME,
     TRAIN,
-    Features,
-    Featurizer,
+    SentenceFeatures,
+    SentenceFeaturizer,
     WordPredictions,
     Words,
     common_parts,
@@ -56,7 +56,7 @@ from bert_tf.training.strategy import num_workers
 # word's vector is that of its first piece, in the window that shows the word best.
 
 
-def inputs_of_windows(windows: Sequence[Features]) -> list[FeatureInput]:
+def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
     """The windows as inputs, of which the words that are predicted have vectors.
 
     Args:
@@ -73,7 +73,7 @@ def inputs_of_windows(windows: Sequence[Features]) -> list[FeatureInput]:
     ]
 
 
-def words_of_vectors(windows: Sequence[Features]) -> np.ndarray:
+def words_of_vectors(windows: Sequence[SentenceFeatures]) -> np.ndarray:
     """Which word each vector is of: [T], counted over all sentences.
 
     Args:
@@ -147,21 +147,23 @@ def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
 FEATURES = "features"
 
 
-def words_of_windows(windows: Iterable[Features]) -> Iterator[Features]:
+def words_of_windows(windows: Iterable[SentenceFeatures]) -> Iterator[SentenceFeatures]:
     """Windows of words instead of tokens, whose ids are their vectors' places."""
     first = 0
     for window in windows:
         count = len(window.words)
-        yield Features(
+        yield SentenceFeatures(
             list(range(first, first + count)), np.arange(count), window.words
         )
         first += count
 
 
-class WordFeaturizer(Featurizer):
+class WordFeaturizer(SentenceFeaturizer):
     """Makes sentences into windows of words."""
 
-    def __init__(self, featurizer: Featurizer, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, featurizer: SentenceFeaturizer, settings: Mapping[str, Any]
+    ) -> None:
         self.max_seq_length = featurizer.max_seq_length
         self._featurizer = featurizer
         self._settings = dict(settings)
@@ -171,7 +173,7 @@ class WordFeaturizer(Featurizer):
         """All that records depend on beside the sentences, as JSON has it."""
         return {**self._featurizer.settings, **self._settings}
 
-    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Features]:
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
         """Yields the windows of words."""
         return words_of_windows(self._featurizer(sentences))
 

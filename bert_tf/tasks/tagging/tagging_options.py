@@ -13,7 +13,7 @@ from bert_tf.tasks.run_options import (
 )
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS, Layout
-from bert_tf.training.config import Evaluates, Trains
+from bert_tf.training.training_options import Evaluates, Trains
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 

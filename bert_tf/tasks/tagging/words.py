@@ -69,7 +69,7 @@ from bert_tf.training.throughput import tagger_flops
 # the others. So each token is in one of them at least.
 
 
-class Window(NamedTuple):
+class WordWindow(NamedTuple):
     """A part of a text's tokens.
 
     Attributes:
@@ -81,15 +81,15 @@ class Window(NamedTuple):
     end: int
 
 
-def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Window]:
+def windows(num_tokens: int, room: int, stride: int | None = None) -> list[WordWindow]:
     """The windows of a text."""
     stride = min(stride or max(1, room // 2), room)
     last = max(0, num_tokens - room)
     starts = [*range(0, last, stride), last]
-    return [Window(start, min(start + room, num_tokens)) for start in starts]
+    return [WordWindow(start, min(start + room, num_tokens)) for start in starts]
 
 
-def best_windows(places: np.ndarray, found: list[Window]) -> np.ndarray:
+def best_windows(places: np.ndarray, found: list[WordWindow]) -> np.ndarray:
     """Which window has most context of each token; of equal ones the first.
 
     What counts is the side on which there is less. That a window which reaches the
@@ -125,7 +125,7 @@ def best_windows(places: np.ndarray, found: list[Window]) -> np.ndarray:
 _SPECIAL_TOKENS = 2
 
 
-class Features(NamedTuple):
+class SentenceFeatures(NamedTuple):
     """A window, W of whose words are predicted from it.
 
     Attributes:
@@ -139,7 +139,7 @@ class Features(NamedTuple):
     words: np.ndarray
 
 
-class Featurizer:
+class SentenceFeaturizer:
     """Makes sentences into windows."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Featurizer:
             "document_context": self._document_context,
         }
 
-    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Features]:
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
         """Yields the windows of all texts, in their order."""
         first_word = 0
         for text in self._texts(sentences):
@@ -193,7 +193,7 @@ class Featurizer:
 
     def _windows(
         self, ids: list[int], starts: np.ndarray, first_word: int
-    ) -> Iterator[Features]:
+    ) -> Iterator[SentenceFeatures]:
         """A text's windows, but those from which no word is predicted."""
         vocabulary = self._tokenizer.vocabulary
         room = self.max_seq_length - _SPECIAL_TOKENS
@@ -202,7 +202,7 @@ class Featurizer:
         for number, (start, end) in enumerate(found):
             (words,) = np.nonzero(best == number)
             if len(words):
-                yield Features(
+                yield SentenceFeatures(
                     [vocabulary.cls_id, *ids[start:end], vocabulary.sep_id],
                     starts[words] - start + 1,
                     first_word + words,
@@ -271,10 +271,10 @@ def schema(max_seq_length: int) -> RecordSpec:
 
 
 def blocks(
-    features: Iterable[Features], labels: np.ndarray, max_seq_length: int
+    features: Iterable[SentenceFeatures], labels: np.ndarray, max_seq_length: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """The records of windows, many at once."""
-    group: list[Features] = []
+    group: list[SentenceFeatures] = []
     for one in features:
         group.append(one)
         if len(group) == _RECORDS_AT_ONCE:
@@ -285,7 +285,7 @@ def blocks(
 
 
 def _block(
-    group: list[Features], labels: np.ndarray, max_seq_length: int
+    group: list[SentenceFeatures], labels: np.ndarray, max_seq_length: int
 ) -> dict[str, np.ndarray]:
     block = {
         name: np.zeros([len(group), max_seq_length], np.int64) for name in _SEQUENCES
@@ -562,7 +562,7 @@ class WordPredictions(NamedTuple):
 
 
 def predict_words(
-    features: Sequence[Features],
+    features: Sequence[SentenceFeatures],
     labels: np.ndarray,
     predict: Predict,
     *,
@@ -728,7 +728,7 @@ class Words:
             recorded=run_folder.recorded_labels(folder_of_model(options)),
             source=found.source,
         )
-        self.featurizer = Featurizer(
+        self.featurizer = SentenceFeaturizer(
             found.tokenizer,
             max_seq_length=options.max_seq_length,
             doc_stride=options.doc_stride,
@@ -754,7 +754,7 @@ class Words:
             )
             for split, sentences in splits.items()
         }
-        self._features: dict[str, list[Features]] = {}
+        self._features: dict[str, list[SentenceFeatures]] = {}
 
     def has_labels(self, split: str) -> bool:
         """Whether the words of a split have labels."""

@@ -13,7 +13,7 @@ from bert_tf.tasks.squad.decoding import (
     answer,
 )
 from bert_tf.tasks.squad.reading import Paragraph, Question
-from bert_tf.tasks.squad.windows import Featurizer
+from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
@@ -97,7 +97,7 @@ def features_of(
     tokenizer=TOKENIZER,
 ):
     """[CLS] who ? [SEP] context [SEP]: the paragraph's tokens begin at 4."""
-    featurizer = Featurizer(
+    featurizer = QuestionFeaturizer(
         tokenizer,
         max_seq_length=max_seq_length,
         doc_stride=doc_stride,

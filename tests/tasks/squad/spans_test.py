@@ -7,7 +7,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling import objectives
 from bert_tf.tasks.squad import spans
 from bert_tf.tasks.squad.reading import Paragraph, Question
-from bert_tf.tasks.squad.windows import Featurizer
+from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.squad.toy_tokens import question, tokenizer
@@ -15,7 +15,7 @@ from tests.training import toy
 
 
 def blocks(*, for_training):
-    make = Featurizer(
+    make = QuestionFeaturizer(
         tokenizer(),
         max_seq_length=12,
         doc_stride=4,
@@ -107,7 +107,7 @@ WINDOWS = {
 
 
 def features(sizes):
-    featurizer = Featurizer(
+    featurizer = QuestionFeaturizer(
         WordPieceTokenizer(Vocabulary(TOKENS)),
         max_seq_length=LENGTH,
         doc_stride=2,

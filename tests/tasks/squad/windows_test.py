@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad import windows
-from bert_tf.tasks.squad.reading import Answer, Paragraph, Question
-from bert_tf.tasks.squad.windows import Featurizer, ParagraphTokenizer
+from bert_tf.tasks.squad.reading import GoldAnswer, Paragraph, Question
+from bert_tf.tasks.squad.windows import ParagraphTokenizer, QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.squad.toy_tokens import TOKENS, ids, question, tokenizer
@@ -101,7 +101,7 @@ class ParagraphTokenizerTest(tf.test.TestCase):
 
 
 def featurizer(length=12, stride=3, query=4, for_training=True):
-    return Featurizer(
+    return QuestionFeaturizer(
         tokenizer(),
         max_seq_length=length,
         doc_stride=stride,
@@ -122,7 +122,7 @@ def answer_of(context, answer, start=None):
         question_id="q",
         text="",
         paragraph=Paragraph(context=context),
-        answers=(Answer(answer, start),),
+        answers=(GoldAnswer(answer, start),),
     )
     return featurize(one).answer
 
@@ -274,7 +274,7 @@ class AnswerTest(tf.test.TestCase):
             question_id="q",
             text="",
             paragraph=Paragraph(context="a b c"),
-            answers=(Answer("b", 2), Answer("c", 4)),
+            answers=(GoldAnswer("b", 2), GoldAnswer("c", 4)),
         )
         self.assertEqual(featurize(one).answer, (1, 1))
 
@@ -361,7 +361,7 @@ LABELS = ("start_positions", "end_positions", "is_impossible")
 
 
 def featurizer_records(length=9, stride=2, query=2, for_training=True):
-    return Featurizer(
+    return QuestionFeaturizer(
         tokenizer(),
         max_seq_length=length,
         doc_stride=stride,
@@ -399,7 +399,7 @@ def many_questions():
                 question_id=f"{number + shift}",
                 text="c " * shift,
                 paragraph=paragraph,
-                answers=(Answer("a", 0),),
+                answers=(GoldAnswer("a", 0),),
                 is_impossible=number % 4 == 0,
             )
 

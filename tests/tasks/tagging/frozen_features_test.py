@@ -26,7 +26,7 @@ from bert_tf.tasks.tagging.frozen_features import (
     words_of_vectors,
     words_of_windows,
 )
-from bert_tf.tasks.tagging.words import Features
+from bert_tf.tasks.tagging.words import SentenceFeatures
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from tests.finetuning.drawn import drawn
@@ -38,9 +38,9 @@ from tests.training import toy
 class TaggedWordsTest(tf.test.TestCase):
     def test_each_word_has_the_vector_of_its_first_piece(self):
         windows = [
-            Features([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+            SentenceFeatures([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
             # Word 2 is predicted from here, word 1 from the window before.
-            Features([2, 9, 11, 3], np.array([2]), np.array([2])),
+            SentenceFeatures([2, 9, 11, 3], np.array([2]), np.array([2])),
         ]
         first, second = inputs_of_windows(windows)
         self.assertEqual(first.ids, [2, 7, 8, 9, 3])
@@ -73,8 +73,8 @@ class FeatureTableTest(tf.test.TestCase):
 
 # Two windows of 2 and 1 words; the words' labels, and their vectors [T, 1, 2].
 WINDOWS = [
-    Features([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
-    Features([2, 9, 11, 3], np.array([2]), np.array([2])),
+    SentenceFeatures([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+    SentenceFeatures([2, 9, 11, 3], np.array([2]), np.array([2])),
 ]
 LABELS = np.array([4, 0, 5])
 VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)

@@ -16,8 +16,8 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
 from bert_tf.tasks.tagging.words import (
-    Features,
-    Featurizer,
+    SentenceFeatures,
+    SentenceFeaturizer,
     WordPredictions,
     best_windows,
     find_file_schemes,
@@ -110,7 +110,7 @@ def features(sentences, **options):
     options = {"max_seq_length": 8, **options}
     return [
         (one.ids, one.places.tolist(), one.words.tolist())
-        for one in Featurizer(tokenizer, **options)(sentences)
+        for one in SentenceFeaturizer(tokenizer, **options)(sentences)
     ]
 
 
@@ -171,8 +171,8 @@ class FeaturesTest(tf.test.TestCase):
 
 
 FEATURES = [
-    Features([2, 7, 8, 3], np.array([1]), np.array([0])),
-    Features([2, 7, 8, 9, 10, 3], np.array([1, 2, 4]), np.array([1, 2, 3])),
+    SentenceFeatures([2, 7, 8, 3], np.array([1]), np.array([0])),
+    SentenceFeatures([2, 7, 8, 9, 10, 3], np.array([1, 2, 4]), np.array([1, 2, 3])),
 ]
 # The second word's label is one that the model does not have.
 LABELS = np.array([4, words.NO_LABEL, 0, 5])
@@ -218,7 +218,7 @@ class TaskTest(tf.test.TestCase):
         self.assertAllClose(means["cross_entropy"].value(), expected)
 
     def test_many_windows_in_several_blocks(self):
-        many = [Features([2, 3], np.array([], int), np.array([], int))] * 2500
+        many = [SentenceFeatures([2, 3], np.array([], int), np.array([], int))] * 2500
         sizes = [len(b["input_ids"]) for b in words.blocks(many, LABELS, 3)]
         self.assertEqual(sizes, [1024, 1024, 452])
         self.assertEqual(list(words.blocks([], LABELS, 3)), [])
@@ -476,7 +476,7 @@ def windowed_words(number, seed=0):
         ids = generator.integers(5, 99, generator.integers(3, 12))
         places = np.flatnonzero(generator.random(len(ids)) < 0.5)
         found.append(
-            Features(ids.tolist(), places, len(tokens) + np.arange(len(places)))
+            SentenceFeatures(ids.tolist(), places, len(tokens) + np.arange(len(places)))
         )
         tokens += ids[places].tolist()
     return found, np.array(tokens)

@@ -118,7 +118,7 @@ class Evaluates(Options, title=options.WHAT_TO_DO):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluationBatches(Options, title=options.TRAINING):
+class EvaluationBatchOptions(Options, title=options.TRAINING):
     """How to evaluate."""
 
     eval_batch_size: int = option(8, "Sequences per evaluation step.", least=1)
