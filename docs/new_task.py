@@ -1,0 +1,232 @@
+r"""A task of a new kind, from its files to its command, as a worked example.
+
+The task is to point: which token of a sentence is the odd one out? One sentence per
+line, a tab, and the number of its odd word. In the package its parts would stand in six
+files, which the headings below name; here they stand in one, which runs:
+
+    python docs/new_task.py --output_dir=pointing --do_train --do_eval \
+        --train_file=train.tsv --dev_file=dev.tsv --init_checkpoint=pretraining
+
+Everything else comes with the runner: checkpoints, resuming, evaluation on the way,
+choosing among learning rates and restarts, LoRA and adapters, several devices.
+"""
+
+import dataclasses
+import os
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf import cli, files, options
+from bert_tf.conversion import names
+from bert_tf.conversion.loading import ModelFiles
+from bert_tf.errors import InputError
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import HeadModel
+from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
+from bert_tf.modeling.objectives import Loss, Mean, Objective
+from bert_tf.options import Path, option
+from bert_tf.records.batching import SplitRecords, rows_digest
+from bert_tf.records.spec import INT64, Feature, RecordSpec
+from bert_tf.tasks import finetuning
+from bert_tf.tasks.finetuning import FineTuningTask, Outputs
+from bert_tf.tasks.run_options import ScoredOptions
+from bert_tf.text.wordpiece import pair_features
+from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import num_workers
+from bert_tf.training.task import Task
+from bert_tf.training.training_options import Evaluates, Trains
+
+# 1. bert_tf/conversion/names.py: the head's weights, under the original's kind of name,
+# so that checkpoints are read and written.
+
+POINTING = "pointing"
+names.HEADS[POINTING] = (  # type: ignore[index]
+    names.Name("cls/pointing/output_weights", "1 H", "pointing.weight"),
+    names.Name("cls/pointing/output_bias", "1", "pointing.bias"),
+)
+
+# 2. bert_tf/modeling/objectives.py: -log p(token), and whether the likeliest is right.
+# Each is a sum and a weight, so that any number of devices gives the same mean.
+
+
+def _negative_log_likelihood(records: Any, outputs: Any) -> Any:
+    values = ops.sparse_categorical_crossentropy(
+        records["position"][:, 0], outputs["logits"], from_logits=True
+    )
+    return ops.sum(values)
+
+
+def _weight(records: Any) -> Any:
+    return ops.cast(ops.shape(records["position"])[0], "float32")
+
+
+def _accuracy(records: Any, outputs: Any) -> Mean:
+    likeliest = ops.argmax(outputs["logits"], axis=-1)
+    right = ops.equal(likeliest, ops.cast(records["position"][:, 0], likeliest.dtype))
+    return Mean(ops.sum(ops.cast(right, "float32")), _weight(records))
+
+
+OBJECTIVE = Objective(
+    {"cross_entropy": Loss(total=_negative_log_likelihood, weight=_weight)},
+    {"accuracy": _accuracy},
+)
+
+# 3. bert_tf/modeling/heads.py: a score for each token, from one linear layer.
+
+
+class BertPointer(HeadModel):
+    """Which token of a sequence is meant: logits [B, S], float32."""
+
+    def __init__(self, config: Any, *, dtype: Any = None, **encoder_options: Any):
+        encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **encoder_options)
+        projection = OutputProjection(
+            1, HEAD_INITIALIZER_RANGE, dtype=dtype, name=POINTING
+        )
+        inputs = dict(encoder.input)
+        with keras.name_scope("cls"):
+            scores = projection(encoder(inputs)["sequence_output"])
+        logits = ops.squeeze(scores, axis=-1)
+        arguments = encoder_options
+        super().__init__(encoder, inputs, {"logits": logits}, arguments, OBJECTIVE)
+
+
+# 4. bert_tf/tasks/pointing.py: options, examples, records, predictions, scores.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PointingOptions(ScoredOptions, Trains, Evaluates):
+    """A run of pointing."""
+
+    train_file: str | None = option(
+        None, "To train on.", path=Path.FILE, needed_for=("do_train",)
+    )
+    dev_file: str | None = option(
+        None, "To evaluate on.", path=Path.FILE, needed_for=("do_eval",)
+    )
+    max_seq_length: int = options.with_default(ScoredOptions, "max_seq_length", 32)
+
+
+class Example(NamedTuple):
+    """A sentence, and its odd word's number."""
+
+    text: str
+    word: int
+
+
+def read(path: str) -> list[Example]:
+    """The examples of a file."""
+    examples = []
+    for number, line in enumerate(files.read_text(path).splitlines(), start=1):
+        text, _, word = line.rpartition("\t")
+        if not word.isdecimal() or int(word) >= len(text.split()):
+            raise InputError(
+                f"{path}:{number}: give a sentence, a tab, a word's number."
+            )
+        examples.append(Example(text, int(word)))
+    return examples
+
+
+class _Sentences:
+    """The examples of each split, and their records."""
+
+    def __init__(
+        self, options: PointingOptions, found: ModelFiles, is_alone: bool
+    ) -> None:
+        self._options, self._found, self._is_alone = options, found, is_alone
+        paths = {"train": options.train_file, "dev": options.dev_file}
+        wanted = {"train": options.do_train, "dev": options.looks_at_dev}
+        self.examples = {
+            split: read(path or "") for split, path in paths.items() if wanted[split]
+        }
+
+    def records(self, split: str) -> SplitRecords:
+        length = self._options.max_seq_length
+        spec = RecordSpec(
+            [
+                *(Feature(name, INT64, (length,)) for name in _SEQUENCE),
+                Feature("position", INT64, (1,)),
+            ]
+        )
+        path = os.path.join(self._options.output_dir, f"{split}.tf_record")
+        made_from = [self.identity(split), self._found.vocabulary.sha256, length]
+        return SplitRecords.prepare(
+            path, spec, made_from, [self._block(split)], is_alone=self._is_alone
+        )
+
+    def _block(self, split: str) -> dict[str, np.ndarray]:
+        tokenizer, length = self._found.tokenizer, self._options.max_seq_length
+        pairs, positions = [], []
+        for text, word in self.examples[split]:
+            pieces = [tokenizer.encode(each) for each in text.split()]
+            pairs.append((sum(pieces, [])[: length - 2], []))
+            # Behind [CLS], the odd word's first piece.
+            positions.append([1 + sum(map(len, pieces[:word]))])
+        features = pair_features(pairs, tokenizer.vocabulary, length)
+        return {**features, "position": np.minimum(positions, length - 2)}
+
+    def predict(self, split: str, outputs: Outputs) -> np.ndarray:
+        """The likeliest token of each example, and whether it is right."""
+        records, size = self.records(split), self._options.eval_batch_size
+        found = np.zeros([records.num_records, 2], np.int64)
+        for batch, logits in outputs(records.batches(size), records.num_batches(size)):
+            is_real = batch["rows"] >= 0
+            best = logits["logits"].argmax(-1)
+            right = best == batch["position"][:, 0]
+            found[batch["rows"][is_real]] = np.stack([best, right], 1)[is_real]
+        return found
+
+    def write(self, folder: str, split: str, found: np.ndarray, step: int) -> None:
+        """Writes one token's number per line."""
+        lines = "".join(f"{best}\n" for best, _ in found)
+        files.write_atomically(os.path.join(folder, f"{split}_tokens.txt"), lines)
+
+    def identity(self, split: str) -> str:
+        """A digest of a split's examples."""
+        return rows_digest(self.examples[split])
+
+
+_SEQUENCE = ("input_ids", "input_mask", "segment_ids")
+
+
+def pointing_task(
+    options: PointingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> FineTuningTask[np.ndarray]:
+    """The task, as data: all that the runner asks."""
+    sentences = _Sentences(options, found, num_workers(strategy) == 1)
+    added = finetuning.model_options(options, has_pooler=False)
+    return FineTuningTask.of(
+        Task(
+            name=POINTING,
+            build_model=lambda: BertPointer(found.config, **added),
+            objective=OBJECTIVE,
+        ),
+        head=POINTING,
+        trains_task=POINTING,
+        records=lambda: sentences.records("train"),
+        data=lambda: RunData(options.train_file or "", sentences.identity("train")),
+        predict=sentences.predict,
+        score=lambda split, found: {"accuracy": float(found[:, 1].mean())},
+        write=sentences.write,
+        identity=sentences.identity,
+        dev_splits=("dev",),
+        test_splits=(),
+        metrics=("accuracy",),
+        metric="accuracy",
+    )
+
+
+# 5. bert_tf/run_pointing.py: the command. 6. setup.cfg: its entry point.
+
+
+def run(options: PointingOptions) -> None:
+    """Reads the sentences, then trains and evaluates."""
+    cli.import_tensorflow()
+    finetuning.main(pointing_task, options)
+
+
+if __name__ == "__main__":
+    cli.main(run)
