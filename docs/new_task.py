@@ -123,9 +123,7 @@ def read(path: str) -> list[Example]:
     for number, line in enumerate(files.read_text(path).splitlines(), start=1):
         text, _, word = line.rpartition("\t")
         if not word.isdecimal() or int(word) >= len(text.split()):
-            raise InputError(
-                f"{path}:{number}: give a sentence, a tab, a word's number."
-            )
+            raise InputError(f"{path}:{number}: give a sentence, a tab, a number.")
         examples.append(Example(text, int(word)))
     return examples
 
@@ -162,7 +160,8 @@ class _Sentences:
         pairs, positions = [], []
         for text, word in self.examples[split]:
             pieces = [tokenizer.encode(each) for each in text.split()]
-            pairs.append((sum(pieces, [])[: length - 2], []))
+            tokens = [piece for each in pieces for piece in each]
+            pairs.append((tokens[: length - 2], []))
             # Behind [CLS], the odd word's first piece.
             positions.append([1 + sum(map(len, pieces[:word]))])
         features = pair_features(pairs, tokenizer.vocabulary, length)
