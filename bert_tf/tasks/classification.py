@@ -64,7 +64,7 @@ from bert_tf.training.throughput import classifier_flops
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Which labels are taken for which: the confusion matrix as a picture.
+# The confusion matrix as a picture.
 #
 # Shapes: M labelled examples, C outputs.
 
@@ -154,18 +154,17 @@ def _number_cells(axes: "Axes", counts: np.ndarray, shares: np.ndarray) -> None:
         )
 
 
-# Whether probabilities can be believed: reliability diagrams; numbers against truth.
+# Reliability diagrams for probabilities, and predicted against true numbers.
 #
-# Guo et al. 2017, "On Calibration of Modern Neural Networks": predictions are sorted
-# into
-# bins by their confidence; of those at 80 % four in five should be right.
+# Guo et al. 2017, "On Calibration of Modern Neural Networks": predictions are binned by
+# their confidence; of those at 80 % four in five should be right.
 #
 # Shapes: M labelled examples, C outputs, B bins.
 
 
 NUM_BINS = 15
-# Of so many predictions the accuracy's standard error is below 0.1; bars and points of
-# fewer are paler.
+# With this many predictions the accuracy's standard error is below 0.1; bars and points
+# of fewer are paler.
 _FULL_COUNT = 30
 # More curves than colours that the eye tells apart.
 _MOST_CURVES = 10
@@ -361,22 +360,17 @@ def _name(axes: "Axes") -> None:
             handle.set_alpha(1.0)
 
 
-# Texts longer than the model, read in windows that overlap.
+# Texts longer than the model, read in overlapping windows.
 #
-# Window k of a text of n tokens, of which r fit, is its tokens [k s, k s + r), with
-# the
-# stride s; the windows end with the first one that reaches the text's end. So each
-# token
-# is in one of them at least. Of a pair the longer text is read in windows, at equal
-# lengths the second one, and the other stands whole in each, up to half of the room.
+# If r tokens of a text fit, window k is its tokens [k s, k s + r), with the stride s;
+# the last window is the first that reaches the text's end. So each token is in at least
+# one window. In a pair the longer text (the second, if they are equally long) is split
+# into windows, and each window has the whole of the other text, up to half of the room.
 #
-# Each window is a record with the example's label, and in training an example of
-# weight
-# 1, so that a text of k windows weighs k times as much as a short one. In evaluation
-# the
-# example's outputs are the mean of its windows' logits: of classes, the geometric
-# mean of
-# their probabilities; of numbers, their mean.
+# Each window is a record with the example's label. In training each has weight 1, so a
+# text of k windows weighs k times as much as a short one. In evaluation the example's
+# outputs are the mean of its windows' logits: for classes, the geometric mean of their
+# probabilities; for numbers, their mean.
 #
 # Shapes: N examples, R records, C outputs.
 
@@ -425,9 +419,8 @@ def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
 # Sentence and sentence-pair classification and regression as a task.
 #
 # Devlin et al. 2018, section 4.1: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; the pooled
-# output goes through dropout into one linear layer. Several labels at once, each with
-# a
-# sigmoid of its own, and several numbers go the same way.
+# output passes through dropout and one linear layer. Several labels, each with its own
+# sigmoid, and several numbers work the same way.
 #
 # Shapes: N examples, R records, L tokens of a record.
 
@@ -546,17 +539,14 @@ class TextFeaturizer:
         return pairs
 
 
-# What was predicted for each example, with its text: a table to read and to load.
+# SPLIT_predictions.tsv: the prediction for each example, with its text.
 #
-# SPLIT_predictions.tsv has a header, then one line an example, with tabs between the
-# cells:
+# It has a header, then one line per example, with tabs between the cells:
 #
 #     index       the example's number in its split, from 0
-#     label       the true label as the data has it; empty where there is none
-#     prediction  the predicted one, as data would have it: entailment, or a,c, or
-#     3.214
-#     correct     1 or 0, all of several labels together; empty where there is no
-#     label
+#     label       the true label as in the data; empty if there is none
+#     prediction  the predicted one, written alike: entailment, or a,c, or 3.214
+#     correct     1 or 0, for several labels all together; empty if there is no label
 #     p_LABEL     each label's probability
 #     text_a, text_b
 #

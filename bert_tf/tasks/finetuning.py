@@ -91,7 +91,7 @@ def model_options(
     return dict(adapter.model)
 
 
-# What a split's outputs are worth: the task's loss, and metrics.
+# The score of a split's outputs: the task's loss, and metrics.
 #
 # Shapes: N examples, C outputs.
 

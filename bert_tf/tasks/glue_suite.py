@@ -36,7 +36,7 @@ from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import is_chief
 
-# What a task of GLUE came to, kept in OUTPUT_DIR/TASK/result.json.
+# The result of a GLUE task, kept in OUTPUT_DIR/TASK/result.json.
 #
 #     {"task": "MRPC", "scores": {"f1": 0.88, "accuracy": 0.84}, "metric": "f1",
 #      "run": "lr5e-05_bs32_ep3_seed12345",
@@ -246,10 +246,9 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
 
 # The table of GLUE: OUTPUT_DIR/glue.md, glue.json and glue.png.
 #
-# Ours are scores on the development sets, of the runs that were chosen on them; the
+# Our scores are on the development sets, of runs chosen by those same scores; the
 # paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
-# says
-# so: on the test sets expect less than on the development sets.
+# states this: expect lower scores on the test sets.
 
 
 # They are in no average: Devlin et al. 2018 leave WNLI out, and AX has no labels.
@@ -379,8 +378,8 @@ def _row(result: TaskResult, paper: Paper) -> list[str]:
 
 ALL = "all"
 SUBMISSION_NAME = "submission"
-# Too small to learn entailment from themselves: what begins with MNLI's model under
-# --two_stage (Phang et al. 2018, arXiv 1811.01088).
+# Too small to learn entailment on their own: with --two_stage these start from MNLI's
+# model (Phang et al. 2018, arXiv 1811.01088).
 SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 
 

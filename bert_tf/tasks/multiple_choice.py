@@ -54,20 +54,17 @@ from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples of multiple choice: a premise, and endings of which one is right.
 #
-# SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for each of
-# its
-# parts, by name:
+# SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for each part,
+# by name:
 #
 #     premise   the first sentence: "sent1", "ctx_a", "ctx" or "context"
-#     start     what every ending goes on from: "sent2" or "ctx_b"; may be none, or
-#     empty
-#     endings   a column each, "ending0", "ending1", ...; or one field that holds them
-#     all
-#               in a list, "endings"
+#     start     the beginning of every ending: "sent2" or "ctx_b"; may be missing
+#               or empty
+#     endings   one column each, "ending0", "ending1", ...; or one field that holds
+#               a list of all, "endings"
 #     label     the number of the right ending, from 0: "label"
 #
-# Where a file stands in for SWAG with all of the context in "sent1", "sent2" is
-# empty.
+# Files in SWAG's format that have all of the context in "sent1" leave "sent2" empty.
 
 
 # The columns that are looked for where none are named: the first one that is there.
@@ -208,16 +205,12 @@ def _missing(path: str, what: str, flag: str, there: Sequence[str]) -> InputErro
 
 # Reads examples of multiple choice from CSV, TSV and JSON lines.
 #
-# What a file is, its name says: .csv, .tsv, and .jsonl, .json or .ndjson, each packed
-# or
-# not (.gz, .bz2, .xz); any other one is JSON lines if it begins with a brace, else
-# CSV.
+# The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
+# compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
+# brace, else CSV.
 #
-# Every row is used or reported with its line number. Rows that cannot be used are
-# left
-# out while they are few; of a test set none may be, whose predictions are told apart
-# by
-# their place.
+# Every row is used or reported with its line number. A few unusable rows are left out,
+# but none of a test set, where predictions are identified by their position.
 
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
@@ -448,13 +441,11 @@ def _unpacked(path: str) -> str:
 
 # Multiple choice as a task: which of several endings goes with a premise.
 #
-# Devlin et al. 2018, section 4.4: of each ending a sequence of its own, [CLS] premise
-# [SEP] ending [SEP]; the product of its [CLS]'s output and one vector is the ending's
-# score, and the softmax is over the endings. As in the paper, what all endings go on
-# from
-# stands before each of them. Here [CLS]'s output has gone through the pooler, as in
-# the
-# original's classifier.
+# Devlin et al. 2018, section 4.4: each ending makes a sequence of its own, [CLS]
+# premise [SEP] ending [SEP]; the product of its [CLS]'s output and one vector is the
+# ending's score, with a softmax over the endings. As in the paper, the common beginning
+# of all endings stands before each of them. Here [CLS]'s output has passed through the
+# pooler, as in the original's classifier.
 #
 # Shapes: R records, N choices, L tokens of a sequence.
 
@@ -546,19 +537,18 @@ class ChoiceFeaturizer:
         return pairs
 
 
-# What was predicted for each example of multiple choice: a CSV, and probabilities.
+# The prediction for each example of multiple choice: a CSV, and probabilities.
 #
-# `write_choices` writes a header, then a row an example:
+# `write_choices` writes a header, then one row per example:
 #
 #     index       the example's number in its file, from 0
-#     label       the right ending's label as the file has it; empty where there is
-#     none
+#     label       the right ending's label as in the file; empty if there is none
 #     prediction  the predicted one's
-#     correct     1 or 0; empty where there is no label
+#     correct     1 or 0; empty if there is no label
 #     p_LABEL     each ending's probability
 #     premise, start, ending_LABEL    the texts
 #
-# with commas and quotes as CSV has them: pandas.read_csv reads it.
+# with CSV's commas and quotes: pandas.read_csv reads it.
 #
 # Shapes: E examples, N endings.
 

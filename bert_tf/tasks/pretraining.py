@@ -121,9 +121,8 @@ def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
     return model
 
 
-# What a run of pre-training reads: the records of its phases and its evaluation.
-#
-# One phase, or several (--phases): each reads the records of its length.
+# The records of a pre-training run's phases (--phases) and of its evaluation. Each
+# phase reads the records of its length.
 
 
 class OpenRecords(Protocol):

@@ -50,11 +50,10 @@ def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
     return "–" if math.isnan(value) else f"{scale * value:.{digits}f}"
 
 
-# What is known of each run of a selection, kept in OUTPUT_DIR/selection.jsonl.
+# The runs of a selection, recorded in OUTPUT_DIR/selection.jsonl.
 #
-# The first line says what the runs have in common: what was trained on, what it
-# started
-# from, and the metric that they are compared by. Then one JSON object a run:
+# The first line has what the runs have in common: the data, the initial checkpoint, and
+# the metric by which they are compared. Then follows one JSON object per run:
 #
 #     {"made_with": {"init_checkpoint": ..., ...}, "metric": "accuracy"}
 #     {"name": "lr5e-05_bs16_ep3_seed12345", "learning_rate": 5e-05,
@@ -62,15 +61,12 @@ def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
 #      "status": "finished", "scores": {"0.3": {"accuracy": 0.7}, "1.0": {...}},
 #      "step": 687, "seconds": 41.2}
 #
-# `scores` are those on the development set, by the share of the run's steps after
-# which
+# `scores` are those on the development set, by the share of the run's steps at which
 # they were measured; `step` is the step of the last ones. `status` is `finished`,
-# `stopped` (before its last step, to be gone on with later) or `failed` (its numbers
-# were
-# not finite: `failure` says where). `seconds` are those of the starts that came to a
-# score. The file is written before the first run, which others must not go on with,
-# and
-# anew after each run; a run that is in it is not run again.
+# `stopped` (before its last step, to be resumed later) or `failed` (its numbers were
+# not finite: `failure` gives the step). `seconds` count the starts that led to a score.
+# The file is written before the first run, so that a selection with other data cannot
+# resume it, and again after each run; a run listed in it is not repeated.
 
 
 RUNS_NAME = "runs"
@@ -353,11 +349,10 @@ def _group(records: Sequence[Record], metric: str, baseline: float | None) -> Gr
 #
 #     model.ckpt-STEP...      the run's best checkpoint: hard links, or copies
 #     best.json               {"metric": ..., "step": ..., "value": ..., "run": NAME}
-#     bert_config.json, vocab.txt, ...    what lies beside it
+#     bert_config.json, vocab.txt, ...    the other files of that folder
 #
-# so that `--init_checkpoint=OUTPUT_DIR/best` means the best run. It appears whole,
-# never
-# with files of two runs.
+# so that `--init_checkpoint=OUTPUT_DIR/best` means the best run. The folder is replaced
+# as a whole and never mixes the files of two runs.
 
 
 class BestRun:
@@ -434,8 +429,8 @@ class Outcome(NamedTuple):
     step: int
 
 
-# Settings, the run's folder, the share of its steps to train for. The same again with
-# a larger share goes on where the folder stands. DivergedError: the run has failed.
+# Settings, the run's folder, the share of its steps to train for. A second call with a
+# larger share resumes the run in its folder. DivergedError: the run has failed.
 Run = Callable[[Settings, str, float], Outcome]
 
 
@@ -580,17 +575,14 @@ def clock(seconds: float) -> str:
 
 # Choosing a fine-tuning run's settings by its score on the development set.
 #
-# Devlin et al. 2018, section 4.1: each task's learning rate is chosen that way among
-# four, and for the large model from random restarts too. Each run has a folder of its
-# own, OUTPUT_DIR/runs/NAME, and a record (`bert_tf.tasks.selection`). Killed at
-# any
-# moment and started again, a selection goes on with what is missing; with other
-# settings,
-# their runs are added to those that are there.
+# Devlin et al. 2018, section 4.1: each task's learning rate is chosen among four in
+# this way, for the large model with several random restarts. Each run has its own
+# folder, OUTPUT_DIR/runs/NAME, and a record. A selection can be killed at any time;
+# started again, it completes what is missing. With other settings, their runs are added
+# to the existing ones.
 #
-# Stopping early is the scheme of Dodge et al. 2020 (arXiv 2002.06305): start many
-# runs,
-# stop all of them after a share of their steps, and go on with the best alone.
+# Early stopping is the scheme of Dodge et al. 2020 (arXiv 2002.06305): start many runs,
+# stop all of them after a share of their steps, and continue only the best.
 
 
 class StopEarly(NamedTuple):
@@ -806,8 +798,8 @@ def _run(record: Record, selection: Selection, others: list[str]) -> list[str]:
 # A selection for a session: what one run is, and what all runs have in common.
 
 
-# Flags that decide where and how fast a run is made, what is looked at, or what a
-# record's settings say: runs that differ in them belong together.
+# Flags that decide where and how fast a run is made, or what is logged, or that a
+# record's settings already include: runs that differ in them belong together.
 _NO_DIFFERENCE = frozenset(
     {
         *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),

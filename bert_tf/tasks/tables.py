@@ -22,14 +22,12 @@ from bert_tf.text.tfds import TfdsRows
 
 # Labelled sentences and sentence pairs, from TSV and CSV files.
 #
-# A split of a data set is described by a `TableSplit`: which columns hold what. TSV
-# files
-# are cut at tabs and nothing else, as the original reads them (quotes are ordinary
-# characters); files that end in .csv are read with commas and quotes.
+# A `TableSplit` describes which columns of a split hold what. TSV files are cut at tabs
+# alone, as in the original (quotes are ordinary characters); files that end in .csv are
+# read with commas and quotes.
 #
-# Every row is used or reported with its line number. Rows that cannot be used (too
-# few
-# columns, no such label) are left out while they are few, as GLUE's own QQP has them.
+# Every row is used or reported with its line number. A few unusable rows (too few
+# columns, an unknown label) are left out; GLUE's own QQP has some.
 
 
 # Of a file's rows. QQP's train.tsv has a few that line ends within a question cut.
@@ -291,7 +289,8 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
 # Labelled sentences and sentence pairs from TensorFlow Datasets.
 #
 # The library shuffles a set when it prepares it. GLUE's sets keep each row's number in
-# the feature "idx"; their examples come in that order, which the GLUE server wants.
+# the feature "idx"; their examples are returned in that order, which the GLUE server
+# expects.
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -436,11 +435,9 @@ class TfdsSplit:
 
 # What a classifier predicts: one label, several labels, or numbers.
 #
-# How a label is written in a table, what it is in a record, and what the model's
-# outputs
-# mean. Several labels, or several numbers, stand in one cell with a separator, such
-# as a
-# comma, between them.
+# A target defines how a label is written in a table and in a record, and what the
+# model's outputs mean. Several labels, or several numbers, are written in one cell with
+# a separator, such as a comma, between them.
 #
 # Shapes: N examples, C outputs.
 
@@ -578,10 +575,8 @@ class Target:
         return numbers
 
 
-# A data set of labelled sentences or sentence pairs, as data.
-#
-# A `DataSet` says which labels there are, by which metrics it is scored, and how each
-# split is read: from tables in --data_dir, or from TensorFlow Datasets.
+# A data set of labelled sentences or sentence pairs, as data: its labels, its metrics,
+# and how each split is read, from tables in --data_dir or from TensorFlow Datasets.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,14 +15,12 @@ from bert_tf.errors import InputError
 # The checkpoints' files in a run's folder: found, named, removed.
 #
 #     model.ckpt-STEP.index, model.ckpt-STEP.data-00000-of-00001   a checkpoint
-#     model.ckpt-STEP.tmp-NUMBER...   one being written, or that was when it was
-#     killed
+#     model.ckpt-STEP.tmp-NUMBER...   one being written, or left by a killed run
 #     checkpoint                      the newest one, and all that are kept, oldest
-#     first
+#                                     first
 #
 # `checkpoint` is the text of TensorFlow's CheckpointState, as its own functions read
-# it.
-# Whoever wants to go on from an older one names it there, as `model_checkpoint_path`.
+# it. To resume from an older one, name it there, as `model_checkpoint_path`.
 
 
 CHECKPOINT_NAME = "model.ckpt"
@@ -128,18 +126,18 @@ def _listing(folder: str) -> list[str]:
     return tf.io.gfile.listdir(folder) if files.is_folder(folder) else []
 
 
-# A checkpoint's tensors, read with their checksums: whole or damaged, ours or not.
+# A checkpoint's tensors, read and checked against their checksums.
 #
-# TensorFlow's reader compares the CRC-32C that stands in the index with each tensor's
-# bytes, and those of the index itself.
+# TensorFlow's reader compares each tensor's bytes, and those of the index itself, with
+# the CRC-32C in the index.
 
 
 Parts = Mapping[str, Mapping[str, tf.Variable]]  # part -> name -> variable
 
 _KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
-# TensorFlow's reader turns some of its own errors into Python's: bytes that are not
-# there are an IndexError.
+# TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
+# IndexError.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
 
 
@@ -248,12 +246,11 @@ def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
 
 
-# One checkpoint: its values taken at once, written and read back in the background.
+# A checkpoint's values, copied at once, written and read back in the background.
 #
 # TensorFlow's own asynchronous checkpoints (`tf.train.CheckpointOptions`) do not fit:
-# nothing can be checked between their writing and their naming, they keep a second
-# copy
-# of all values for good, and a failure is first heard of at the next save.
+# nothing can be checked between their writing and their naming, they hold a second copy
+# of all values permanently, and a failure is only reported at the next save.
 
 
 Snapshot = dict[str, dict[str, tf.Tensor]]  # the same, with values

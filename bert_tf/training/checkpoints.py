@@ -48,10 +48,9 @@ from bert_tf.training.task import Task
 #
 #     model.ckpt-STEP...   the files of that checkpoint: hard links, or copies
 #     checkpoint           names it
-#     best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and
-#     "data":
-#                          a number that tells what was evaluated on apart, if known
-#     bert_config.json, vocab.txt, ...    those of the run
+#     best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and "data":
+#                          a number that identifies the evaluation data, if known
+#     bert_config.json, vocab.txt, ...    the run's own
 #
 # so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
 
@@ -191,29 +190,24 @@ def link(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-# The state of a run in its folder: saved, found again, kept to the last few.
+# The state of a run in its folder: saved, restored, limited to the last few.
 #
 # Layout of a checkpoint (`model.ckpt-STEP`, a `tf.train.Checkpoint`):
 #
 #     weights/NAME     the model's weights by the original's variable names
 #     optimizer/PATH   the optimizer's moments and its count of steps
 #     random/N         the states of the model's random generators (dropout), in order
-#     extra/NAME       what else the engine goes on with, such as the scale of the
-#     loss
+#     extra/NAME       other state of the engine, such as the scale of the loss
 #     progress/step    the number of training steps done
 #     progress/records the number of training records read: the input's position
-#     progress/data    the fingerprint of the records that they were read of; 0:
-#     unknown
+#     progress/data    the fingerprint of those records; 0: unknown
 #
-# Everything that decides the next step is in it, so a run that goes on is the same
-# run.
+# Everything that decides the next step is in it, so a resumed run is the same run.
 #
-# A checkpoint is written in the background and read back; only then is it named in
-# the
-# `checkpoint` file, and only after that are older ones removed. So a run that is
-# killed
-# at any moment finds one to go on from, and a damaged one is never the only one, but
-# where `max_to_keep` is 1.
+# A checkpoint is written in the background and read back; only then is it named in the
+# `checkpoint` file, and only after that are older ones removed. So a run that is killed
+# at any moment can resume, and a damaged checkpoint is never the only one, unless
+# `max_to_keep` is 1.
 
 
 class RunCheckpoints:

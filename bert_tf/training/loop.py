@@ -134,15 +134,14 @@ class Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
-# The batch of a step whose loss is not finite, kept to look for the reason.
+# The batch of a step whose loss is not finite, kept for diagnosis.
 #
 # nonfinite-step-123.tfrecord has the batch's records one by one, in order, with every
 # array that the model was given: integers as int64, the rest as float32. A batch of
-# pre-training is thus a record file as others are, masks included:
+# pre-training is thus an ordinary record file, masks included:
 #
-#     python -m bert_tf.tfrecords.inspect_records OUTPUT_DIR/nonfinite-
-#     step-123.tfrecord \
-#         --vocab_file=OUTPUT_DIR/vocab.txt
+#     python -m bert_tf.tfrecords.inspect_records \
+#         OUTPUT_DIR/nonfinite-step-123.tfrecord --vocab_file=OUTPUT_DIR/vocab.txt
 
 
 _NAME = "nonfinite-step-{step}{again}.tfrecord"
@@ -241,8 +240,8 @@ def check_weights(model: keras.Model, step: int) -> None:
     )
 
 
-# On the CPU one call of the compiled steps should take about this long: the bar moves
-# and a signal is heard, while Python's share stays small.
+# On the CPU one call of the compiled steps should take about this long: short enough to
+# move the bar and to notice signals, long enough that Python's share stays small.
 _SECONDS_PER_CALL = 0.5
 
 

@@ -109,36 +109,31 @@ def mean(total_and_weight: np.ndarray) -> float:
 
 # What a run shows and records: a progress bar, TensorBoard, metrics.jsonl.
 #
-# metrics.jsonl has one JSON object a line: `step`, `seconds` of all starts of the run
+# metrics.jsonl has one JSON object per line: `step`, `seconds` of all starts of the run
 # together, and the metrics by name; an evaluation's names begin with `eval/`.
-# TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are
-# means
-# over the steps since the line before:
+# TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are means
+# over the steps since the previous line:
 #
-#     loss, masked_lm_loss, ...   nats a prediction; `loss` is what is minimised
+#     loss, masked_lm_loss, ...   nats per prediction; `loss` is what is minimised
 #     masked_lm_accuracy, ...     share of the predictions that are right, 0 to 1
 #     learning_rate               of the last step
 #     gradient_norm               over all weights, before clipping
 #     steps_per_second, sequences_per_second
-#     tokens_per_second           tokens that are no padding
+#     tokens_per_second           excluding padding
 #     model_flops_utilization     share of the devices' peak that the model's own
-#     matrix
-#                                 products take, 0 to 1: see
+#                                 matrix products take, 0 to 1: see
 #                                 `bert_tf.training.throughput`
-#     input_wait_share            share of the time that steps waited for records, 0
-#     to 1
+#     input_wait_share            share of the time that steps waited for records,
+#                                 0 to 1
 #     loss_scale                  what float16's loss is multiplied by
-#     skipped_steps               steps since the line before that changed no weight,
-#                                 float16's gradients having overflowed
+#     skipped_steps               steps since the previous line that changed no weight
+#                                 because float16's gradients overflowed
 #
-# A run that goes on from step N drops the lines after N, which it is about to write
-# again, and an evaluation replaces an earlier one of the same step: each line is
-# there
-# once, however often the run was killed. An evaluation that a command makes of a
-# trained
-# model, perhaps of other data, has `"after_training": true` and a line beside that of
-# the
-# evaluation within the run. Of several workers the chief alone writes.
+# A run that resumes from step N drops the lines after N, which it is about to write
+# again, and an evaluation replaces an earlier one of the same step: each line appears
+# once, however often the run was killed. When a command evaluates a trained model,
+# perhaps on other data, the line has `"after_training": true` and is added to that of
+# the evaluation within the run. With several workers only the chief writes.
 
 
 METRICS_NAME = "metrics.jsonl"
@@ -315,10 +310,8 @@ def _evaluation_of(entry: _Entry) -> dict[str, float]:
 # A run's metrics over its steps, as a picture: OUTPUT_DIR/curves.png.
 #
 # It is drawn from metrics.jsonl when training ends, and again when the trained model
-# has
-# been evaluated. Panels: losses, accuracies, the learning rate, and what else
-# evaluations
-# measure.
+# has been evaluated. Panels: losses, accuracies, the learning rate, and the other
+# metrics of evaluations.
 
 
 CURVES_NAME = "curves.png"

@@ -34,14 +34,14 @@ from bert_tf.optimization.optimizers import (
 from bert_tf.training.strategy import is_tpu
 from bert_tf.training.task import Task
 
-# In which numbers a model computes: --precision.
+# The number formats that a model computes in: --precision.
 #
-# float32   everything
-# bfloat16  matrix products and activations; weights, moments, losses, softmax and
-# the sums of layer normalization stay float32
-# float16   the same with float16, whose smallest gradients would vanish: the loss is
-# multiplied by a scale, the gradient divided by it (Micikevicius et al.
-# 2018, section 3.2)
+#     float32   everything
+#     bfloat16  matrix products and activations; weights, moments, losses, softmax and
+#               the sums of layer normalization stay float32
+#     float16   the same with float16, whose smallest gradients would vanish: the loss
+#               is multiplied by a scale, the gradient divided by it (Micikevicius et
+#               al. 2018, section 3.2)
 
 
 _POLICIES = {

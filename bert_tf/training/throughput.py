@@ -16,21 +16,17 @@ from bert_tf.training.task import Task
 
 # How many floating-point operations BERT's mathematics takes.
 #
-# A multiplication and an addition are 2 FLOPs, so a product of [m, k] and [k, n]
-# takes
-# 2 m k n. Only matrix products count: lookups, softmax and normalization are little
-# beside them. Training takes three times the forward pass: the backward pass has two
-# products for each of the forward pass's (Kaplan et al. 2020, arXiv:2001.08361,
-# section
-# 2.1). What is computed again to save memory does not count: divided by the time and
-# by
-# the machine's peak this gives the model FLOPs utilization, MFU, of Chowdhery et al.
-# 2022
+# A multiplication and an addition are 2 FLOPs, so a product of [m, k] and [k, n] takes
+# 2 m k n. Only matrix products count: lookups, softmax and normalization are small in
+# comparison. Training takes three times the forward pass: the backward pass has two
+# products for each of the forward pass's (Kaplan et al. 2020, arXiv:2001.08361, section
+# 2.1). Recomputation to save memory does not count: divided by the time and by the
+# machine's peak this gives the model FLOPs utilization, MFU, of Chowdhery et al. 2022
 # (PaLM, arXiv:2204.02311, appendix B).
 #
-# S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C
-# labels
+# S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C labels
 # (a span has two: start and end).
+#
 # One sequence, forward:
 #
 #     queries, keys, values, attention output   N * 8 S H^2
@@ -40,11 +36,9 @@ from bert_tf.training.task import Task
 #     labels of every token                     2 S H C
 #     masked LM: transform, scores              2 P H^2 + 2 P H V
 #
-# Rows of packed sequences take the attention of their whole length, which is what
-# runs,
-# and as many poolers as they have slots for pairs. Each of several choices is a
-# sequence
-# with one score.
+# Packed rows take the attention of their whole length, which is what is computed, and
+# one pooler for each of their slots. In multiple choice each choice is a sequence with
+# one score.
 
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -149,20 +143,18 @@ def tagger_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> floa
     return float(_TRAINING_OVER_FORWARD * batch_size * forward)
 
 
-# How fast the devices could be: the peak that a run's rate is divided by.
+# The peak rate of the devices, by which a run's rate is divided:
 #
-#     share of the peak = FLOPs of the model a step / seconds a step / peak
+#     share of the peak = FLOPs of the model per step / seconds per step / peak
 #
-# is the model FLOPs utilization of `bert_tf.training.throughput`. The peak is the rate
-# of
-# matrix products in the numbers that the model computes in:
+# is the model FLOPs utilization (see above). The peak is the rate of matrix products in
+# the precision that the model computes in:
 #
 #     GPUs, TPUs  as published, without sparsity, times their number
 #     others      measured, at the start of the run, in less than a second
 #
-# A CPU's is always measured. There the replicas of one process share its cores, so
-# they
-# count once.
+# A CPU's is always measured. The replicas of one process share its cores, so they count
+# once.
 
 
 _TERA = 1e12
@@ -215,7 +207,7 @@ _TPU_CHIPS = {
 _NAMED_BY_CORES = ("v2", "v3", "v4", "v5p")
 
 # Rows and columns. On a CPU the large product takes some 10 ms, the small one 1 ms,
-# short enough to find a moment that no other program takes a share of.
+# short enough that some measurements are undisturbed by other programs.
 _CPU_SIZES = (512, 1024)
 _ACCELERATOR_SIZES = (8192,)
 _MEASURED_SECONDS = 0.7
