@@ -239,7 +239,7 @@ _SMALLEST_DEVIATION = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ProbedWords:
-    """Words, their labels, and what the layers say of them.
+    """Words, their labels, and what the layers give for them.
 
     Attributes:
         words: W of them; equal ones are of one type.
@@ -273,7 +273,7 @@ class ProbeScore:
 def control_labels(
     words: Sequence[str], labels: Sequence[str], *, seed: int = 0
 ) -> list[str]:
-    """A label for each word that hangs on nothing but its type."""
+    """A label for each word that depends on nothing but its type."""
     there = sorted(labels)
     drawn = {}
     for word in sorted(set(words)):
@@ -480,11 +480,11 @@ def attention_maps(
 
 
 def attention_picture(maps: AttentionMaps, title: str) -> bytes:
-    """All maps in one PNG: a row a layer, a column a head; dark is much attention."""
+    """All maps in one PNG: one row per layer, one column per head; dark is high."""
     tokens = [_shown(token) for token in maps.tokens]
     count, has_names = len(tokens), len(tokens) <= _MOST_NAMED
     rows, columns = maps.probabilities.shape[:2]
-    # Inches: of a map, and of the names beside the outermost ones.
+    # Inches: of a map, and of the names next to the outermost ones.
     size = min(4.0, 0.6 + 0.16 * count) if rows * columns > 1 else 1.5 + 0.25 * count
     size = min(size, 12.0)
     margin = 0.4 + 0.09 * max(map(len, tokens)) if has_names else 0.4
@@ -540,7 +540,7 @@ def _shown(token: str) -> str:
 # its lines alone. Layer, and head or the mean of all heads, are chosen above.
 
 
-# Shares are written to so many digits: more cannot be seen.
+# Shares are written to this many digits: more cannot be seen.
 _DIGITS = 3
 
 _PAGE = Template(

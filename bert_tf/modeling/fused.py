@@ -180,7 +180,7 @@ _replica: contextvars.ContextVar[Any] = contextvars.ContextVar("replica", defaul
 
 @contextlib.contextmanager
 def masks_of_replica(number: Any) -> Iterator[None]:
-    """Within it masks are those of one replica of several, lest all drop the same.
+    """Within it masks are one replica's, so that replicas drop different numbers.
 
     The replicas' generators are copies of one, and stay so.
 
@@ -406,7 +406,7 @@ def dropped_softmax(scores: Any, bias: Any, seed: Any, rate: float) -> Any:
 
         d g - p sum(d g)
 
-    over a row: the mask, which stands in d, is made once.
+    over a row: the mask, which is kept in d, is made once.
 
     Args:
         scores: [B, A, S, S].
@@ -487,8 +487,8 @@ def widening_product(x: Any, kernel: Any) -> Any:
     """The product of x [..., H] and kernel [H, F], where F is larger than H.
 
     The gradient of x is taken with a transposed copy of the kernel: on a CPU,
-    TensorFlow's float32 product with the kernel as it lies takes a quarter longer. The
-    copy is a kernel of its own lest TensorFlow put the two together again.
+    TensorFlow's float32 product with the kernel as is takes a quarter longer. The
+    copy is a separate kernel so that TensorFlow does not merge the two again.
     """
 
     @ops.custom_gradient
@@ -513,7 +513,7 @@ def _transposed(x: Any) -> Any:
 def scores_of_rows(x: Any, table: Any) -> Any:
     """The rows of `table` [V, H] as scores of x [N, H]: the product [N, V].
 
-    With a gradient of the table that is computed as it lies, not transposed.
+    With a gradient of the table that is computed as is, not transposed.
     """
 
     @ops.custom_gradient

@@ -777,7 +777,7 @@ class BiLstmTagger(RecordModel):
         projection = OutputProjection(
             num_labels, _HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
         )
-        # Padding has scores like any word, and nobody looks at them.
+        # Padding has scores like any word; they are never used.
         projection.supports_masking = True
 
         # === Functional Model ===

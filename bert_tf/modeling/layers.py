@@ -299,7 +299,7 @@ class SplitChoices(keras.layers.Layer):
         super().__init__(autocast=False, dtype=dtype, name=name)
 
     def call(self, scores: Any, input_ids: Any) -> Any:
-        """Scores [B N, 1] and ids [B, N, S], whose shape tells N, to [B, N]."""
+        """Scores [B N, 1] and ids [B, N, S], whose shape gives N, to [B, N]."""
         return ops.reshape(scores, ops.shape(input_ids)[:2])
 
     def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:

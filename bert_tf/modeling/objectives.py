@@ -323,7 +323,7 @@ MeanFunction = Callable[[Records, Outputs], Mean]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A mean to minimise, whose weight the records alone tell.
+    """A mean to minimise, whose weight depends on the records alone.
 
     So that the weight of a global batch is known before any part of it is computed.
 

@@ -151,8 +151,8 @@ def global_norm(gradients: Sequence[Any]) -> Any:
         for gradient in gradients
         if gradient is not None
     ]
-    # Stacked, not added one to another: TensorFlow makes one operation of many
-    # additions, whose order hangs on timing, and no run could be repeated to the bit.
+    # Stacked, not added one by one: TensorFlow merges many additions into one step,
+    # whose order depends on timing, and no run could be repeated bit for bit.
     return ops.sqrt(ops.sum(ops.stack(squares)))
 
 
@@ -374,8 +374,8 @@ class MomentOptimizer(keras.optimizers.Optimizer):
                 over memory that updates its variable; the same on every replica.
 
         Raises:
-            ValueError: `scale` is given, and Keras shall clip too; or it is not given,
-                and must tell which steps to skip.
+            ValueError: `scale` is given, and Keras is to clip too; or it is not given,
+            and is needed to know which steps to skip.
         """
         if scale is not None and self._clips:
             raise ValueError(

@@ -79,7 +79,7 @@ _LONGEST_NAME = 40
 def confusion_matrix(
     target: Target, predictions: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
-    """How often each label was taken for each, or decided rightly and wrongly."""
+    """How often each label was predicted for each, or decided rightly and wrongly."""
     if target.kind == MULTI_LABEL:
         # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
         outcomes = 2 * labels + predictions
@@ -166,7 +166,7 @@ NUM_BINS = 15
 # With this many predictions the accuracy's standard error is below 0.1; bars and points
 # of fewer are paler.
 _FULL_COUNT = 30
-# More curves than colours that the eye tells apart.
+# More curves than the eye can distinguish by colour.
 _MOST_CURVES = 10
 
 
@@ -347,7 +347,7 @@ def _draw_curves(axes: "Axes", parts: list[Reliability], names: list[str]) -> No
 
 
 def _opacities(counts: np.ndarray) -> np.ndarray:
-    """How dark what counts of predictions say is drawn: by its standard error."""
+    """How dark to draw what is computed from few predictions: by its standard error."""
     return np.clip(np.sqrt(counts / _FULL_COUNT), 0.15, 1.0)
 
 
@@ -393,7 +393,7 @@ def windows_of_pair(
 def _windows(
     tokens: Tokens, room: int, beside: Tokens, stride: int | None
 ) -> list[Tokens]:
-    """A text's windows beside a text that stands whole in each."""
+    """A text's windows next to a text that is whole in each."""
     size = room - len(beside)
     stride = min(stride or max(1, size // 2), size)
     last = max(0, len(tokens) - size)
@@ -493,7 +493,7 @@ class TextFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the records depend on beside the examples, as JSON has it."""
+        """All that the records depend on in addition to the examples, as JSON."""
         return {
             "vocabulary": self._tokenizer.vocabulary.sha256,
             "do_lower_case": self._tokenizer.do_lower_case,
@@ -720,8 +720,8 @@ def write_reports(
     """Writes a split's predictions, and where it has labels what they are worth.
 
     SPLIT_predictions.tsv is every example; SPLIT_mistakes.tsv the most confident
-    mistakes in the same columns; SPLIT_confusion.png which label is taken for which;
-    SPLIT_calibration.png whether the probabilities can be believed. For numbers there
+    mistakes in the same columns; SPLIT_confusion.png which label is given for which;
+    SPLIT_calibration.png how reliable the probabilities are. For numbers there
     is SPLIT_regression.png, predicted against true, instead of the two.
     """
     written = []

@@ -112,7 +112,7 @@ class DataSetOptions(TfdsOptions, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """What says which data set."""
+        """The options that choose a data set."""
         yield from super().problems()
         yield from self.need_one_given("task_name", "tfds_name")
         yield from self.need_one_given("data_dir", "tfds_name")
@@ -178,7 +178,7 @@ def _data_set(given: DataSetOptions) -> DataSet:
 
 
 def _refuse_useless(given: DataSetOptions, found: DataSet) -> None:
-    """Raises InputError for a flag that says something of other data sets."""
+    """Raises InputError for a flag that only applies to other data sets."""
     useless: dict[str, str] = {}
     if found.name in TASKS:
         where = f"it is for --task_name={OWN_TABLE}, not for {found.name}"
@@ -196,7 +196,7 @@ def _refuse_useless(given: DataSetOptions, found: DataSet) -> None:
 
 
 def _own(given: DataSetOptions) -> DataSet:
-    """A table of one's own, or any set of TensorFlow Datasets."""
+    """A user's table, or any set of TensorFlow Datasets."""
     kind = SINGLE_LABEL
     if given.regression and given.several_labels:
         raise InputError("--regression is of numbers, --several_labels is not.")

@@ -203,7 +203,7 @@ def finetune(
 
     Batches padded to max_seq_length are the original's: int(examples / batch * epochs)
     steps, of which each epoch's last batch reaches into the next one. The whole split
-    is shuffled anew each epoch, where the original shuffles within a buffer of 100.
+    is reshuffled each epoch, where the original shuffles within a buffer of 100.
     With batches of like length an epoch has ceil(examples / batch) batches and each
     example once. Warmup: int(steps * proportion).
     """
@@ -309,8 +309,8 @@ def _by_length(
         100 * tokens / batch_size / np.mean(np.array(buckets)[plan.epoch(0).buckets]),
     )
 
-    # A run that began with other batches may be further in the records than its steps
-    # tell: no more than this is known of how many batches there are still to make.
+    # A run that began with other batches may be further in the records than its
+    # steps show: this is the upper bound of the batches still to make.
     @functools.lru_cache(maxsize=1)
     def planned(start: int) -> PlannedBatches:
         return plan.batches(start, start + phase.end_step)
@@ -326,8 +326,8 @@ def _by_length(
     def stream(number: int) -> Callable[[int, InputShard], tf.data.Dataset]:
         def data(position: int, shard: InputShard) -> tf.data.Dataset:
             rows, of_rows = planned(position // batch_size)
-            # tf.distribute keeps the batch's size static only where it knows that no
-            # batch is the last one; nobody asks for more batches than are planned.
+            # tf.distribute keeps the batch's size static only for an endless data set;
+            # no more batches are read than planned.
             return table.batches(
                 rows[of_rows == number], buckets[number], shard=shard
             ).apply(
@@ -564,7 +564,7 @@ def logits_of(
     batch_size: int,
     num_outputs: int,
 ) -> np.ndarray:
-    """What the model says of records, [R, C] float32, in their order."""
+    """The model's outputs for records, [R, C] float32, in their order."""
     logits = np.zeros([records.num_records, num_outputs], np.float32)
     for batch, found in outputs(
         records.batches(batch_size, options.max_lengths),

@@ -235,7 +235,7 @@ COLUMNS = tuple(
 )
 
 
-# The tasks that --task_name knows: GLUE's, XNLI, and those of one's own.
+# The tasks of --task_name: GLUE's, XNLI, and the user's own.
 
 
 TASKS = {**GLUE_TASKS, "XNLI": xnli()}
@@ -251,7 +251,7 @@ def add_task(data_set: DataSet) -> None:
     again.
 
     Args:
-        data_set: what there is to know of it; see docs/python.md, "A task of your own".
+        data_set: its description; see docs/python.md, "A task of your own".
 
     Raises:
         ValueError: the name is that of a task of this package, or the splits, files,

@@ -58,9 +58,9 @@ class TaskResult:
         scores: metric -> the best run's score on the development set; for MNLI's second
             set with `_mismatched` behind the name.
         metric: the one that the run was chosen by.
-        run: the best run's name, which tells its settings.
+        run: the best run's name, which shows its settings.
         restarts: the scores of all runs with these settings, whatever their seed.
-        num_runs: runs that were begun, whatever became of them.
+        num_runs: runs that were started, whatever their outcome.
         num_failed: those that diverged or learnt nothing.
         seconds: how long all of them took.
         predicted: the test splits whose predictions are written.
@@ -136,7 +136,7 @@ def write_result(result: TaskResult, folder: str) -> None:
 
 
 def read_result(folder: str) -> TaskResult | None:
-    """The result in a task's folder; None where there is none, or a damaged one."""
+    """The result in a task's folder; None if there is none, or a damaged one."""
     path = os.path.join(folder, RESULT_NAME)
     if not files.exists(path):
         return None
@@ -152,7 +152,7 @@ def read_result(folder: str) -> TaskResult | None:
     return None
 
 
-# The table of GLUE as a picture: bars of our scores beside the paper's.
+# The table of GLUE as a picture: bars of our scores next to the paper's.
 
 
 # Model -> task -> metric -> score on the test set, in per cent.
@@ -170,7 +170,7 @@ def short_name(metric: str) -> str:
 
 
 def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
-    """A bar for each task's score, ours beside the paper's, as a PNG."""
+    """A bar for each task's score, ours next to the paper's, as a PNG."""
     bars = [
         (result, metric)
         for result in results
@@ -308,7 +308,7 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
 def _averages(
     results: Sequence[TaskResult], paper: Paper, num_columns: int
 ) -> list[list[str]]:
-    """GLUE's average, and the paper's, which alone can stand beside the paper's own."""
+    """GLUE's average, and the paper's kind, which alone compares with the paper's."""
     average, tasks = average_of(results)
     if not tasks:
         return []
@@ -373,7 +373,7 @@ def _row(result: TaskResult, paper: Paper) -> list[str]:
     ]
 
 
-# The tasks of GLUE one after the other: which, where from, and what each comes to.
+# The tasks of GLUE one after the other: which, where from, and their results.
 
 
 ALL = "all"
@@ -386,7 +386,7 @@ SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 def chosen_tasks(options: GlueOptions) -> list[DataSet]:
     """The tasks that --tasks names, in the order in which they are to be run.
 
-    Says which ones of `all` are left out because their files are not there.
+    Logs which ones of `all` are left out because their files are not there.
     """
     if not files.is_folder(options.glue_dir):
         raise InputError(f"--glue_dir: no such folder: {options.glue_dir}")

@@ -80,7 +80,7 @@ class ChoiceExample(NamedTuple):
 
     Attributes:
         premise: the first sentence.
-        start: what every ending goes on from; "" where there is none.
+        start: the common beginning of every ending; "" if there is none.
         endings: the choices, two or more.
         label: the right one as written; None in a test set.
         source: "file:line", for messages.
@@ -116,10 +116,10 @@ class ColumnNames:
 
     Attributes:
         premise: the premise's.
-        start: that of what the endings go on from; "" where there is none.
+        start: that of the common beginning of the endings; "" if there is none.
         endings: one for each ending, or one that holds a list of them.
         label: the label's.
-        labels: what the label column says for each ending, in the order of the endings;
+        labels: each ending's value in the label column, in the order of the endings;
             None for 0, 1, 2, ...
     """
 
@@ -153,7 +153,7 @@ class ColumnNames:
         return Columns(premise, start, endings, label)
 
     def target(self, num_endings: int, path: str) -> Target:
-        """What is predicted where there are so many endings."""
+        """The classes of that many endings."""
         if num_endings < 2:
             raise InputError(
                 f"{path}: there must be two endings or more to choose from. Found:"
@@ -315,7 +315,7 @@ def _example(
     label = None if columns.label is None else row.get(columns.label)
     return ChoiceExample(
         premise=_text(columns.premise, _cell(row, columns.premise)),
-        # Objects without the field have nothing that the endings go on from.
+        # In objects without the field the endings have no common beginning.
         start="" if start is None else _text(str(columns.start), start),
         endings=tuple(_text(name, value) for name, value in cells),
         label=None if label is None else str(label).strip(),
@@ -324,7 +324,7 @@ def _example(
 
 
 def _check(example: ChoiceExample, target: Target, *, has_labels: bool) -> None:
-    """Raises _UnusableError if an example is not of the target, or says nothing."""
+    """Raises _UnusableError if an example does not fit the target, or is empty."""
     if len(example.endings) != target.num_outputs:
         raise _UnusableError(
             f"there are {len(example.endings)} endings; the first row has"
@@ -490,7 +490,7 @@ class ChoiceFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the records depend on beside the examples, as JSON has it."""
+        """All that the records depend on in addition to the examples, as JSON."""
         return {
             "vocabulary": self._tokenizer.vocabulary.sha256,
             "do_lower_case": self._tokenizer.do_lower_case,
@@ -593,7 +593,7 @@ def write_choices(
 
 
 def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
-    """Writes a line an example, as the original's test_results.tsv: tabs between."""
+    """Writes one line per example, as the original's test_results.tsv, with tabs."""
     rows = target.probabilities(logits)
     lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
     files.write_atomically(path, "".join(lines))

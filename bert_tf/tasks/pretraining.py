@@ -72,7 +72,7 @@ def pretraining_task(
     )
 
 
-# Metric -> labels and their weights in a batch; all weigh 1 where there are none.
+# Metric -> labels and their weights in a batch; all weigh 1 if there are none.
 _LABELS = {
     "masked_lm_majority": ("masked_lm_ids", "masked_lm_weights"),
     "next_sentence_majority": ("next_sentence_labels", "next_sentence_weights"),
@@ -259,7 +259,7 @@ class PretrainingData:
                     ),
                     evaluation_id=fingerprint(
                         held_out.paths,
-                        # Evaluation takes the first so many of them.
+                        # Evaluation takes the first ones.
                         [0] * len(held_out.paths),
                         held_out.max_seq_length,
                     ),
@@ -536,7 +536,7 @@ class PretrainingSession:
             )
 
     def _prepare(self) -> None:
-        """Makes --output_dir, with all that its checkpoints need beside them."""
+        """Makes --output_dir, with all files that must accompany its checkpoints."""
         run_folder.prepare(
             self._options.output_dir,
             self.config,

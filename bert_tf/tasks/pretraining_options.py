@@ -98,7 +98,7 @@ class StepOptions(Options, title=options.TRAINING):
     )
 
     def problems(self) -> Iterator[str]:
-        """What the phases say themselves."""
+        """The settings that the phases give themselves."""
         yield from super().problems()
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
             yield from self.refuse_together("phases", name)

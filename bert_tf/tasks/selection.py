@@ -46,7 +46,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
-    """A score; a dash where there is none."""
+    """A score; a dash if there is none."""
     return "–" if math.isnan(value) else f"{scale * value:.{digits}f}"
 
 
@@ -107,7 +107,7 @@ class Record:
         return max(self.scores, default=0.0)
 
     def score(self, metric: str, share: float = 1.0) -> float:
-        """The score after a share of the steps; NaN where there is none.
+        """The score after a share of the steps; NaN if there is none.
 
         Where that share was not measured, the next larger one that was.
         """
@@ -246,7 +246,7 @@ class Records:
             self._refuse_others(header.made_with, header.metric)
 
     def _have_begun(self) -> bool:
-        """Whether a run that came to no record has something to go on from."""
+        """Whether a run without a record has a checkpoint to resume from."""
         runs = os.path.join(os.path.dirname(self._path), RUNS_NAME)
         return bool(files.glob(os.path.join(glob.escape(runs), "*", STATE_NAME)))
 
@@ -277,9 +277,9 @@ class Group:
         settings: those of its first run.
         scores: of its finished runs that have one.
         num_stopped: runs that were stopped early; they are in no figure.
-        num_failed: runs that diverged, or finished without a better score than who
-            always answers the same: failed runs, as Mosbach et al. 2021 define them.
-            The latter are in the figures.
+        num_failed: runs that diverged, or finished with a score no better than the
+            majority-class baseline's: failed runs, as Mosbach et al. 2021 define
+            them. The latter are in the figures.
     """
 
     settings: Settings
@@ -324,7 +324,7 @@ def grouped(
 
 
 def has_failed(record: Record, metric: str, baseline: float | None) -> bool:
-    """Whether a run diverged, or finished no better than who always says the same."""
+    """Whether a run diverged, or is no better than the majority-class baseline."""
     if record.status == FAILED:
         return True
     if record.status == STOPPED:
@@ -409,7 +409,7 @@ class BestRun:
                 files.remove(path)
 
     def _kept(self) -> str | None:
-        """The run whose weights lie there."""
+        """The run whose weights are kept there."""
         best = checkpoints.read_best_file(self._folder)
         return best.run if best else None
 
@@ -455,11 +455,11 @@ class Trials:
         self._folder = folder
         self._metric = metric
         self._keeper = keeper
-        # Whoever killed the selection may have come between a record and its weights.
+        # The selection may have been killed between a record and its weights.
         self._tidy()
 
     def missing(self, settings: Sequence[Settings], share: float) -> list[Settings]:
-        """Those of the runs that have neither come to that share nor failed."""
+        """The runs that have neither reached that share nor failed."""
         return [
             one
             for one in settings
@@ -469,7 +469,7 @@ class Trials:
     def make(
         self, settings: Sequence[Settings], share: float, *, num_to_end: int = 0
     ) -> None:
-        """Lets each run go on to a share of its steps, unless it is there already."""
+        """Trains each run to a share of its steps, unless it is there already."""
         missing = self.missing(settings, share)
         if len(missing) < len(settings):
             logging.info(
@@ -591,14 +591,14 @@ class StopEarly(NamedTuple):
     Attributes:
         at: the share of the steps after which all runs are compared, above 0 and
             below 1.
-        keep: how many of them go on; None for a third, rounded up.
+        keep: how many of them to continue; None for a third, rounded up.
     """
 
     at: float
     keep: int | None = None
 
     def num_kept(self, num_runs: int) -> int:
-        """How many of so many runs go on."""
+        """How many of that many runs to continue."""
         return min(self.keep or math.ceil(num_runs / 3), num_runs)
 
 
@@ -610,8 +610,8 @@ class Selection:
         metric: the score that the runs were compared by.
         best: the finished run with the best score, the first one of equals.
         best_folder: that run's folder.
-        records: all runs, those of earlier starts with other settings too.
-        baseline: the score of who always answers the same; None where nobody knows.
+        records: all runs, including those of earlier starts with other settings.
+        baseline: the majority-class baseline's score; None if unknown.
     """
 
     metric: str
@@ -668,7 +668,7 @@ def select(
 def _hopeful(
     records: Records, settings: Sequence[Settings], stop_early: StopEarly, metric: str
 ) -> list[Settings]:
-    """The runs to go on with, best first."""
+    """The runs to continue, best first."""
     scores = {
         one: records[one].score(metric, stop_early.at)
         for one in settings
@@ -704,7 +704,7 @@ REPORT_NAME = "selection.md"
 
 
 def write_report(selection: Selection, folder: str) -> None:
-    """Writes the report, and logs what it says of each of the settings."""
+    """Writes the report, and logs its part on each of the settings."""
     files.write_atomically(os.path.join(folder, REPORT_NAME), report(selection))
     for line in _groups(selection).splitlines():
         logging.info("%s", line)

@@ -45,7 +45,7 @@ def step_of(prefix: str) -> int:
 
 
 def candidates(folder: str) -> list[str]:
-    """The checkpoints to go on from, best first.
+    """The checkpoints to resume from, best first.
 
     First those newer than the named ones: whole, but killed before they were named.
     Then what the `checkpoint` file names, newest first. Then all others, newest first:
@@ -64,7 +64,7 @@ def candidates(folder: str) -> list[str]:
 def read_state(folder: str) -> tuple[list[str], str | None]:
     """What the `checkpoint` file names: all, oldest first, and the newest.
 
-    ([], None) where there is none, or nothing can be read from it.
+    ([], None) if there is none, or nothing can be read from it.
     """
     path = os.path.join(folder, STATE_NAME)
     if not files.exists(path):
@@ -142,7 +142,7 @@ _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, Memory
 
 
 class DamagedCheckpointError(Exception):
-    """A checkpoint cannot be read; the message says what of it, and why."""
+    """A checkpoint cannot be read; the message gives the part and the reason."""
 
 
 def tensor_key(part: str, name: str) -> str:
@@ -288,7 +288,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
             checkpoint.write(temporary)
         for ending in (".data-00000-of-00001", ".index"):
             _flush(temporary + ending)
-        # In place of an older one: at no moment may its index lie beside these data.
+        # In place of an older one: its index must at no moment be next to these data.
         if files.exists(prefix + ".index"):
             files.remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):

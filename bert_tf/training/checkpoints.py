@@ -97,7 +97,7 @@ class Best:
 
 
 def read_best(folder: str) -> Best | None:
-    """What a run's best/best.json says; None where there is none, or a damaged one."""
+    """The content of a run's best/best.json; None if it is missing or damaged."""
     return read_best_file(folder_of(folder))
 
 
@@ -122,9 +122,9 @@ def keep_if_best(
 ) -> bool:
     """Keeps a step's checkpoint in best/ if its value is better than those before.
 
-    An evaluation that a killed run makes again changes nothing, or ends what it had
-    begun. Another metric than the one before begins anew, and so do other data, such as
-    those of a second phase with longer sequences.
+    An evaluation that a killed run repeats changes nothing, or completes what it had
+    begun. A new metric starts over, and so do other data, such as those
+    of a second phase with longer sequences.
     """
     best = read_best(folder)
     if (
@@ -279,12 +279,12 @@ class RunCheckpoints:
         return int(self._progress["data"].numpy())
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint that is whole, if there is one, and says so.
+        """Restores the newest checkpoint that is whole, if there is one, and logs it.
 
         A damaged one is named in a warning, and the one before it is used. What killed
         runs have left half written is removed.
         """
-        # Who only reads the weights may do so beside a run that writes.
+        # A reader may run while another process trains.
         tidies = self._writes and self._resumes
         if tidies:
             for folder in (self._folder, folder_of(self._folder)):
@@ -318,7 +318,7 @@ class RunCheckpoints:
         return False
 
     def save(self, step: int, records: int, data: int = 0) -> None:
-        """Takes the values as they are now, and writes them while training goes on.
+        """Takes the values as they are now, and writes them while training continues.
 
         A write that is still under way is waited for. The newest checkpoint is not
         written again.

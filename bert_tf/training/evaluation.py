@@ -1,8 +1,8 @@
 """Evaluation and prediction over a data set, on any strategy.
 
 Every worker reads the whole data set, in the same order, and each replica takes its
-rows of every batch; so results hang neither on the strategy nor on how the files are
-cut. A short last batch is dealt out as far as it goes. TPUs want whole batches: fill
+rows of every batch; so results depend neither on the strategy nor on how the files are
+split. A short last batch is dealt out as far as it goes. TPUs need whole batches: fill
 the last one up, or repeat the records.
 """
 

@@ -106,7 +106,7 @@ class Streams:
 
 
 class Signals:
-    """Hears SIGTERM and SIGINT while in use; the loop asks, saves and stops.
+    """Catches SIGTERM and SIGINT while in use; the loop polls it, saves and stops.
 
     Attributes:
         received: the signal's number; None as long as there was none.
@@ -186,7 +186,7 @@ def _records(batch: Mapping[str, Any]) -> list[bytes]:
     return schema.serialize_block(columns)
 
 
-# Checks that a run's numbers are finite; where not, the run ends and says why.
+# Checks that a run's numbers are finite; if not, the run ends with the reason.
 
 
 def check_losses(
@@ -218,7 +218,7 @@ def check_losses(
 def check_gradients(
     loss_scale: LossScale, *, skipped: float, steps: int, step: int
 ) -> None:
-    """Checks that float16 has not come to gradients that overflow at any scale."""
+    """Checks that float16's gradients do not overflow at every scale."""
     if loss_scale.scale.numpy() > 1.0 or skipped < steps:
         return
     raise DivergedError(
@@ -355,7 +355,7 @@ class _Run:
     def train(self, phases: Sequence[Phase]) -> None:
         """Goes through the phases that are not done yet."""
         config = self._config
-        # Whoever killed the run may have come between checkpoint and evaluation.
+        # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
         is_done = self.step >= config.num_train_steps
         if is_done:
@@ -462,7 +462,7 @@ class _Run:
                         steps=count,
                         step=self.step,
                     )
-            # The first call compiles; the second one, of a single step again, tells
+            # The first call compiles; the second one, of a single step again, measures
             # the pace.
             window.add(
                 results.sums,
@@ -502,7 +502,7 @@ class _Run:
                 with self._naming_last_checkpoint():
                     check_weights(self.model, self.step)
                 self.checkpoints.save(self.step, self.records, self.data_id)
-            # Who is told to stop is soon killed: the next start evaluates.
+            # When stopping, leave the evaluation to the next start.
             if evaluates and not stops:
                 self._evaluate(phase)
             self._stop_if_asked(terms, interrupts)
@@ -573,7 +573,7 @@ class _Run:
         sys.exit(128 + number)
 
     def _wait_for_all(self) -> None:
-        """Returns when all is written: nobody leaves while the chief writes."""
+        """Returns when all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
         self._agreement.sum([0.0, 0.0, 0.0])
 
@@ -597,7 +597,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _naming_last_checkpoint(self) -> Iterator[None]:
-        """Lets a DivergedError wait for what is being written, and say where it is."""
+        """Completes writing at a DivergedError, and adds the last checkpoint's name."""
         try:
             yield
         except DivergedError as error:
@@ -608,7 +608,7 @@ class _Run:
 
 
 def _log_frozen(model: keras.Model) -> None:
-    """Says how many weights are trained, where that is not all of them."""
+    """Logs how many weights are trained, if not all of them."""
     trained, total = (
         sum(int(np.prod(weight.shape)) for weight in weights)
         for weights in (model.trainable_weights, model.weights)

@@ -22,7 +22,7 @@ from bert_tf.training.throughput import share_of_peak
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# What a run says while it trains: lines, metrics.jsonl, TensorBoard.
+# What a run reports while it trains: lines, metrics.jsonl, TensorBoard.
 
 
 # Metrics summed up between two lines of the log.
@@ -206,7 +206,7 @@ class Reporter:
         return step in self._evaluations
 
     def evaluation(self, step: int) -> dict[str, float] | None:
-        """What `has_evaluation` says is there; None where nothing is."""
+        """The line that `has_evaluation` looks for; None if there is none."""
         return self._evaluations.get(step)
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class Reporter:
                 tf.summary.scalar((prefix or _TRAINING_TAG) + name, float(value))
         self._summaries.flush()
         shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
-        # Above the progress bar, where there is one, not through it.
+        # Above the progress bar, if there is one, not through it.
         with tqdm.tqdm.external_write_mode(file=sys.stderr):
             logging.info("step %d: %s", step, shown)
 
@@ -256,7 +256,7 @@ class Reporter:
                 if wanted(entry):
                     entries.append(entry)
                     lines.append(line)
-        # Not otherwise: a run beside this evaluation may just be adding a line.
+        # Only then: a run in another process may just be adding a line.
         if self._is_chief and b"".join(lines) != content:
             files.write_atomically(self._path, b"".join(lines))
         return entries
@@ -317,7 +317,7 @@ def _evaluation_of(entry: _Entry) -> dict[str, float]:
 CURVES_NAME = "curves.png"
 
 _EVALUATION_PANEL = "evaluation"
-# The ending of a metric's name -> what its axis says.
+# The ending of a metric's name -> its axis label.
 _PANELS = {
     "loss": "nats",
     "accuracy": "share that is right",

@@ -1,15 +1,15 @@
-"""What lies in a run's output_dir, beside its checkpoints.
+"""The files in a run's output_dir, in addition to its checkpoints.
 
     bert_config.json       the architecture
-    vocab.txt              the vocabulary, one token a line
+    vocab.txt              the vocabulary, one token per line
     tokenizer_config.json  {"do_lower_case": true}
     flags.json             the resolved flags of the last start that trained
     starts.jsonl           one JSON object per start that trained: the step it started
                            from, its task, its data, its settings, its flags
     labels.txt             a classifier's labels, in the order of its outputs
-    problem_type.txt       what it predicts, where the labels do not tell
+    problem_type.txt       what it predicts, if the labels do not show it
                            (`bert_tf.conversion.tokenizer_files`)
-    metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
+    metrics.jsonl          one JSON object per log step (`bert_tf.training.reporting`)
     curves.png             the same as a picture (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, as the original writes it
 
@@ -129,7 +129,7 @@ def prepare(
     config_path = os.path.join(folder, CONFIG_NAME)
     flags_path = os.path.join(folder, FLAGS_NAME)
     # A start that failed before its first checkpoint leaves nothing to protect; a
-    # config without flags beside it is the user's own.
+    # config without flags next to it is the user's own.
     has_run = files.exists(os.path.join(folder, "checkpoint"))
     is_own = files.exists(config_path) and not files.exists(flags_path)
     if has_run and not files.exists(config_path):
@@ -210,7 +210,7 @@ def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
 
 
 def _last_start(folder: str) -> Start | None:
-    """The last line of starts.jsonl; None where there is none that can be read."""
+    """The last line of starts.jsonl; None if there is none that can be read."""
     path = os.path.join(folder, STARTS_NAME)
     if not files.exists(path):
         return None
@@ -260,7 +260,7 @@ def _task_in_flags(folder: str) -> str | None:
 
 
 def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Records what a classifier predicts, or checks that it is what the folder says."""
+    """Records what a classifier predicts, or checks that it agrees with the folder."""
     refuse_other_labels(folder, labels, problem_type)
     write_labels(folder, labels, problem_type)
 
@@ -294,7 +294,7 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
     """Raises InputError if a folder's model has other weights than this one.
 
     What changes no weight's shape or meaning may differ: the initializer, and dropout
-    rates unless one of them is 0 (a run without dropout has no state of it to go on).
+    rates unless one of them is 0 (a run without dropout has no state of it to resume).
     """
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     # All fields: `to_dict` leaves out those of ours that have their defaults.

@@ -9,7 +9,7 @@ With N replicas, each of whose part of the batch comes in k micro-batches b:
     optimizer: one update with g
 
 So a step is that of one large batch on one device, to rounding, whatever N and k. The
-weights W_t hang on the records alone, and are known before the first forward pass.
+weights W_t depend on the records alone, and are known before the first forward pass.
 """
 
 import contextlib

@@ -290,14 +290,14 @@ def distributed(
 
 
 class Agreement:
-    """Numbers that all workers must see alike, lest they part ways.
+    """All-reduce of a few numbers over the workers.
 
-    Each worker says its own, and all hear the sum. With one worker it is the identity.
+    Each worker passes its own; all receive the sum. With one worker it is the identity.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, size: int) -> None:
         self._strategy = strategy
-        # Each replica brings its share of what its worker says.
+        # Each replica contributes its share of its worker's numbers.
         self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
         self._function = None
         if num_workers(strategy) > 1:

@@ -18,7 +18,7 @@ class Task:
             distribution strategy's scope.
         objective: what training minimises, and what is reported.
         training_flops: the shapes of a batch's arrays -> FLOPs of one training step on
-            it, as `bert_tf.training.throughput` counts them; None where nobody counts.
+            it, as `bert_tf.training.throughput` counts them; None if not available.
         unmeasured: how the names of weights begin that no loss or metric depends on: a
             checkpoint without them can be evaluated.
     """

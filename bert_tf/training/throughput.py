@@ -100,7 +100,7 @@ def pretraining_flops(
 
 
 def classifier_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
-    """FLOPs of one step of training a classifier, or with one label a regression.
+    """FLOPs of one training step of a classifier, or with one label a regression.
 
     Args:
         config: the architecture.
@@ -257,7 +257,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> 
 def published_gpu_peak(
     name: str, precision: str, tensor_float_32: bool = True
 ) -> float | None:
-    """FLOP/s of one GPU, as its maker says; None where this table does not know it."""
+    """FLOP/s of one GPU, from its maker; None if it is not in this table."""
     for pattern, peak in _GPUS.items():
         if re.search(pattern, name):
             if precision == "float32":

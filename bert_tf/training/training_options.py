@@ -361,10 +361,10 @@ class Phase:
             each shape.
         stream_of: the number of records read -> the stream that the next batch comes
             from.
-        data_id: tells sets of records apart, so that a run knows whether the records
+        data_id: identifies sets of records, so that a run can check whether the records
             that it has read are of this set; 0 if unknown.
         evaluate: what to do every `eval_steps`; None for nothing.
-        evaluation_id: tells what it evaluates on apart: the best checkpoint is the best
+        evaluation_id: identifies the evaluation data: the best checkpoint is the best
             of evaluations on the same data; 0 where it is the same in all phases.
         name: for messages.
     """

@@ -510,12 +510,12 @@ class Questions:
                 f"{source.report.source}: no paragraph has a token, so that there is"
                 " nothing to train on."
             )
-        # Records that lie there may be of a version that did not count.
+        # Existing records may be of a version that did not count.
         self.log_cut(records.notes.get("num_cut", 0), source)
         return records
 
     def log_cut(self, number: int, source: CheckedQuestions) -> None:
-        """Says how many questions were cut."""
+        """Logs how many questions were cut."""
         if number:
             logging.info(
                 "%d of %d questions were longer than --max_query_length=%d and cut.",
@@ -559,7 +559,7 @@ def read_questions(
     options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> Questions:
     """The questions that the options name, read once and checked."""
-    # A metric that there is none of is told before the files are read.
+    # A metric that does not exist is reported before the files are read.
     best_metric(options.version_2_with_negative, options.best_metric)
     training, scored = None, None
     if options.do_train:

@@ -166,7 +166,7 @@ class WordFeaturizer(SentenceFeaturizer):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that records depend on beside the sentences, as JSON has it."""
+        """All that records depend on in addition to the sentences, as JSON."""
         return {**self._featurizer.settings, **self._settings}
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
@@ -206,7 +206,7 @@ class VectorTable(ExampleTable):
     """Records in memory whose batches for training have features.
 
     Attributes:
-        vectors: [T, L, F]; set by whoever makes the table.
+        vectors: [T, L, F]; set by the code that makes the table.
     """
 
     vectors: np.ndarray

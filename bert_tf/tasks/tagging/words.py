@@ -156,7 +156,7 @@ class SentenceFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that windows depend on beside the sentences, as JSON has it."""
+        """All that windows depend on in addition to the sentences, as JSON."""
         return {
             "vocabulary": self._tokenizer.vocabulary.sha256,
             "do_lower_case": self._tokenizer.do_lower_case,
@@ -331,7 +331,7 @@ def find_file_schemes(
 def _warn_of_odd_labels(
     split: str, sentences: Sequence[Sentence], *, are_entities: bool
 ) -> None:
-    """Names the rarest of the few labels that spell no entity beside those that do."""
+    """Names the rarest labels, if few, that spell no entity, unlike the others."""
     parts = 0
     odd: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -373,9 +373,9 @@ def find_labels(
 ) -> TaggerLabels:
     """What the model predicts.
 
-    In training it is what --labels says; else what a trained head predicts, where it
-    knows all labels; else the labels of the sentences. Without, it is what the run
-    recorded, or --labels, or what the checkpoint says.
+    In training it is --labels; else a trained head's labels, if they include all in the
+    data; else the labels of the sentences. Without training, it is what the run
+    recorded, or --labels, or the checkpoint's labels.
     """
     given = tuple(options.labels or ())
     repeated = [label for label, count in Counter(given).items() if count > 1]
@@ -965,7 +965,7 @@ def refuse_features(folder: str) -> None:
 
 
 def read_features(path: str) -> dict[str, str]:
-    """What a run's features.json says."""
+    """The content of a run's features.json."""
     found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
     if "features" not in found:
         raise InputError(f'{path}: it must have "features". Give another --output_dir.')
