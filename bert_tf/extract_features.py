@@ -82,7 +82,7 @@ class ExtractionOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Also rejects options for vectors that are not extracted."""
+        """Options for vectors that are not extracted."""
         yield from super().problems()
         if not self.token_vectors and not self.sentence_vectors:
             yield "`token_vectors=false` needs `sentence_vectors`."

@@ -143,7 +143,7 @@ class PretrainingDataOptions(SentenceTextOptions):
     )
 
     def problems(self) -> Iterator[str]:
-        """Also rejects labels for pairs without any."""
+        """Labels for pairs without any."""
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
             yield "`nsp_labels=exact` is for `pairs=nsp` alone."

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 # Larger matrices have small cells, without numbers.
 _MOST_NUMBERED = 40
-# Of more labels no name could be read, and the picture would be as large as the memory.
+# With more labels names would be unreadable and the picture too large for memory.
 _MOST_NAMED = 150
 _LONGEST_NAME = 40
 
@@ -96,7 +96,7 @@ def confusion_picture(
 ) -> bytes:
     """`confusion_matrix` as a PNG: each cell's count and its share of the row.
 
-    Larger ones have colours alone, and very large ones the labels' numbers.
+    Larger matrices have only colours, and very large ones the labels' numbers.
     """
     counts = confusion_matrix(target, predictions, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -125,7 +125,7 @@ def confusion_picture(
             axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
         if has_names:
             axes.set_yticks(range(len(rows)), rows)
-        # A label is text: $ does not begin a formula.
+        # A label is plain text: $ must not begin a formula.
         for tick in (*axes.get_xticklabels(), *axes.get_yticklabels()):
             tick.set_parse_math(False)
         axes.set_xlabel("decision" if target.kind == MULTI_LABEL else "prediction")
@@ -171,12 +171,12 @@ _MOST_CURVES = 10
 
 
 class Reliability(NamedTuple):
-    """What came true of predictions, by bins of their confidence.
+    """How many predictions were right, by bins of their confidence.
 
     Attributes:
         counts: [B] the predictions in each bin.
         confidence: [B] their mean confidence; 0 in an empty bin.
-        accuracy: [B] the share of them that came true; 0 in an empty bin.
+        accuracy: [B] the share of them that were right; 0 in an empty bin.
     """
 
     counts: np.ndarray
@@ -236,7 +236,7 @@ def calibration_picture(
 ) -> bytes:
     """A reliability diagram with the histogram of the confidence below it, as a PNG.
 
-    Of several labels each has its curve, or all decisions have one where there are more
+    Each of several labels has its curve, or all decisions share one if there are more
     labels than colours; the calibration error is the mean over the labels.
     """
     parts = reliabilities(target, probabilities, labels)
@@ -309,9 +309,9 @@ def regression_picture(
 
 
 def _draw_bars(axes: "Axes", part: Reliability) -> None:
-    """The predicted class: what came true as bars, and how far that is from claimed.
+    """The predicted class: accuracy as bars, and its distance from the confidence.
 
-    A bar is the paler the fewer predictions it is of.
+    A bar is paler the fewer predictions it counts.
     """
     filled = part.counts > 0
     middles = ((np.arange(NUM_BINS) + 0.5) / NUM_BINS)[filled]
@@ -454,23 +454,23 @@ def task(
 
 
 def schema(target: Target, max_seq_length: int) -> RecordSpec:
-    """What a record of a target holds."""
+    """The features of a target's record."""
     return RecordSpec.classification(
         max_seq_length, target.label_dtype, target.label_length
     )
 
 
 def check_labels(examples: Iterable[Example], target: Target) -> None:
-    """Raises InputError, naming the line, if a label is none that the target takes."""
+    """Raises InputError, naming the line, if the target does not accept a label."""
     for example in examples:
         target.encode(example.label, example.source)
 
 
 class TextFeaturizer:
-    """Makes examples into records: tokenized, cut or in windows, padded.
+    """Converts examples to records: tokenized, cut or in windows, padded.
 
     Attributes:
-        num_truncated: how many of the examples seen last have lost tokens.
+        num_truncated: how many examples of the latest call have lost tokens.
         window_counts: how many records each of them became; empty without windows.
     """
 
@@ -504,7 +504,7 @@ class TextFeaturizer:
         }
 
     def blocks(self, examples: Iterable[Example]) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them."""
+        """The records of many examples at once, as in `schema`."""
         self.num_truncated = 0
         self.window_counts = []
         remaining = iter(examples)
@@ -525,7 +525,7 @@ class TextFeaturizer:
         }
 
     def _texts(self, example: Example) -> Sequence[tuple[Tokens, Tokens]]:
-        """The tokens of an example's records: of the first text and of the second."""
+        """The tokens of an example's records: the first text's and the second's."""
         tokens_a = self._tokenizer.encode(example.text_a)
         tokens_b = self._tokenizer.encode(example.text_b) if example.text_b else []
         room = self._max_seq_length - (3 if tokens_b else 2)
@@ -641,11 +641,11 @@ def labelled(
 def mistakes(
     examples: Sequence[Example], target: Target, logits: np.ndarray, count: int
 ) -> list[int]:
-    """The wrong predictions that the model was surest of, the surest one first.
+    """The most confident wrong predictions, the most confident first.
 
-    How sure: the probability of what was predicted; of several labels, the largest
-    probability of a wrong decision on one. For numbers all predictions, by the absolute
-    error (its sum over several).
+    Confidence is the probability of what was predicted; for several labels, the largest
+    probability of a wrong decision on one. For numbers all predictions are returned, by
+    the absolute error (its sum over several).
     """
     _check_shape(examples, target, logits)
     rows, errors = _errors(examples, target, logits)
@@ -665,10 +665,10 @@ def mistakes(
 def _errors(
     examples: Sequence[Example], target: Target, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that have a label, and how far their predictions are from it.
+    """The rows that have a label, and how far off their predictions are.
 
-    Prediction minus label: 0 where right, of several labels -1 for one that was missed;
-    of classes whether they differ.
+    Prediction minus label: 0 if right, for several labels -1 for one that was missed;
+    for classes whether they differ.
     """
     rows, labels = labelled(examples, target)
     predictions = target.predictions(logits)[rows]
@@ -702,7 +702,7 @@ def _unescaped(cell: str) -> str:
     return re.sub(r"\\[\\tnr]", lambda found: _MEANINGS[found.group()], cell)
 
 
-# All that is written to look at a split's predictions.
+# All files written to inspect a split's predictions.
 
 
 def write_reports(
@@ -717,7 +717,7 @@ def write_reports(
     plots: bool = True,
     num_mistakes: int = 50,
 ) -> list[str]:
-    """Writes a split's predictions, and where it has labels what they are worth.
+    """Writes a split's predictions, and their scores if it has labels.
 
     SPLIT_predictions.tsv is every example; SPLIT_mistakes.tsv the most confident
     mistakes in the same columns; SPLIT_confusion.png which label is given for which;
@@ -761,7 +761,7 @@ def write_reports(
     return written
 
 
-# A split's records, under the original's names where it has one.
+# A split's records, under the original's names if it has one.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
@@ -773,7 +773,7 @@ def classification_task(
     data_set: DataSet | None = None,
     submission_dir: str | None = None,
 ) -> FineTuningTask[np.ndarray]:
-    """The task of classifying, on the data set that the options name, or another."""
+    """The task of classifying, on the options' data set, or another."""
     data_set = data_set or data_set_of(options)
     if options.do_eval and not data_set.dev_splits:
         raise InputError(
@@ -786,13 +786,13 @@ def classification_task(
         _refuse_other_head(trained, target)
     texts = _Texts(options, found, data_set, target, num_workers(strategy) == 1)
     built = model_options(options, adapter)
-    # The accuracy, which the original reports, always.
+    # Always the accuracy, which the original reports.
     original = ["accuracy"] if target.kind == SINGLE_LABEL else []
     metrics = list(dict.fromkeys([*data_set.metrics, *original]))
     return FineTuningTask.of(
         task(found.config, target, data_set.name, recompute=options.recompute, **built),
         head=names.CLASSIFIER,
-        # One without a training set, GLUE's AX, is predicted by another's model.
+        # A data set without training data, GLUE's AX, is predicted by another's model.
         trains_task=data_set.name if "train" in data_set.splits else None,
         records=lambda: texts.records("train"),
         data=texts.data,
@@ -812,7 +812,7 @@ def classification_task(
 
 
 class _Texts:
-    """The examples of each split, tokenized once, and what their outputs mean."""
+    """The examples of each split, tokenized once, and the meaning of their outputs."""
 
     def __init__(
         self,
@@ -898,7 +898,7 @@ class _Texts:
         step: int,
         submission_dir: str | None = None,
     ) -> None:
-        """Writes predictions, plots and mistakes; of a test set what a server takes."""
+        """Writes predictions, plots and mistakes; for a test set the server's file."""
         del step
         write_reports(
             folder,
@@ -915,7 +915,7 @@ class _Texts:
             return
         path = os.path.join(folder, f"test_results{split.removeprefix('test')}.tsv")
         rows = self._target.probabilities(logits)
-        # One line per example, as the original: its probabilities, tabs between.
+        # One line per example, as in the original: tab-separated probabilities.
         lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
         files.write_atomically(path, "".join(lines))
         logging.info("Wrote %d lines to %s.", len(lines), path)
@@ -978,7 +978,7 @@ def _target(
 ) -> Target:
     """What the model predicts.
 
-    If nothing is trained, a table's classes are those that the run recorded, or that
+    Without training, a table's classes are those that the run recorded, or that
     the checkpoint was trained with, so that prediction needs no training file.
     """
     if data_set.labels is None and not options.do_train:
@@ -997,7 +997,7 @@ def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:
         kind = trained.classifier_problem_type()
     if kind is None:
         return
-    # Labels without names are of the same number, or their weights will not fit.
+    # Labels without names have the same number, or their weights will not fit.
     labels = target.labels if trained.labels is None else trained.labels
     if (kind, labels) == (target.kind, target.labels):
         return

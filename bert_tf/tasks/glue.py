@@ -245,10 +245,10 @@ _BUILT_IN = (*TASKS, OWN_TABLE)
 
 
 def add_task(data_set: DataSet) -> None:
-    """Lets --task_name, and `find`, know a data set of your own.
+    """Adds a data set for --task_name and `find`.
 
-    Another one that was added under the same name gives way: a notebook's cell may run
-    again.
+    It replaces one that was added under the same name, so that a notebook's cell can be
+    run again.
 
     Args:
         data_set: its description; see docs/python.md, "A task of your own".

@@ -56,13 +56,13 @@ class TaskResult:
     Attributes:
         task: as GLUE spells it.
         scores: metric -> the best run's score on the development set; for MNLI's second
-            set with `_mismatched` behind the name.
-        metric: the one that the run was chosen by.
+            set with the suffix `_mismatched`.
+        metric: the one by which the run was chosen.
         run: the best run's name, which shows its settings.
         restarts: the scores of all runs with these settings, whatever their seed.
         num_runs: runs that were started, whatever their outcome.
-        num_failed: those that diverged or learnt nothing.
-        seconds: how long all of them took.
+        num_failed: those that diverged or learned nothing.
+        seconds: their total time.
         predicted: the test splits whose predictions are written.
         inputs: split -> digest of what was scored or predicted.
     """
@@ -85,16 +85,16 @@ class TaskResult:
 
     @property
     def standard_deviation(self) -> float:
-        """That of the sample, over n - 1; NaN for a single run."""
+        """The sample standard deviation, over n - 1; NaN for a single run."""
         return statistics.stdev(self.restarts) if len(self.restarts) > 1 else math.nan
 
     @property
     def has_failed(self) -> bool:
-        """Whether even the best run learnt nothing."""
+        """Whether even the best run learned nothing."""
         return self.num_failed == self.num_runs
 
     def to_json(self) -> dict[str, Any]:
-        """The object as the file has it."""
+        """The object in the file."""
         return dataclasses.asdict(self)
 
 
@@ -129,7 +129,7 @@ def result_of(
 
 
 def write_result(result: TaskResult, folder: str) -> None:
-    """Keeps a task's result in its folder."""
+    """Writes a task's result to its folder."""
     files.write_atomically(
         os.path.join(folder, RESULT_NAME), json.dumps(result.to_json(), indent=1) + "\n"
     )
@@ -163,7 +163,7 @@ _FAILED: dict[str, Any] = {"facecolor": "none", "edgecolor": "tab:red", "hatch":
 
 
 def short_name(metric: str) -> str:
-    """A metric as a table's column has room for it."""
+    """A metric's name, short enough for a table's column."""
     name = metric.removesuffix(MISMATCHED)
     name = {"matthews_correlation": "MCC", "f1": "F1"}.get(name, name)
     return f"{name} (mm)" if metric.endswith(MISMATCHED) else name
@@ -251,7 +251,7 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
 # states this: expect lower scores on the test sets.
 
 
-# They are in no average: Devlin et al. 2018 leave WNLI out, and AX has no labels.
+# Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
 
 
@@ -275,7 +275,7 @@ def write_report(
 def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
     """GLUE's average over the tasks that count, and which these are.
 
-    NaN where none counts.
+    NaN if none counts.
     """
     scores = {one.task: one.scores for one in results if one.task not in NOT_AVERAGED}
     return (glue_average(scores) if scores else math.nan), [*scores]
@@ -384,7 +384,7 @@ SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 
 
 def chosen_tasks(options: GlueOptions) -> list[DataSet]:
-    """The tasks that --tasks names, in the order in which they are to be run.
+    """The tasks of --tasks, in the order in which they are to be run.
 
     Logs which ones of `all` are left out because their files are not there.
     """
@@ -432,7 +432,7 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
         )
     if options.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
         raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
-    # MNLI's model is what others begin with, or what predicts them.
+    # Other tasks start from MNLI's model, or are predicted by it.
     return sorted(chosen.values(), key=lambda data_set: data_set.name != "MNLI")
 
 
@@ -455,8 +455,8 @@ def run_task(
 ) -> None:
     """A task: its selection, the best run's scores and predictions.
 
-    Its result is in its folder then. What is done already is not done again. AX is
-    predicted alone.
+    Its result is written to its folder. Completed work is not repeated. AX is only
+    predicted.
     """
     logging.info("***** %s *****", data_set.name)
     values = _options_of(data_set, options)
@@ -504,7 +504,7 @@ def run_task(
 
 
 def results_in(output_dir: str) -> list[TaskResult]:
-    """The results of all tasks, those of earlier starts too, in GLUE's order."""
+    """The results of all tasks, in GLUE's order, including those of earlier starts."""
     found = (read_result(os.path.join(output_dir, name)) for name in GLUE_TASKS)
     return [result for result in found if result is not None]
 
@@ -525,7 +525,7 @@ def _score(
 
 
 def _predict(run: FineTuning, model: keras.Model) -> None:
-    """The predictions of all test sets, as GLUE's server takes them too."""
+    """The predictions of all test sets, also in the GLUE server's format."""
     for split in run.task.test_splits:
         predictions = run.predict(model, split)
         if run.is_chief:
@@ -551,7 +551,7 @@ def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:
 
 
 def _missing_file(data_set: DataSet, options: GlueOptions) -> str | None:
-    """A file that the task needs and that is not there."""
+    """A file that the task needs and that is missing."""
     folder = _data_dir(data_set, options)
     for split in _splits(data_set, options):
         path = os.path.join(folder, data_set.files[split])
@@ -565,5 +565,5 @@ def _data_dir(data_set: DataSet, options: GlueOptions) -> str:
 
 
 def _best_of(options: GlueOptions, task: str) -> str:
-    """Where a task's best run is kept."""
+    """The folder of a task's best run."""
     return checkpoints.folder_of(os.path.join(options.output_dir, task))

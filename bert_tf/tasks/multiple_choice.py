@@ -67,7 +67,7 @@ from bert_tf.training.throughput import multiple_choice_flops
 # Files in SWAG's format that have all of the context in "sent1" leave "sent2" empty.
 
 
-# The columns that are looked for where none are named: the first one that is there.
+# The columns to look for if none are given: the first one that exists.
 PREMISES = ("sent1", "ctx_a", "ctx", "context")
 STARTS = ("sent2", "ctx_b")
 LIST_OF_ENDINGS = "endings"
@@ -102,7 +102,7 @@ class ChoiceSet(NamedTuple):
     """The examples of a file.
 
     Attributes:
-        examples: in the file's order; all with as many endings.
+        examples: in the file's order; all with the same number of endings.
         target: what is predicted: one of the endings, by its label.
     """
 
@@ -112,7 +112,7 @@ class ChoiceSet(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnNames:
-    """What the columns of files are called. None: as in the module's docstring.
+    """The names of a file's columns. None: the defaults above.
 
     Attributes:
         premise: the premise's.
@@ -169,7 +169,7 @@ class ColumnNames:
 
 
 class Columns(NamedTuple):
-    """What the columns of one file are called; None for what it does not have."""
+    """The names of one file's columns; None for those that it lacks."""
 
     premise: str
     start: str | None
@@ -214,7 +214,7 @@ def _missing(path: str, what: str, flag: str, there: Sequence[str]) -> InputErro
 
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
-# What stands for a label in sets whose labels are kept back.
+# What replaces a label in sets whose labels are withheld.
 _NO_LABEL = ("", "-1")
 
 # A row: its line, and its cells by column, or why it has none.
@@ -371,7 +371,7 @@ def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
     ):
         return _objects(text, path)
     table = _tab_separated(text) if kind == ".tsv" else comma_separated(text, path)
-    # A line without anything in it is no row.
+    # An empty line is not a row.
     written = ((number, cells) for number, cells in table if cells not in ([], [""]))
     header = next((cells for _, cells in written if any(cells)), None)
     if header is None:
@@ -412,7 +412,7 @@ def _objects(text: str, path: str) -> tuple[list[str], Iterator[Row]]:
 
 
 def _object(line: str) -> Mapping[str, Any] | str:
-    """The object of a line, or why there is none."""
+    """The object of a line, or why it has none."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -466,17 +466,17 @@ def task(
 
 
 def schema(target: Target, max_seq_length: int) -> RecordSpec:
-    """What a record of a target holds."""
+    """The features of a target's record."""
     return RecordSpec.choices(max_seq_length, target.num_outputs)
 
 
 class ChoiceFeaturizer:
-    """Makes examples into records: tokenized, cut, padded.
+    """Converts examples to records: tokenized, cut, padded.
 
     A premise is tokenized once for all its endings.
 
     Attributes:
-        num_truncated: how many of the examples seen last have lost tokens, in one
+        num_truncated: how many examples of the latest call have lost tokens, in one
             choice or several.
     """
 
@@ -501,7 +501,7 @@ class ChoiceFeaturizer:
     def blocks(
         self, examples: Iterable[ChoiceExample]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them."""
+        """The records of many examples at once, as in `schema`."""
         self.num_truncated = 0
         remaining = iter(examples)
         while block := list(itertools.islice(remaining, _EXAMPLES_AT_ONCE)):
@@ -609,7 +609,7 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 def choice_task(
     options: ChoiceOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[np.ndarray]:
-    """The task of choosing, on the examples that the options name."""
+    """The task of choosing, on the options' examples."""
     choices = _Choices(options, found, _read(options), num_workers(strategy) == 1)
     built = model_options(options, opened_adapter(options, found.config))
     return FineTuningTask.of(
@@ -664,7 +664,7 @@ def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
 
 
 class _Choices:
-    """The examples of each split, tokenized once, and what their outputs mean."""
+    """The examples of each split, tokenized once, and the meaning of their outputs."""
 
     def __init__(
         self,
@@ -724,7 +724,7 @@ class _Choices:
         return baseline(*self._sets["dev"], metric)
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
-        """Writes the predictions' table; of a test set the original's file too."""
+        """Writes the predictions' table; for a test set the original's file too."""
         del step
         examples, target = self._sets[split]
         name = "dev_predictions.csv"
@@ -737,7 +737,7 @@ class _Choices:
         logging.info("Wrote %d predictions to %s.", len(examples), name)
 
     def _digest(self, split: str) -> str:
-        # Not the line: the same rows in another file are the same.
+        # Not the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self._sets[split].examples)
 
     def _tokenized(self, split: str) -> SplitRecords:

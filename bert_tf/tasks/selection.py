@@ -24,11 +24,11 @@ from bert_tf.training.checkpoints import is_better
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.strategy import Agreement, check_batch_size, is_chief
 
-# Tables in Markdown, as reports have them.
+# Tables in Markdown, for reports.
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; the first column is text, the others stand to the right."""
+    """A table; the first column is left-aligned, the others right-aligned."""
     widths = [
         max(3, *(len(row[column]) for row in (header, *rows)))
         for column in range(len(header))
@@ -82,7 +82,7 @@ class Record:
         settings: what it was run with.
         scores: share of its steps -> its scores by name after them.
         step: the step of the last of these scores.
-        seconds: how long they took, with their evaluations.
+        seconds: their duration, with the evaluations.
         failure: why it ended without a score; empty if it did not.
     """
 
@@ -109,13 +109,13 @@ class Record:
     def score(self, metric: str, share: float = 1.0) -> float:
         """The score after a share of the steps; NaN if there is none.
 
-        Where that share was not measured, the next larger one that was.
+        If that share was not measured, the next larger one that was.
         """
         later = [at for at in self.scores if at >= share]
         return self.scores[min(later)][metric] if later else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """The object as the file has it."""
+        """The object in the file."""
         return {
             "name": self.settings.name,
             **self.settings._asdict(),
@@ -180,7 +180,7 @@ def _share(text: str, source: str) -> float:
 
 
 class Records:
-    """The records of a folder, in the order in which its runs first came to one."""
+    """The records of a folder, in the order in which its runs were first recorded."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Records:
     ) -> None:
         self._path = os.path.join(folder, SELECTION_NAME)
         self._is_chief = is_chief
-        # As it comes back from the file: tuples as lists.
+        # As read back from the file: tuples as lists.
         self._header = json.loads(
             json.dumps({"made_with": dict(made_with), "metric": metric})
         )
@@ -205,7 +205,7 @@ class Records:
         return self._records.get(settings, Record(settings=settings))
 
     def all(self) -> list[Record]:
-        """All runs, those of earlier starts with other settings too."""
+        """All runs, including those of earlier starts with other settings."""
         return list(self._records.values())
 
     def put(self, record: Record) -> None:
@@ -214,7 +214,7 @@ class Records:
         self._write()
 
     def begin(self) -> None:
-        """Writes down what the runs have in common, before the first of them begins."""
+        """Records what the runs have in common, before the first of them begins."""
         if not self._records:
             self._write()
 
@@ -252,7 +252,7 @@ class Records:
 
     def _refuse_others(self, there: Mapping[str, Any], metric: str) -> None:
         here = self._header["made_with"]
-        # A name that only one of them knows is a flag that the other version lacks.
+        # A name that only one of them has is a flag that the other version lacks.
         differing = [name for name in here if name in there]
         differing = [name for name in differing if here[name] != there[name]]
         pairs = [(name, there[name], here[name]) for name in differing]
@@ -266,7 +266,7 @@ class Records:
             )
 
 
-# How the runs of a selection came out, those that differ in their seed together.
+# The results of a selection's runs, grouped over their seeds.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ class Group:
     Attributes:
         settings: those of its first run.
         scores: of its finished runs that have one.
-        num_stopped: runs that were stopped early; they are in no figure.
+        num_stopped: runs that were stopped early; no figure includes them.
         num_failed: runs that diverged, or finished with a score no better than the
             majority-class baseline's: failed runs, as Mosbach et al. 2021 define
             them. The latter are in the figures.
@@ -294,22 +294,22 @@ class Group:
 
     @property
     def mean(self) -> float:
-        """The mean score; NaN where no run has one."""
+        """The mean score; NaN if no run has one."""
         return statistics.fmean(self.scores) if self.scores else math.nan
 
     @property
     def standard_deviation(self) -> float:
-        """That of the sample, over n - 1; NaN for fewer than two runs."""
+        """The sample standard deviation, over n - 1; NaN for fewer than two runs."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else math.nan
 
     @property
     def maximum(self) -> float:
-        """The largest score; NaN where no run has one."""
+        """The largest score; NaN if no run has one."""
         return max(self.scores, default=math.nan)
 
     @property
     def minimum(self) -> float:
-        """The smallest score; NaN where no run has one."""
+        """The smallest score; NaN if no run has one."""
         return min(self.scores, default=math.nan)
 
 
@@ -378,7 +378,7 @@ class BestRun:
                 " files back, or remove the run's line from selection.jsonl to make it"
                 " again."
             )
-        # What a kill has left half made.
+        # Left incomplete by a kill.
         for leftover in files.glob(f"{glob.escape(self._folder)}.tmp-*"):
             files.remove(leftover)
         temporary = files.temporary_name(self._folder)
@@ -398,7 +398,7 @@ class BestRun:
         files.replace(temporary, self._folder)
 
     def discard(self, folder: str) -> None:
-        """Removes a run's checkpoints; its metrics and flags stay."""
+        """Removes a run's checkpoints, but not its metrics and flags."""
         if not self._is_chief or self._keep_all_runs or not files.is_folder(folder):
             return
         for prefix in candidates(folder):
@@ -414,11 +414,11 @@ class BestRun:
         return best.run if best else None
 
 
-# The runs of a selection, one after the other: made, recorded, kept or thrown away.
+# The runs of a selection, one after the other: made, recorded, kept or removed.
 
 
 class Outcome(NamedTuple):
-    """What a run came to.
+    """A run's result.
 
     Attributes:
         scores: its scores on the development set.
@@ -435,17 +435,17 @@ Run = Callable[[Settings, str, float], Outcome]
 
 
 class Keeper(Protocol):
-    """Looks after the weights of runs. Both methods may be called again and again."""
+    """Manages the weights of runs. Both methods may be called repeatedly."""
 
     def keep(self, folder: str) -> None:
-        """Makes the weights of the run in this folder those that are kept."""
+        """Makes the weights of the run in this folder the ones to keep."""
 
     def discard(self, folder: str) -> None:
-        """Gives the room back that the weights in this folder take."""
+        """Frees the space that the weights in this folder take."""
 
 
 class Trials:
-    """Makes runs and records them; knows the best one."""
+    """Makes and records runs, and finds the best one."""
 
     def __init__(
         self, run: Run, records: Records, folder: str, metric: str, keeper: Keeper
@@ -491,7 +491,7 @@ class Trials:
             self._log(label, record, share, left)
 
     def best(self) -> Record | None:
-        """The finished run with the best score, the first one of equals, if any."""
+        """The finished run with the best score, the first of equals, if any."""
         finished = {
             one.settings: one.score(self._metric)
             for one in self._records.all()
@@ -525,7 +525,7 @@ class Trials:
         return dataclasses.replace(after, seconds=seconds)
 
     def _tidy(self) -> None:
-        """Keeps the best run's weights; gives the room of the other ended ones back."""
+        """Keeps the best run's weights; frees the space of the other ended ones."""
         best = self.best()
         if best is not None:
             self._keeper.keep(self.folder_of(best.settings))
@@ -604,11 +604,11 @@ class StopEarly(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What came out.
+    """The result of a selection.
 
     Attributes:
-        metric: the score that the runs were compared by.
-        best: the finished run with the best score, the first one of equals.
+        metric: the score by which the runs were compared.
+        best: the finished run with the best score, the first of equals.
         best_folder: that run's folder.
         records: all runs, including those of earlier starts with other settings.
         baseline: the majority-class baseline's score; None if unknown.
@@ -633,7 +633,7 @@ def select(
     baseline: float | None = None,
     is_chief: bool = True,
 ) -> Selection:
-    """Makes the runs that are missing, and finds the best one."""
+    """Makes the missing runs, and finds the best one."""
     records = Records(folder, metric, made_with, is_chief=is_chief)
     records.begin()
     trials = Trials(run, records, folder, metric, keeper)
@@ -644,7 +644,7 @@ def select(
         trials.make(settings, stop_early.at, num_to_end=count)
         hopeful = _hopeful(records, settings, stop_early, metric)
         _log_hopeful(records, hopeful, len(settings), stop_early, metric)
-        # Where one of them fails, the next best takes its place.
+        # If one of them fails, the next best takes its place.
         while trials.missing(hopeful, 1.0):
             trials.make(hopeful, 1.0)
             hopeful = _hopeful(records, settings, stop_early, metric)
@@ -697,7 +697,7 @@ def _log_hopeful(
         )
 
 
-# A selection in words: OUTPUT_DIR/selection.md, and the log.
+# A selection's report: OUTPUT_DIR/selection.md, and the log.
 
 
 REPORT_NAME = "selection.md"
@@ -795,7 +795,7 @@ def _run(record: Record, selection: Selection, others: list[str]) -> list[str]:
     ]
 
 
-# A selection for a session: what one run is, and what all runs have in common.
+# A selection for a session: a single run, and what all runs have in common.
 
 
 # Flags that decide where and how fast a run is made, or what is logged, or that a
@@ -821,7 +821,7 @@ _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
 def search(tuning: FineTuning, output_dir: str) -> Selection:
     """Makes the runs that the options ask for, and keeps the best one.
 
-    Its weights are in OUTPUT_DIR/best, as `FineTuning.restore` takes them.
+    Its weights are in OUTPUT_DIR/best, from where `FineTuning.restore` takes them.
     """
     options, task, metric = tuning.options, tuning.task, tuning.metric
     settings = options.settings
@@ -835,8 +835,8 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
         model, step = tuning.fine_tune(folder, settings, until=until)
         scores = tuning.scores(model, task.dev_splits[0])
         outcome = _best_of_run(folder, step, scores, metric)
-        # That of an evaluation on the way is kept already. A run that stops to be
-        # compared is none: its weights would stay the best where its end is no better.
+        # Those of intermediate evaluations are kept already. A run stopped for
+        # comparison is not: its weights would stay the best even if it ends worse.
         is_last = until == 1.0 and outcome.step == step
         if chief and is_last and metric in outcome.scores:
             checkpoints.keep_if_best(folder, step, outcome.scores[metric], metric)
@@ -860,7 +860,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     )
     if chief:
         write_report(selection, output_dir)
-    # The best run's files are read after the chief has put them there.
+    # The best run's files are read after the chief has written them.
     Agreement(tuning.strategy, 1).sum([0.0])
     return selection
 
@@ -868,7 +868,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
 def _refuse_what_would_fail_later(
     tuning: FineTuning, settings: Sequence[Settings], output_dir: str
 ) -> None:
-    """Raises InputError for what would stop a later run, or the end."""
+    """Raises InputError for errors that would stop a later run, or the end."""
     if files.exists(os.path.join(output_dir, STATE_NAME)):
         raise InputError(
             f"--output_dir={output_dir} holds a single run, whose best/ would make way"
@@ -886,7 +886,7 @@ def _refuse_what_would_fail_later(
 
 
 def made_with(tuning: FineTuning) -> dict[str, Any]:
-    """Name -> value of all that decides how a run comes out, its settings aside."""
+    """Name -> value of all that decides a run's result, except its settings."""
     task, options = tuning.task, tuning.options
     found: dict[str, Any] = {"the task": task.name}
     for name, value in sorted(options.as_flags().items()):
@@ -901,7 +901,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
 
 
 def _identity(path: str) -> str:
-    """What a path names: of a selection's best run, which run that is too."""
+    """What a path names; for a selection's best run, also which run it is."""
     best = checkpoints.read_best_file(path)
     return files.absolute(path) + (f" ({best.run})" if best and best.run else "")
 
@@ -909,7 +909,7 @@ def _identity(path: str) -> str:
 def _best_of_run(
     folder: str, step: int, scores: Mapping[str, float], metric: str
 ) -> Outcome:
-    """A run's last scores, or those of an evaluation on the way if they are better."""
+    """A run's last scores, or those of an intermediate evaluation if better."""
     best = checkpoints.read_best(folder)
     last = scores.get(metric)
     if last is not None and not math.isfinite(last):

@@ -30,12 +30,12 @@ _FILE_NAME = re.compile(
     re.escape(CHECKPOINT_NAME) + r"-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))/?"
 )
 _NAME = re.compile(re.escape(CHECKPOINT_NAME) + r"-\d+")
-# A run's other files, as `bert_tf.files.write_atomically` calls them on the way.
+# A run's other files under their temporary names in `bert_tf.files.write_atomically`.
 _TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
 
 
 def prefix_of(folder: str, step: int) -> str:
-    """The checkpoint of a step, as `tf.train.load_checkpoint` wants it named."""
+    """The name of a step's checkpoint for `tf.train.load_checkpoint`."""
     return os.path.join(folder, f"{CHECKPOINT_NAME}-{step}")
 
 
@@ -47,9 +47,9 @@ def step_of(prefix: str) -> int:
 def candidates(folder: str) -> list[str]:
     """The checkpoints to resume from, best first.
 
-    First those newer than the named ones: whole, but killed before they were named.
-    Then what the `checkpoint` file names, newest first. Then all others, newest first:
-    where that file is damaged, or all that it names.
+    First those newer than the named ones: complete, but not named before a kill.
+    Then those named in the `checkpoint` file, newest first. Then all others, newest
+    first, in case that file, or all that it names, is damaged.
     """
     named, newest = read_state(folder)
     there = [prefix_of(folder, step) for step in _steps_there(folder)]
@@ -93,7 +93,7 @@ def write_state(folder: str, prefixes: Sequence[str]) -> None:
 
 
 def remove_checkpoint(prefix: str) -> None:
-    """Removes a checkpoint's files, those of them that are there.
+    """Removes those of a checkpoint's files that exist.
 
     The index goes first: without it, the rest is no checkpoint.
     """
@@ -104,7 +104,7 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 def remove_leftovers(folder: str) -> None:
-    """Removes what writes that were killed have left: half of a checkpoint or file."""
+    """Removes what killed writes have left: incomplete checkpoints and files."""
     listing = _listing(folder)
     named = {step_of(prefix) for prefix in read_state(folder)[0]}
     whole = named.union(_steps_there(folder))
@@ -154,13 +154,13 @@ def tensor_key(part: str, name: str) -> str:
 
 
 def shown_key(key: str) -> str:
-    """A key as the user shall read it: `weights/bert/pooler/dense/kernel`."""
+    """A key in the form shown to the user: `weights/bert/pooler/dense/kernel`."""
     escaped = key.removesuffix(_KEY_SUFFIX)
     return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)
 
 
 class CheckpointReader:
-    """Reads one checkpoint; the checksums in it are compared on the way.
+    """Reads one checkpoint and verifies its checksums.
 
     Attributes:
         shapes: key -> shape.
@@ -202,7 +202,7 @@ def by_key(parts: Parts) -> dict[str, tf.Variable]:
 def restore_parts(
     prefix: str, parts: Parts, *, optional: Collection[str], whole: bool
 ) -> None:
-    """Gives variables the values of a checkpoint."""
+    """Assigns a checkpoint's values to variables."""
     reader = CheckpointReader(prefix)
     variables = by_key(parts)
     misfit = _misfit(reader, variables, optional)
@@ -223,7 +223,7 @@ def _misfit(
     variables: Mapping[str, tf.Variable],
     optional: Collection[str],
 ) -> str:
-    """The first thing in which a checkpoint and the variables differ, or nothing."""
+    """The first difference between a checkpoint and the variables, or nothing."""
     for key, variable in variables.items():
         if key not in reader.shapes:
             if key in optional:
@@ -257,9 +257,9 @@ Snapshot = dict[str, dict[str, tf.Tensor]]  # the same, with values
 
 
 def take_snapshot(parts: Parts) -> Snapshot:
-    """The variables' values now, in memory of their own on the host."""
-    # A tensor that is read from a variable on the host may be the variable's memory.
-    # TensorFlow's memory, not numpy's: it is used again for the next snapshot.
+    """A copy of the variables' values in host memory."""
+    # On the host a tensor read from a variable may share the variable's memory.
+    # TensorFlow allocates the copy, not numpy: the memory is reused for the next one.
     with tf.device("CPU:0"):
         return {
             part: {
@@ -271,7 +271,7 @@ def take_snapshot(parts: Parts) -> Snapshot:
 
 
 def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
-    """Writes a checkpoint, so that it is there as a whole or not at all; reads it back.
+    """Writes a checkpoint completely or not at all, and reads it back.
 
     The files get their names when they are complete, the index last.
     """
@@ -283,7 +283,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
             for part, values in snapshot.items():
                 host[part] = {name: _moved(values, name) for name in list(values)}
             checkpoint = tf.train.Checkpoint(**host)
-            # TensorFlow's own restoring asks for this one; it is made when looked at.
+            # TensorFlow's own restoring needs this one; it is created when accessed.
             checkpoint.save_counter.assign_add(1)
             checkpoint.write(temporary)
         for ending in (".data-00000-of-00001", ".index"):
@@ -305,12 +305,12 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
 
 
 def _moved(values: dict[str, tf.Tensor], name: str) -> tf.Variable:
-    """A variable of a value, which `values` then no longer holds."""
+    """A variable with a value, which is removed from `values`."""
     return tf.Variable(values.pop(name), trainable=False)
 
 
 def _compare(prefix: str, host: Parts) -> None:
-    """Raises DamagedCheckpointError unless the files hold the variables' very bits."""
+    """Raises DamagedCheckpointError unless the files hold exactly these values."""
     reader = CheckpointReader(prefix)
     variables = by_key(host)
     for key in sorted(reader.shapes):
@@ -323,7 +323,7 @@ def _compare(prefix: str, host: Parts) -> None:
 
 
 def _flush(path: str) -> None:
-    """Waits until a file's bytes are on the disk, which a power cut then spares."""
+    """Waits until a file's bytes are on the disk and so survive a power cut."""
     if files.is_remote(path):
         return
     descriptor = os.open(path, os.O_RDONLY)

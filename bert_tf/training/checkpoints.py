@@ -1,4 +1,4 @@
-"""A run's checkpoints and its best one: which exist, which stay."""
+"""A run's checkpoints and its best one: which exist, which are kept."""
 
 import concurrent.futures
 import dataclasses
@@ -79,13 +79,13 @@ def is_better(value: float, than: float, name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best evaluation so far, as best.json has it.
+    """The best evaluation so far, as in best.json.
 
     Attributes:
         step: the evaluated step.
         value: the metric's value.
         metric: its name.
-        data: an id of what was evaluated on; 0 where it is unknown.
+        data: an id of the evaluation data; 0 if unknown.
         run: of a selection, the name of its best run.
     """
 
@@ -102,7 +102,7 @@ def read_best(folder: str) -> Best | None:
 
 
 def read_best_file(folder: str) -> Best | None:
-    """As `read_best`, from the folder that best.json is in."""
+    """As `read_best`, from best.json's own folder."""
     path = os.path.join(folder, BEST_NAME)
     if not files.exists(path):
         return None
@@ -147,7 +147,7 @@ def keep_if_best(
             )
     temporary = files.temporary_name(target)
     for ending in (".data-00000-of-00001", ".index"):
-        # Renaming one name of a file to another name of it does nothing at all.
+        # Renaming one hard link of a file to another one has no effect.
         if not _is_link(source + ending, target + ending):
             link(source + ending, temporary + ending)
             files.replace(temporary + ending, target + ending)
@@ -180,7 +180,7 @@ def _is_link(source: str, target: str) -> bool:
 
 
 def link(source: str, target: str) -> None:
-    """Gives a file another name, or copies it where the disk has no such thing."""
+    """Gives a file another name, or copies it if the disk has no hard links."""
     if files.is_remote(source):
         tf.io.gfile.copy(source, target, overwrite=True)
         return
@@ -216,9 +216,9 @@ class RunCheckpoints:
     Attributes:
         step: number of training steps done.
         records: number of training records read.
-        data: fingerprint of the record set that `records` counts, below 2**63; 0 where
-            it is not known.
-        latest: prefix of the newest checkpoint that is whole; on others than the chief,
+        data: fingerprint of the record set that `records` counts, below 2**63; 0 if
+            unknown.
+        latest: prefix of the newest valid checkpoint; on workers other than the chief,
             of the newest that the chief was to write.
     """
 
@@ -281,8 +281,8 @@ class RunCheckpoints:
     def restore(self) -> bool:
         """Restores the newest checkpoint that is whole, if there is one, and logs it.
 
-        A damaged one is named in a warning, and the one before it is used. What killed
-        runs have left half written is removed.
+        A damaged one causes a warning, and the one before it is used. Incomplete files
+        of killed runs are removed.
         """
         # A reader may run while another process trains.
         tidies = self._writes and self._resumes
@@ -300,13 +300,13 @@ class RunCheckpoints:
                 self._damaged.append(prefix)
                 continue
             self.latest = self._own = prefix
-            # Where nothing names them, all that are there are the run's.
+            # If nothing names them, all existing ones are the run's.
             named = self._named or found[::-1]
             self._named = [one for one in named if one not in self._damaged]
             if tidies and read_state(self._folder) != (self._named, prefix):
                 self._name(prefix)
             if tidies:
-                # A kill may have come between a checkpoint's name and this.
+                # The run may have been killed between naming a checkpoint and this.
                 self._remove_old()
             logging.info("Restored %s (step %d).", prefix, self.step)
             return True
@@ -320,8 +320,8 @@ class RunCheckpoints:
     def save(self, step: int, records: int, data: int = 0) -> None:
         """Takes the values as they are now, and writes them while training continues.
 
-        A write that is still under way is waited for. The newest checkpoint is not
-        written again.
+        A write in progress is waited for. The newest checkpoint is not written
+        again.
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
@@ -337,14 +337,13 @@ class RunCheckpoints:
     ) -> None:
         """Keeps the checkpoint of a step in best/, if it is the best so far.
 
-        Once it is written; see `bert_tf.training.checkpoints`. No `max_to_keep`
-        removes it.
+        This happens once it is written. `max_to_keep` does not apply to it.
         """
         if self._writes:
             self._in_background(keep_if_best, self._folder, step, value, name, data_id)
 
     def wait(self) -> None:
-        """Returns when all that was saved is written and read back."""
+        """Returns when all that was saved is written and verified."""
         pending, self._pending = self._pending, []
         for task in pending:
             task.result()
@@ -375,7 +374,7 @@ class RunCheckpoints:
         self._pending.append(self._thread.submit(work))
 
     def _write(self, prefix: str, snapshot: Snapshot) -> None:
-        """Writes and names a checkpoint, then removes what is too old."""
+        """Writes and names a checkpoint, then removes those that are too old."""
         write_checkpoint(prefix, snapshot)
         self._name(prefix)
         self.latest = self._own = prefix
@@ -412,7 +411,7 @@ def _random_states(model: keras.Model) -> list[keras.Variable]:
     ]
 
 
-# The weights that a model starts with: of its own folder, or of another model.
+# The weights that a model starts with: from its own folder, or another model's.
 
 
 def restore_or_initialize(
@@ -456,7 +455,7 @@ def initialize(
     init_head: bool = True,
 ) -> list[str]:
     """Gives a model its first weights."""
-    # An adapter has a head of its own.
+    # An adapter has its own head.
     has_head = init_head and not init_adapter
     missing = load_weights(model, init_checkpoint, init_head=has_head)
     if not init_adapter:

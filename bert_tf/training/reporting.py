@@ -22,9 +22,6 @@ from bert_tf.training.throughput import share_of_peak
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# What a run reports while it trains: lines, metrics.jsonl, TensorBoard.
-
-
 # Metrics summed up between two lines of the log.
 
 
@@ -34,8 +31,8 @@ Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
 class LogInterval:
     """The steps since the last report.
 
-    The first call of a compiled function compiles it: its steps count for the metrics,
-    not for the rates.
+    The first call of a compiled function compiles it: its steps count towards the
+    metrics, but not the rates.
     """
 
     def __init__(self) -> None:
@@ -79,7 +76,7 @@ class LogInterval:
         }
 
     def close(self, peak_flops: float | None = None) -> dict[str, float]:
-        """The window's metrics; the next window begins."""
+        """The window's metrics; starts the next window."""
         metrics = {
             name: mean(value)
             for name, value in self._sums.items()
@@ -102,7 +99,7 @@ class LogInterval:
 
 
 def mean(total_and_weight: np.ndarray) -> float:
-    """The mean of a sum; 0 where nothing has a weight."""
+    """The mean of a sum; 0 if all weights are 0."""
     total, weight = total_and_weight
     return float(total / weight) if weight else 0.0
 
@@ -199,9 +196,9 @@ class Reporter:
     def has_evaluation(self, step: int) -> bool:
         """Whether an evaluation at a step has been recorded; the same on all workers.
 
-        One of this reporter's kind: within the run, or after training. A run that goes
-        on from a step at which it ought to evaluate asks: the kill may have come
-        between the checkpoint and the evaluation.
+        One of this reporter's kind: within the run, or after training. A run resuming
+        at a step with an evaluation asks this: it may have been killed between the
+        checkpoint and the evaluation.
         """
         return step in self._evaluations
 
@@ -248,7 +245,7 @@ class Reporter:
         )
 
     def _keep(self, wanted: Callable[[_Entry], bool]) -> list[_Entry]:
-        """Drops the lines that are not wanted; those that stay."""
+        """Drops unwanted lines and returns the others."""
         entries, lines, content = [], [], b""
         if files.exists(self._path):
             content = files.read_bytes(self._path)
@@ -265,8 +262,8 @@ class Reporter:
 def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
     """The lines of a metrics.jsonl, and the object of each.
 
-    Damaged lines are left out with one warning; and silently a last one that a kill cut
-    short, or that is being written.
+    Damaged lines are left out with one warning; an incomplete last line, cut short by
+    a kill or still being written, is left out silently.
     """
     damaged = []
     *lines, last = content.split(b"\n")
@@ -287,7 +284,7 @@ def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
 
 
 def _entry(values: Any, source: str) -> _Entry:
-    """A line's object, if that is what it is."""
+    """A line's object, if it is one."""
     entry = dict(strict_json.checked(dict, values, source, "line"))
     after_training = entry.pop(AFTER_TRAINING, False)
     entry = strict_json.checked(dict[str, float], entry, source, "line")
@@ -324,7 +321,7 @@ _PANELS = {
     "learning_rate": "learning rate",
 }
 
-# What evaluations report of SQuAD that is on no common scale with its scores.
+# SQuAD's evaluations also report these, on another scale than its scores.
 _NO_SCORES = ("total", "_thresh")
 
 _NO_METRICS = {"step", "seconds", AFTER_TRAINING}
@@ -334,7 +331,7 @@ Curve = tuple[list[int], list[float]]
 
 
 def write_curves(folder: str, title: str) -> None:
-    """Draws a run into its folder; a run too short for a line of metrics has none."""
+    """Draws a run's curves into its folder, unless it is too short to have metrics."""
     try:
         picture = curves_picture(folder, title)
     except InputError as error:
@@ -344,7 +341,7 @@ def write_curves(folder: str, title: str) -> None:
 
 
 def curves_picture(folder: str, title: str | None = None) -> bytes:
-    """What training reported as lines, evaluations as points, as a PNG."""
+    """Training's metrics as lines, evaluations as points, as a PNG."""
     curves = read_curves(folder)
     panels: dict[str, dict[str, Curve]] = {}
     for name, curve in curves.items():
@@ -377,7 +374,7 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
 
 
 def read_curves(folder: str) -> dict[str, Curve]:
-    """The metrics in a run's metrics.jsonl by name, an evaluation's as `eval/...`."""
+    """The metrics in a run's metrics.jsonl by name; evaluations' as `eval/...`."""
     curves: dict[str, Curve] = {}
     path = os.path.join(folder, METRICS_NAME)
     for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):

@@ -1,4 +1,4 @@
-"""How fast a run trains, and how much of its device that uses."""
+"""How fast a run trains, and what share of its devices' peak it uses."""
 
 import functools
 import os
@@ -50,12 +50,7 @@ _SPAN_LABELS = 2
 
 
 def encoder_flops(config: BertConfig, seq_length: int) -> int:
-    """FLOPs of the Transformer's layers on one sequence, forward.
-
-    Args:
-        config: the architecture.
-        seq_length: S, padding included: it is computed as well.
-    """
+    """FLOPs of the layers on one sequence, forward, with padding."""
     hidden = config.hidden_size
     projections = 8 * seq_length * hidden**2
     attention = 4 * seq_length**2 * hidden
@@ -69,12 +64,7 @@ def pooled_flops(config: BertConfig, num_labels: int) -> int:
 
 
 def masked_lm_flops(config: BertConfig, num_predictions: int) -> int:
-    """FLOPs of the masked LM's head on one sequence, forward.
-
-    Args:
-        config: the architecture.
-        num_predictions: P, unused slots included: they are computed as well.
-    """
+    """FLOPs of the masked LM's head on one sequence, forward, with unused slots."""
     hidden = config.hidden_size
     return 2 * num_predictions * hidden * (hidden + config.vocab_size)
 
@@ -82,14 +72,7 @@ def masked_lm_flops(config: BertConfig, num_predictions: int) -> int:
 def pretraining_flops(
     config: BertConfig, shapes: Shapes, *, next_sentence: bool = True
 ) -> float:
-    """FLOPs of one step of pre-training.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, S], masked_lm_positions [B, P] and,
-            of packed rows, cls_positions [B, pairs].
-        next_sentence: whether the next sentence is predicted.
-    """
+    """FLOPs of one step of pre-training on a batch of these shapes."""
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length)
     forward += masked_lm_flops(config, shapes["masked_lm_positions"][1])
@@ -100,43 +83,26 @@ def pretraining_flops(
 
 
 def classifier_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
-    """FLOPs of one training step of a classifier, or with one label a regression.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, S].
-        num_labels: the classes; 1 for regression.
-    """
+    """FLOPs of one training step of a classifier, or with one label a regression."""
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length) + pooled_flops(config, num_labels)
     return float(_TRAINING_OVER_FORWARD * batch_size * forward)
 
 
 def multiple_choice_flops(config: BertConfig, shapes: Shapes) -> float:
-    """FLOPs of one step of training a choice among several sequences.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, choices, S].
-    """
+    """FLOPs of one training step of multiple choice, input_ids [B, choices, S]."""
     batch_size, num_choices, seq_length = shapes["input_ids"]
     sequences = {"input_ids": (batch_size * num_choices, seq_length)}
     return classifier_flops(config, sequences, num_labels=1)
 
 
 def span_flops(config: BertConfig, shapes: Shapes) -> float:
-    """FLOPs of one step of training a span's start and end; see `tagger_flops`."""
+    """FLOPs of one training step of a span's start and end; see `tagger_flops`."""
     return tagger_flops(config, shapes, num_labels=_SPAN_LABELS)
 
 
 def tagger_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
-    """FLOPs of one step of training a label for every token.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, S].
-        num_labels: the labels.
-    """
+    """FLOPs of one training step of a label for every token."""
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length)
     forward += 2 * seq_length * config.hidden_size * num_labels
@@ -193,8 +159,8 @@ _GPUS = {
 }
 
 # By the type of the accelerator, such as v4-32. Sources: Jouppi et al. 2020 (CACM 63-7)
-# for v2 and v3, the pages of Google Cloud's documentation on each version for the rest.
-# A TPU makes a float32 product of bfloat16 ones unless it is told otherwise.
+# for v2 and v3, Google Cloud's documentation of each version for the rest. By default
+# a TPU computes float32 products from bfloat16 ones.
 _TPU_CHIPS = {
     "v2": 46.0,
     "v3": 123.0,
@@ -203,7 +169,7 @@ _TPU_CHIPS = {
     "v5p": 459.0,
     "v6e": 918.0,
 }
-# The number in the name of a type counts these, two a chip; of the others, chips.
+# The number in these types counts cores, two per chip; in the others, chips.
 _NAMED_BY_CORES = ("v2", "v3", "v4", "v5p")
 
 # Rows and columns. On a CPU the large product takes some 10 ms, the small one 1 ms,
@@ -224,14 +190,14 @@ def model_flops_per_step(
 
 
 def share_of_peak(flops: float, seconds: float, peak: float) -> float:
-    """The model FLOPs utilization: 1 where the devices do nothing but its products."""
+    """The model FLOPs utilization: 1 if the devices compute only its products."""
     return flops / seconds / peak
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> float:
-    """FLOP/s that all devices of a strategy can make together."""
+    """The peak FLOP/s of all devices of a strategy together."""
     if is_tpu(strategy):
-        # Google's machines set one or the other; the names are those of a whole slice.
+        # Google's machines set one or the other; the names are of a whole slice.
         kind = os.environ.get("TPU_ACCELERATOR_TYPE") or os.environ.get(
             "ACCELERATOR_TYPE", ""
         )
@@ -269,7 +235,7 @@ def published_gpu_peak(
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
-    """A whole slice's published FLOP/s; None if this table does not have it."""
+    """A whole slice's published FLOP/s; None if it is not in this table."""
     version, _, number = accelerator_type.partition("-")
     if version not in _TPU_CHIPS or not number.isdecimal():
         return None
@@ -281,8 +247,7 @@ def published_tpu_peak(accelerator_type: str) -> float | None:
 def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
     """FLOP/s of one device in matrix products: the best of many within a second.
 
-    On a machine that is busy with other things it is too low, and the share of it may
-    exceed 1.
+    On a busy machine the result is too low, and the share of it may exceed 1.
     """
     sizes = _CPU_SIZES if "CPU" in device else _ACCELERATOR_SIZES
     return max(

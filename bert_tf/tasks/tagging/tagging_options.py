@@ -194,7 +194,7 @@ class SentenceWindows(Options, title=options.LENGTHS):
     )
 
     def problems(self) -> Iterator[str]:
-        """Also rejects documents for data without any."""
+        """Documents in data without any."""
         yield from super().problems()
         length = getattr(self, "max_seq_length", 3)
         if length < 3:
