@@ -46,7 +46,7 @@ def main(
 
     Args:
         run: the script: a function of its options.
-        arguments: what it takes beside flags; None for nothing.
+        arguments: what it takes in addition to flags; None for nothing.
         argument_kind: what those must be, if they are paths.
     """
     kind = options_of(run)
@@ -150,10 +150,10 @@ def _refuse_usage(message: object) -> NoReturn:
 
 
 class _OurLines(python_logging.Filter):
-    """Keeps what bert_tf says, and warnings of anybody.
+    """Keeps bert_tf's log, and warnings of any library.
 
-    Except that functions are traced anew: of several runs in a process each has
-    functions of its own, each traced for a few shapes.
+    Except warnings of retracing: of several runs in a process each has its own
+    functions, each traced for a few shapes.
     """
 
     def filter(self, record: python_logging.LogRecord) -> bool:
@@ -186,7 +186,7 @@ def _set_up_logging() -> None:
 
 
 def _users_errors() -> tuple[type[Exception], ...]:
-    """What tells of files, disks, networks and memory, not of our code."""
+    """An error of files, disks, networks or memory, not of our code."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
         return InputError, OSError
@@ -210,7 +210,7 @@ def import_tensorflow() -> None:
     """Imports TensorFlow without what its C++ parts print at import.
 
     They report drivers and processor features to stderr, whatever the log level, before
-    any log is set up. Who wants to see it sets TF_CPP_MIN_LOG_LEVEL to less than 3.
+    any log is set up. To see it, set TF_CPP_MIN_LOG_LEVEL to less than 3.
     """
     keras_backend.require_tensorflow()
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -238,7 +238,7 @@ def require_packages(needed_for: str, *names: str, pip_options: str = "") -> Non
 def _with_flags(message: str, names: Container[str] | None = None) -> str:
     """A message with flags in the place of the arguments of those names.
 
-    Messages are for callers in Python as well: they say `max_seq_length=640`.
+    Messages address Python callers too: they name `max_seq_length=640`.
     """
     known = set(flags.FLAGS) if names is None else names
 
@@ -263,7 +263,7 @@ def one_line(error: Exception) -> str:
             )
     text = _with_flags(without_nodes(text))
     # By its name: nothing here imports TensorFlow.
-    # A full disk is one too, and says what it is.
+    # A full disk is one too, and its message is clear.
     of_disks = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
     if type(error).__name__ == "ResourceExhaustedError" and not any(
         reason in text for reason in of_disks

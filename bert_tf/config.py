@@ -279,7 +279,7 @@ class BertConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, as they stand in bert_config.json."""
+        """The fields, as in bert_config.json."""
         return {
             name: value
             for name, value in dataclasses.asdict(self).items()

@@ -24,7 +24,7 @@ class DivergedError(InputError):
 
 
 def cause_of(message: str) -> str:
-    """The line of a TensorFlow error's message that says what went wrong.
+    """The line of a TensorFlow error's message that explains what went wrong.
 
     What a `tf.function` raises begins with "Graph execution error:" and the places in
     Python that made the graph; the cause stands before the graph's node, "[[{{node".
@@ -42,7 +42,7 @@ def cause_of(message: str) -> str:
         if line.startswith("[[{{node"):
             told = [before]
             break
-    # Which file a remote file system could not reach stands in a line of its own.
+    # The file that a remote file system could not reach is on a line of its own.
     cause = " ".join([*told[:1], *(line for line in told[1:2] if _PLACE.match(line))])
     return without_nodes(re.sub(r" *\[Op:[^\]]*\].*$", "", cause))
 
@@ -54,7 +54,7 @@ def without_nodes(message: str) -> str:
 
 
 def _stopped_worker(message: str) -> str:
-    """What to say where other workers can no longer be reached."""
+    """The message for when other workers can no longer be reached."""
     found = re.search(r"/job:(\w+)/replica:\d+/task:(\d+)", message)
     worker = f"{found[1]} {found[2]}" if found else "another worker"
     return (

@@ -33,7 +33,7 @@ class GoldFile(NamedTuple):
 
     Attributes:
         questions: (id, answers) in its order; an id may come twice.
-        version: "2.0" if the file says so, or has a question without an answer; else
+        version: "2.0" if the file gives it, or has a question without an answer; else
             "1.1".
     """
 

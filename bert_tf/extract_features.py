@@ -82,7 +82,7 @@ class ExtractionOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Vectors that there are none of."""
+        """Options for vectors that are not extracted."""
         yield from super().problems()
         if not self.token_vectors and not self.sentence_vectors:
             yield "`token_vectors=false` needs `sentence_vectors`."

@@ -14,9 +14,9 @@ JSON lines are the original's, byte for byte, "linex_index" included; here broke
      "features": [{"token": "[CLS]",
                    "layers": [{"index": -1, "values": [0.123456, ...]}, ...]}, ...]}
 
-Numbers are rounded to six decimals, as Python rounds the float32's exact value. What
-the original does not have keeps to that layout: combined layers have their name for an
-index ("sum(-1,-2)"); a word stands under "word" instead of "token"; sentence vectors
+Numbers are rounded to six decimals, as Python rounds the float32's exact value.
+Features that the original lacks keep to that layout: combined layers have their name
+for an index ("sum(-1,-2)"); a word is under "word" instead of "token"; sentence vectors
 come last, under "sentence": {"pooled": [...], "mean": [{"index": -1, ...}]}.
 
 An npz file has these arrays:
@@ -745,7 +745,7 @@ class FeatureExtractor:
         self._all_workers(True)  # the file must exist before any of them continues
 
     def _all_workers(self, here: bool) -> bool:
-        """Whether something is so for all workers, who all must ask."""
+        """Whether something holds for all workers, all of which must ask."""
         count = Agreement(self._strategy, 1).sum([float(here)])[0]
         return bool(count == num_workers(self._strategy))
 
@@ -861,7 +861,7 @@ def json_line(index: int, features: Features, labels: Sequence[LayerIndex]) -> b
     return f"{', '.join(parts)}}}\n".encode("ascii")
 
 
-# Below it six decimals are at most 15 digits, which a float64 tells apart.
+# Below it six decimals are at most 15 digits, which a float64 can represent.
 _LIMIT = 1e9
 
 

@@ -4,7 +4,7 @@
      "results": {"train.tf_record": {"made_from": SHA-256, "result": ...}}}
 
 `made_from` is a digest of all that a result depends on: the content of its input, its
-settings, and a number that is raised when the same input comes to give another result.
+settings, and a number to increment when the same input gives another result.
 The same command finds the results that it had when it was killed, or all of them, and
 makes only the others. A file that is damaged, or of another version, holds none.
 """
@@ -32,8 +32,8 @@ def digest(made_from: Any) -> str:
 class FinishedResults(Generic[T]):
     """The results that a file holds, by name; of a dataclass, or of a JSON type.
 
-    Several threads may keep results. A file that does not name a path holds them for
-    this process alone.
+    Several threads may keep results. A file without a path keeps them for this
+    process alone.
     """
 
     def __init__(self, path: str | None, kind: Any) -> None:

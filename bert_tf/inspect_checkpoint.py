@@ -108,7 +108,7 @@ def _tokenizer(source: "Source") -> Iterator[tuple[str, str]]:
 
 
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
-    """What a run's own files say of it."""
+    """What a run's own files record."""
     path = os.path.join(source.folder, "flags.json")
     if not files.exists(path):
         return
@@ -125,7 +125,7 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
 
 
 def _records(patterns: str) -> Iterator[tuple[str, str]]:
-    """What the manifests of a pre-training's records say, where they still lie."""
+    """What the manifests of a pre-training's records contain, if they still exist."""
     from bert_tf.records.manifest import find_manifests, manifest_lines
 
     paths = [path for pattern in patterns.split(",") for path in files.glob(pattern)]

@@ -28,7 +28,7 @@ def require_tensorflow() -> None:
 
 
 def _backend_to_be() -> tuple[str, str]:
-    """The back end that Keras will take, and what says so, as Keras asks for it."""
+    """The back end that Keras will use, and what sets it, in Keras' own order."""
     from_environment = os.environ.get("KERAS_BACKEND")
     if from_environment:
         return from_environment, "KERAS_BACKEND"

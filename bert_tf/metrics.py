@@ -162,7 +162,7 @@ METRICS_OF: dict[str, tuple[str, ...]] = {
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman", "mean_squared_error"),
 }
-# Those that a data set of one's own is scored by, unless it says otherwise.
+# The default metrics of a custom data set.
 OWN_METRICS: dict[str, tuple[str, ...]] = {
     SINGLE_LABEL: ("accuracy",),
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),

@@ -39,7 +39,7 @@ _TPU_REQUIREMENTS = "requirements-tpu.txt"
 
 
 class CommandFailedError(Exception):
-    """A command of a notebook ended with an error; what it printed says which."""
+    """A command of a notebook ended with an error, which its output explains."""
 
 
 def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
@@ -126,8 +126,8 @@ def run(command: str) -> None:
                 break
             print(decoder.decode(data).replace("\r\n", "\n"), end="", flush=True)
         except KeyboardInterrupt:
-            # The command is of our process group and has got the signal, too: what it
-            # says while it saves is read to its end.
+            # The command is in our process group and has received the signal, too: its
+            # output while it saves is read to the end.
             was_interrupted = True
         except OSError:  # EIO: it has closed its end
             break

@@ -147,8 +147,8 @@ class Options:
     """The base of all options.
 
     Attributes:
-        given_names: the options that a command line has; None if there is none.
-        positional: what a command line has beside flags.
+        given_names: the options that are on the command line; None if there is none.
+        positional: the arguments in addition to flags.
     """
 
     title: ClassVar[str] = TASK

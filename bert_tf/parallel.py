@@ -4,8 +4,8 @@ The result never depends on the number of workers: each piece is a function of i
 and results come back in the order of the pieces.
 
 Workers are spawned, not forked: a fork of a process that has threads (TensorFlow's, a
-progress bar's) may hang. So what they are given must be picklable, and a script of
-one's own that asks for workers must keep its work under `if __name__ == "__main__"`.
+progress bar's) may hang. So their arguments must be picklable, and a user's script
+that asks for workers must keep its work under `if __name__ == "__main__"`.
 """
 
 import concurrent.futures
@@ -39,7 +39,7 @@ class Workers:
 
     With one worker everything runs in this process. Otherwise the processes start with
     the first work and stay for the next, until the context is left; left by an error,
-    they are stopped at once. A worker whose parent has died ends by itself.
+    they are stopped at once. A worker ends when its parent dies.
     """
 
     def __init__(

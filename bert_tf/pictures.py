@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draws in matplotlib's own style, whatever the user's matplotlibrc says.
+    """Draws in matplotlib's own style, whatever the user's matplotlibrc.
 
     Signs that the font lacks (it has no Chinese) become boxes without a warning each.
     """

@@ -1,4 +1,4 @@
-r"""Probes what each layer of a model tells of words' labels.
+r"""Probes how well words' labels can be read from each layer of a model.
 
     python -m bert_tf.probe --init_checkpoint=/tmp/pretraining_output \
         --train_file=$CONLL_DIR/eng.train --test_file=$CONLL_DIR/eng.testa \
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 OF_TYPES = "word types"
 RESULTS_NAME = "probing.json"
-# Without --test_file one sentence in so many is for testing.
+# Without --test_file one sentence in this many is for testing.
 _HELD_OUT = 5
 
 
@@ -181,7 +181,7 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
 
 
 def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Sentence]":
-    """The first sentences, one at least, of so many words together at most."""
+    """The first sentences, at least one, with at most this many words in all."""
     count, words = 0, 0
     for sentence in sentences:
         words += len(sentence.words)
@@ -214,7 +214,7 @@ def _probed(
     words = [word for one in sentences for word in one.words]
     labels = [label for one in sentences for label in one.labels or ()]
     if tokenizer.do_lower_case:
-        # The model cannot tell them apart, and the control task must not.
+        # The model cannot distinguish them, and the control task must not.
         words = [word.lower() for word in words]
     order = words_of_vectors(windows).tolist()
     return ProbedWords(

@@ -2,11 +2,11 @@
 
 Learns a vocabulary from the prose in Python's own documentation, writes masked
 next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
-fine-tunes it on a labelled task beside the same network from scratch:
+fine-tunes it on a labelled task next to the same network from scratch:
 
     python -m bert_tf.quickstart --output_dir=quickstart_output
 
-Started again, it goes on where it was stopped, or says that all is done.
+Started again, it resumes where it was stopped, or reports that all is done.
 """
 
 import ast
@@ -35,12 +35,9 @@ from bert_tf.options import Options, option, with_default
 from bert_tf.tfrecords import create_pretraining_data
 from bert_tf.training.training_options import OutputOptions, TrainingOptions
 
-# English prose that every Python has: the language reference and the docstrings.
-#
-# CPython ships `pydoc_data.topics` (the language reference as text) and a standard
-# library full of docstrings: more than 1 MB of prose with document boundaries, a
-# topic or
-# a module being a document. Code, grammar and tables are left out.
+# English prose that every Python has: `pydoc_data.topics` (the language reference as
+# text) and the docstrings of the standard library, more than 1 MB. A topic or a module
+# is a document. Code, grammar and tables are left out.
 
 
 # Folders of the library that are no prose (tests), or that not every Python has.
@@ -127,12 +124,8 @@ def _docstrings(path: str) -> Iterator[str]:
 # A labelled task made from plain text: is a sentence as written, or shuffled?
 #
 # Case and punctuation would give the answer away, so a sentence is reduced to its
-# words,
-# and it is there twice, as written and shuffled, so that no word does. A model that
-# knows
-# which words follow each other knows the answer; one that sees words without their
-# order
-# can only guess.
+# words. It appears twice, as written and shuffled, so that no single word gives the
+# answer: the model has to know which words follow each other.
 
 
 SHUFFLED, AS_WRITTEN = "0", "1"
@@ -172,15 +165,13 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
     return "label\ttext_a\n" + "".join(f"{label}\t{text}\n" for label, text in rows)
 
 
-# The steps of the quickstart, each done once and remembered.
-#
-# OUTPUT_DIR/quickstart.json holds the settings and, for each step that is done, its
-# seconds and results, so that a second start goes on from there.
+# The steps of the quickstart. OUTPUT_DIR/quickstart.json holds the settings and, for
+# each finished step, its seconds and results, so that a second start resumes there.
 
 
-# A BERT of two layers learns something in minutes on two cores. Short sequences give it
-# twice the steps, and fewer positions to tell apart: at 64 tokens it had not learnt to
-# look at a blank's neighbours when the time was up.
+# A BERT of two layers learns something in minutes on two cores. Short sequences allow
+# twice the steps and have fewer positions to distinguish: at 64 tokens it had not
+# learned to attend to a blank's neighbours in the time given.
 MAX_SEQ_LENGTH = 32
 MAX_PREDICTIONS_PER_SEQ = 5
 # The releases' 0.02 suits their width. At 128 it leaves attention flat for thousands of

@@ -6,9 +6,9 @@ r"""Compares the ways to use BERT for tagging, as the paper's Table 7.
         --output_dir=/tmp/feature_table
 
 fine-tunes the model, and trains a BiLSTM on each choice of its layers, by run_ner with
-its flags; prints the scores on the development set beside the paper's, and writes them
-to feature_table.md and, drawn, feature_table.png. Each way has a folder of its own, and
-the same command again goes on.
+its flags; prints the scores on the development set next to the paper's, and writes them
+to feature_table.md and, drawn, feature_table.png. Each way has its own folder, and the
+same command again resumes.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ _METRICS = ("f1", "accuracy")
 RESULTS_NAME = "eval_results.txt"
 # The table as data: way -> its metric, its score, and the flags of `_DATA`.
 TABLE_NAME = "feature_table.json"
-# What two runs must have in common for their scores to stand in one table.
+# What two runs must have in common for their scores to be in one table.
 _DATA = (
     *("train_file", "dev_file", "tfds_name", "tfds_splits", "tfds_data_dir"),
     *("format", "word_column", "label_column", "tag_scheme", "labels"),
@@ -124,7 +124,7 @@ def run(options: FeatureTableOptions) -> None:
         logging.info("***** %s *****", way)
         run_ner.run(own)
         metric, scores[way] = _result(own.output_dir)
-        # After each: what there is of it can be read while the next one trains.
+        # After each, so that the table can be read while the next one trains.
         shown = _with_earlier(scores, metric, options)
         text = feature_table(shown, metric)
         for name, content in (

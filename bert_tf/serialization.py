@@ -68,7 +68,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         """Keras' own spec, with a loader that registers; None for other modules."""
         if fullname != "keras":
             return None
-        # Who asks where Keras is may import it later, or never: this one stays.
+        # A caller may import Keras later, or never: this finder stays.
         sys.meta_path.remove(self)
         try:
             spec = importlib.util.find_spec(fullname)

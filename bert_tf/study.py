@@ -21,23 +21,19 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.pictures import drawing, png
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
-# How likely a pre-trained model finds sentences, and pairs of sentences.
+# The likelihood of sentences, and of pairs of sentences, to a pre-trained model.
 #
-# A masked language model has no probability of a sentence. Salazar et al. 2020
-# ("Masked
-# Language Model Scoring", section 2) take the pseudo-log-likelihood instead: each
-# token w
-# of a sentence W is masked in turn, and predicted from all the others,
+# A masked language model gives no probability of a sentence. Salazar et al. 2020
+# ("Masked Language Model Scoring", section 2) use the pseudo-log-likelihood instead:
+# each token w of a sentence W is masked in turn, and predicted from all the others,
 #
 #     PLL(W) = sum over w in W of log P(w | W without w)
 #
-# and from it the pseudo-perplexity exp(-PLL / N) of sentences of N tokens together.
-# [CLS]
+# and the pseudo-perplexity of sentences with N tokens in all is exp(-PLL / N). [CLS]
 # and [SEP] are neither masked nor counted.
 #
-# The next sentence head says of a pair how probable it is that B follows A (Devlin et
-# al.
-# 2018, section 3.1).
+# For a pair, the next sentence head gives the probability that B follows A (Devlin et
+# al. 2018, section 3.1).
 #
 # Shapes: B sequences of a batch, S tokens of the longest of them.
 
@@ -218,26 +214,20 @@ def _batched(items: Iterable, size: int) -> Iterator[list]:
         yield some
 
 
-# What each layer tells of words' labels: linear probes, and a control task.
+# How well words' labels can be read from each layer: linear probes, and a control task.
 #
-# A probe sees a word's vector h of one layer, which stays as it is, and nothing else:
+# A probe sees only a word's frozen vector h of one layer:
 #
-#     p(y | h) = softmax(W z + b)        z = (h - mean) / deviation, of the words to
-#     train
+#     p(y | h) = softmax(W z + b)        z = (h - mean) / deviation
 #
-# with the W and b that minimize sum -log p + l2 / 2 |W|^2 (logistic regression). What
-# it
-# gets right tells what is in the vectors, but also what a probe can learn by heart.
-# So
-# there is a control task beside it (Hewitt and Liang 2019, "Designing and
-# Interpreting
-# Probes with Control Tasks"): each word type has a label drawn at random, the same
-# one
-# wherever the word stands, which can be known in no other way. The difference of the
-# two
-# accuracies is the probe's selectivity. Here labels are drawn from those of the words
-# to
-# train, so that each is as frequent as in the task.
+# with mean and deviation over the training words, and the W and b that minimize sum
+# -log p + l2 / 2 |W|^2 (logistic regression). Its accuracy depends on what is in the
+# vectors, but also on what a probe can memorize. So there is a control task too (Hewitt
+# and Liang 2019, "Designing and Interpreting Probes with Control Tasks"): each word
+# type has a random label, the same wherever the word occurs, which can only be
+# memorized. The difference of the two accuracies is the probe's selectivity. Here the
+# random labels are drawn from those of the training words, so that each is as frequent
+# as in the task.
 #
 # Shapes: W words, L layers, H hidden.
 
@@ -249,7 +239,7 @@ _SMALLEST_DEVIATION = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ProbedWords:
-    """Words, their labels, and what the layers say of them.
+    """Words, their labels, and what the layers give for them.
 
     Attributes:
         words: W of them; equal ones are of one type.
@@ -283,7 +273,7 @@ class ProbeScore:
 def control_labels(
     words: Sequence[str], labels: Sequence[str], *, seed: int = 0
 ) -> list[str]:
-    """A label for each word that hangs on nothing but its type."""
+    """A label for each word that depends on nothing but its type."""
     there = sorted(labels)
     drawn = {}
     for word in sorted(set(words)):
@@ -411,7 +401,7 @@ def _equal(predicted: Sequence[str], labels: Sequence[str]) -> float:
     return sum(one == other for one, other in pairs) / len(labels)
 
 
-# What the tokens of a sentence look at: attention as pictures, and as a page.
+# Attention between the tokens of a sentence, as pictures and as a page.
 #
 # Row i, column j of a map is the share of its attention that token i pays to token j
 # (softmax(Q K^T / sqrt(d)); Vaswani et al. 2017, Devlin et al. 2018, section 3).
@@ -490,11 +480,11 @@ def attention_maps(
 
 
 def attention_picture(maps: AttentionMaps, title: str) -> bytes:
-    """All maps in one PNG: a row a layer, a column a head; dark is much attention."""
+    """All maps in one PNG: one row per layer, one column per head; dark is high."""
     tokens = [_shown(token) for token in maps.tokens]
     count, has_names = len(tokens), len(tokens) <= _MOST_NAMED
     rows, columns = maps.probabilities.shape[:2]
-    # Inches: of a map, and of the names beside the outermost ones.
+    # Inches: of a map, and of the names next to the outermost ones.
     size = min(4.0, 0.6 + 0.16 * count) if rows * columns > 1 else 1.5 + 0.25 * count
     size = min(size, 12.0)
     margin = 0.4 + 0.09 * max(map(len, tokens)) if has_names else 0.4
@@ -543,16 +533,14 @@ def _shown(token: str) -> str:
     return token.replace("$", r"\$")
 
 
-# Attention as a page to explore: one HTML file that needs nothing else.
+# Attention as an interactive page: one self-contained HTML file.
 #
-# The tokens stand twice, side by side. Lines lead from a token on the left to those
-# on
-# the right that it looks at, the thicker the more; pointing at a token shows its
-# lines
-# alone. Layer, and head or the mean of all heads, are chosen above.
+# The tokens are shown twice, side by side. Lines lead from a token on the left to those
+# on the right that it attends to, thicker for more attention; pointing at a token shows
+# its lines alone. Layer, and head or the mean of all heads, are chosen above.
 
 
-# Shares are written to so many digits: more cannot be seen.
+# Shares are written to this many digits: more cannot be seen.
 _DIGITS = 3
 
 _PAGE = Template(

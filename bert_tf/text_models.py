@@ -11,7 +11,7 @@ What a checkpoint can do depends on its head:
     tagging          WordTagger          tag
     any, or none     TextModel           embed
 
-Lengths, windows and thresholds are those that the run had, as its flags.json says, so
+Lengths, windows and thresholds are the run's own, as in its flags.json, so
 predictions are those of the commands. Each method takes a list of texts, or one str as
 a list of one, makes batches of like length, and returns one result for each text.
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bert_tf.conversion.source import Source
 
-# What the commands take where neither a flag nor a run says otherwise.
+# The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, _SPAN_LENGTH = 128, 384
 _MAX_LENGTHS = 12
 
@@ -43,7 +43,7 @@ _Predict = Callable[[Any, int], Iterator[Any]]
 
 
 class Prediction(NamedTuple):
-    """What a classifier says of a text.
+    """A classifier's prediction for a text.
 
     Attributes:
         label: the label's name; of a multi-label classifier the tuple of all that are
@@ -184,7 +184,7 @@ class TextModel:
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
     ) -> list[Prediction]:
-        """What a classifier says of texts, or of pairs: see `TextClassifier`."""
+        """A classifier of texts, or of pairs: see `TextClassifier`."""
         raise self._cannot("predict")
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
@@ -331,7 +331,7 @@ class TextClassifier(TextModel):
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
     ) -> list[Prediction]:
-        """What the model says of texts, as run_classifier predicts it.
+        """The model's predictions for texts, as from run_classifier.
 
         Args:
             texts: N texts. One beyond `max_length` tokens is cut, with a warning, or

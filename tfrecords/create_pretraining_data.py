@@ -1,12 +1,12 @@
 """Creates masked language model and next sentence records for BERT's pre-training.
 
 The flags of google-research/bert, their defaults and the records are as there. The
-input is UTF-8 text, one sentence a line, with a blank line between documents, or what
-wikiextractor, a JSON lines file or a TensorFlow dataset holds. Beside the records stand
+input is UTF-8 text, one sentence per line, with a blank line between documents, or what
+wikiextractor, a JSON lines file or a TensorFlow dataset holds. Next to the records are
 NAME.manifest.json and NAME.vocab.txt, where NAME is the first output file without a
 shard suffix such as -00000-of-00008.
 
-The same command again finds its records done, or goes on where it was killed. It does
+The same command again finds its records done, or resumes where it was killed. It does
 not write over others' files unless told to by --overwrite.
 """
 
@@ -143,7 +143,7 @@ class PretrainingDataOptions(SentenceTextOptions):
     )
 
     def problems(self) -> Iterator[str]:
-        """Labels that there are none of."""
+        """Labels for pairs without any."""
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
             yield "`nsp_labels=exact` is for `pairs=nsp` alone."
@@ -164,7 +164,7 @@ def run(options: PretrainingDataOptions) -> None:
     vocabulary = Vocabulary.from_file(options.vocab_file)
     vocabulary.require_special_tokens(options.vocab_file)
     output_files = options.output_file.split(",")
-    # A pattern may take in what an earlier run of this command wrote beside its text,
+    # A pattern may match what an earlier run of this command wrote next to its text,
     # and the vocabulary.
     ours = output_files if files.exists(manifest_path(output_files)) else []
     ours = [*ours, *leftovers(output_files)]

@@ -12,8 +12,8 @@ A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
                           "base": {"hidden_size": 768, ...},
                           "base_sha256": "..."}             of the base's frozen weights
 
-The base must have the same `base` fields as the one in training. If its weights are
-others, a warning says so.
+The base must have the same `base` fields as the one in training. If its weights
+differ, a warning is logged.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ DESCRIPTION_NAME = "adapter.json"
 WEIGHTS_NAME = "adapter.safetensors"
 FORMAT_VERSION = 1
 
-# Arguments of BertClassifier that say what was added and trained.
+# Arguments of BertClassifier for what was added and trained.
 MODEL_OPTIONS = ("lora_rank", "adapter_size", "layer_mixture", "train_pooler")
 
 # What must be the same in a base.

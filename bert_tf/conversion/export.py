@@ -46,7 +46,7 @@ def completed(
     do_lower_case: bool | None = None,
     heads: Sequence[str] | None = None,
 ) -> Source:
-    """A source, checked as a whole, with what the user says about it."""
+    """A source, checked as a whole, with the user's options for it."""
     weights = source.weights
     if config is not None and source.config is not None:
         refuse_other_function(source, config, "--bert_config_file")
@@ -130,7 +130,7 @@ class NewFolder:
 
     Within the `with`, files go to a locked folder next to it, which is renamed at the
     end. A folder that exists is filled file by file: it may be a mount. Its export.json
-    says "not complete" meanwhile, and the same command fills it again after a kill.
+    is "not complete" meanwhile, and the same command fills it again after a kill.
     """
 
     def __init__(self, folder: str) -> None:
@@ -153,7 +153,7 @@ class NewFolder:
         self._there = self._look()
 
     def _look(self) -> Export | None:
-        """What the folder says of itself; InputError if it has anything else."""
+        """The folder's export.json; InputError if the folder has any other file."""
         there = read_export(self._folder)
         expected = {EXPORT_NAME, *there.names} if there else {}
         names = files.names_in(self._folder) if files.is_folder(self._folder) else []

@@ -267,7 +267,7 @@ def _reorder(text: _Characters) -> _Characters:
     combines = classes > 0
 
     def reordered() -> _Characters:
-        # The number of starters up to a combining character tells the runs apart.
+        # The number of starters up to a combining character identifies its run.
         runs = tf.cumsum(tf.cast(~combines, tf.int64))
         places = _where(combines)
         count = tf.size(places, out_type=tf.int64)
@@ -375,7 +375,7 @@ def _split_words(
     characters = characters.without(REMOVED)
     if do_lower_case:
         characters = _lower_without_accents(characters, unicode)
-    # A word starts where a character says so, or behind one that ends the word before.
+    # A word starts at a character marked so, or after one that ends the word before.
     is_space = _have(characters.entries, SPACE)
     ends_word = _have(characters.entries, ENDS_WORD | SPACE)
     starts_word = (
@@ -419,7 +419,7 @@ class GraphEncoding(NamedTuple):
 class GraphTokenizer(tf.Module):
     """Texts to ids, in TensorFlow and tensorflow-text operations alone.
 
-    It has no assets: `tf.saved_model.save` takes it, by itself or as part of a model.
+    It has no assets: `tf.saved_model.save` takes it, alone or as part of a model.
     As with any `tf.function`, a method does not keep its object alive.
     """
 

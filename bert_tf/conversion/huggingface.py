@@ -100,7 +100,7 @@ _ARCHITECTURES: Mapping[str, tuple[tuple[str, ...], bool]] = {
     "BertForMultipleChoice": ((names.MULTIPLE_CHOICE,), True),
     "BertForTokenClassification": ((names.TAGGING,), False),
 }
-# These heads share the name `classifier`: the config says which one a file has.
+# These heads share the name `classifier`: the config decides which one a file has.
 _CLASSIFIERS = (names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING)
 
 # Tensors that repeat another: theirs -> whose values they must have.
@@ -269,9 +269,9 @@ def _named_architecture(values: Mapping[str, Any]) -> str | None:
 
 
 def problem_type_in(values: Mapping[str, Any]) -> str | None:
-    """What a config's classifier predicts; None if the config does not say it.
+    """What a config's classifier predicts; None if the config does not give it.
 
-    As in transformers, one output is a number unless it is said to be a label.
+    As in transformers, one output is a number unless declared to be a label.
     """
     if _named_architecture(values) != "BertForSequenceClassification":
         return None

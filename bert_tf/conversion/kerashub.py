@@ -330,7 +330,7 @@ def _in_our_layout(row: names.Name, config: BertConfig, tensor: Tensor) -> Tenso
         return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
     shape = row.dimensions(config)
     if None in shape:
-        # The file alone says how many outputs a classifier has.
+        # Only the file shows how many outputs a classifier has.
         shape = tensor.shape
     return Tensor(shape, lambda: tensor.read().reshape(shape))
 

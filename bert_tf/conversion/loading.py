@@ -1,6 +1,6 @@
 """Models and tokenizers from a checkpoint of any format.
 
-A weight goes where its name says. A weight of the encoder without a tensor, or a tensor
+A weight's name gives its place. A weight of the encoder without a tensor, or a tensor
 without a place, is an error that lists them; a head may be new, and is then logged.
 """
 
@@ -188,7 +188,7 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: handed to WordPieceTokenizer; `do_lower_case` if nothing says it:
+        **options: passed to WordPieceTokenizer; `do_lower_case` if nothing gives it:
             neither files, nor the folder's name, nor upper-case letters in the
             vocabulary.
 
@@ -402,9 +402,9 @@ def checked_casing(
     do_lower_case: bool | None,
     vocabulary_said_by: str,
 ) -> bool:
-    """Whether to lower-case: what the user says, or else the checkpoint.
+    """Whether to lower-case: the user's choice, or else the checkpoint's.
 
-    A checkpoint's tokenizer files or its name (cased_..., uncased_...) say it, or else
+    A checkpoint's tokenizer files or its name (cased_..., uncased_...) give it, or else
     the vocabulary, by upper-case letters: a TF1 release may be in any folder.
     """
     said_by, there = vocabulary_said_by, None

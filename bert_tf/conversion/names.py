@@ -9,7 +9,7 @@ names. Three rules, without exceptions, turn the arrays:
 - KerasHub splits the hidden size of attention's weights by heads, [H, A, H / A]: the
   same numbers in the same order, so the array is reshaped.
 - KerasHub's classifier has a kernel, [inputs, outputs], where the original has
-  output_weights: its row says so.
+  output_weights: its row describes this.
 
 KerasHub's files have no names of weights. Keras numbers a model's layers by class and a
 layer's variables in their order: the first layer's query is at

@@ -217,7 +217,7 @@ class _ServedClassifier(_ServedTexts):
     """Returns what the model's problem type asks for.
 
     One of several labels: logits and probabilities [B, C], label [B]. Any of them:
-    logits and probabilities [B, C], each label's by itself, and labels [B, L], those of
+    logits and probabilities [B, C], each label's own, and labels [B, L], those of
     more than 0.5 (the rest of a row is "", or -1 if labels have no names). A number:
     score [B]. Several: scores [B, C].
     """

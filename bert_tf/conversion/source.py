@@ -9,7 +9,7 @@
 
 A folder that has several is taken as the first of this list.
 
-An exported folder also has export.json, which says what it was made from:
+An exported folder also has export.json, which records what it was made from:
 
     {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
      ...], "complete": true}
@@ -84,12 +84,12 @@ class Source:
         format: what wrote it.
         folder: the folder of its files; of a handle, the handle.
         weights: by the original's names.
-        config: the architecture; None if no file says it.
+        config: the architecture; None if no file gives it.
         tokenizer: its vocabulary and casing.
         labels: a classifier's or tagger's labels by output; None if they have no names,
             empty for a regression of one number.
         problem_type: what a classifier predicts, of `bert_tf.config`; None if no file
-            says it.
+            gives it.
     """
 
     path: str

@@ -114,7 +114,7 @@ def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
 
 
 def step_of(prefix: str) -> int | None:
-    """The training steps that a checkpoint says were done; None where it says none."""
+    """The number of training steps that a checkpoint records; None if it has none."""
     reader, shapes = _open(prefix)
     for key in (_OUR_STEP, "global_step"):
         if shapes.get(key) == []:

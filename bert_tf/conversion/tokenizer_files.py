@@ -1,4 +1,4 @@
-"""The files in a folder that say how its text is tokenized and what its labels are.
+"""The files in a folder that define how its text is tokenized and what its labels are.
 
     vocab.txt              one token per line
     tokenizer_config.json  {"do_lower_case": true, ...}
@@ -12,7 +12,7 @@
                            Without it, one of several labels is chosen, or one number is
                            predicted
 
-A TF1 release has vocab.txt alone; its folder's name says the casing. Hugging Face's
+A TF1 release has vocab.txt alone; its folder's name gives the casing. Hugging Face's
 files may describe a tokenizer that splits text in other places than the original's.
 Using it is an error, which names the first setting that differs. One difference is in
 all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
@@ -43,7 +43,7 @@ _SPECIAL_TOKENS = {
     "cls_token": CLS,
     "mask_token": MASK,
 }
-# Classes whose rules are the original's, or stand in tokenizer.json.
+# Classes whose rules are the original's, or are in tokenizer.json.
 _CLASSES = (
     "BertTokenizer",
     "BertTokenizerFast",
@@ -83,7 +83,7 @@ def write_labels(
 
 
 def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
-    """The labels and the problem type; None for what no file says."""
+    """The labels and the problem type; None for what no file gives."""
     labels = problem_type = None
     path = os.path.join(folder, LABELS_NAME)
     if files.exists(path):
@@ -118,7 +118,7 @@ def _labels(content: str) -> tuple[str, ...]:
 
 
 class TokenizerFiles(NamedTuple):
-    """A folder's tokenizer; None for what no file says."""
+    """A folder's tokenizer; None for what no file gives."""
 
     vocabulary: Vocabulary | None
     path: str | None  # the vocabulary's file, for messages
@@ -190,7 +190,7 @@ def write_tokenizer(
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None if nothing says it."""
+    """A checkpoint folder's casing; None if nothing gives it."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if files.exists(path):
         casing = _object_in(path).get("do_lower_case")
@@ -203,7 +203,7 @@ def casing_of(folder: str) -> bool | None:
             return _boolean(casing, "normalizer.lowercase", path)
     name = os.path.basename(os.path.normpath(files.absolute(folder or ".")))
     # The releases' names, such as multi_cased_L-12_H-768_A-12; the first multilingual
-    # model and the Chinese one are lower-cased and do not say so.
+    # model and the Chinese one are lower-cased without it in their names.
     match = re.fullmatch(
         r"(?:wwm_)?(?:multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+",
         name,

@@ -155,7 +155,7 @@ class Instances:
         return list(zip(values.tolist(), counts.tolist(), strict=True))
 
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the instances, so many at a time, padded."""
+        """Yields the instances, a given number at a time, padded."""
         for start in range(0, len(self), block_size):
             yield self._block(self.order[start : start + block_size])
 
@@ -280,7 +280,7 @@ def _new_buffers(dtype: np.dtype) -> Buffers:
 
 
 def _used(buffers: Buffers, num_instances: int) -> tuple[int, int]:
-    """How many tokens and predictions so many instances have."""
+    """How many tokens and predictions that many instances have."""
     if num_instances == 0:
         return 0, 0
     last = num_instances - 1

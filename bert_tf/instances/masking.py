@@ -3,7 +3,7 @@
 Devlin et al. 2018, section 3.1 "Task #1" and appendix A.1: 15 % of the tokens are
 chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay. Equality with the
 original, record for record, needs its order of draws from the random stream, which the
-docstrings tell.
+docstrings give.
 """
 
 from typing import NamedTuple

@@ -144,7 +144,7 @@ def exact_next_sentence_pair(
     target: int,
     stream: np.ndarray,
 ) -> Pair:
-    """A pair whose label says what is so, and nothing but the text tells the label.
+    """A pair with a true label, which only the text reveals.
 
     Two things differ from the original's pair. A random B never comes from the same
     document, where it might be what follows. And a sentence that stands alone does not

@@ -25,7 +25,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
         dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
-        # How numba says that there is no folder for the machine code.
+        # numba's message if there is no folder for the machine code.
         return numba.njit(**_OPTIONS)(function)
     if hasattr(dispatcher, "stats"):  # unless NUMBA_DISABLE_JIT says not to compile
         forget_older_code(dispatcher.stats.cache_path)

@@ -1,4 +1,4 @@
-"""What instances depend on beside the text."""
+"""What instances depend on in addition to the text."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ NSP_LABELS = (ORIGINAL_LABELS, EXACT_LABELS)
 MASK_RATE = 0.8
 RANDOM_RATE = 0.1
 
-# The masks are in the instances, or drawn anew in each epoch of the training.
+# The masks are in the instances, or drawn again in each epoch of the training.
 STATIC_MASKING = "static"
 DYNAMIC_MASKING = "dynamic"
 MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
@@ -36,7 +36,7 @@ _TOKENS_PER_SLOT = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
-    """What the instances depend on beside the text, under the original's flag names.
+    """What the instances depend on in addition to the text, under the original's flags.
 
     Attributes:
         max_seq_length: tokens of a sequence, [CLS], [SEP] and padding included.

@@ -9,25 +9,20 @@ from keras import ops
 from bert_tf.modeling import fused
 from bert_tf.modeling.layers import gelu, truncated_normal
 
-# LoRA: the change of a frozen kernel as a product of two thin matrices.
+# LoRA: the update of a frozen kernel as a product of two thin matrices.
 #
 #     y = x (W + A B) + b        A [inputs, rank], B [rank, outputs]
 #
-# W and b stay as they are; A begins at random (He et al. 2015), B at 0, so that
-# training
-# starts from the pre-trained function (Hu et al. 2021, "LoRA: Low-rank adaptation of
-# large language models", section 4.1). The paper scales A B by alpha / rank, keeps
-# alpha
-# at the first rank that it tries, and says that another one amounts to another
-# learning
-# rate: as KerasHub, we leave the scale at 1.
+# W and b are frozen; A is initialized at random (He et al. 2015) and B to 0, so
+# training starts from the pre-trained function (Hu et al. 2021, "LoRA: Low-rank
+# adaptation of large language models", section 4.1). The paper scales A B by alpha /
+# rank and does not tune alpha, as it acts like the learning rate. Like KerasHub, we
+# leave the scale at 1.
 #
-# The product is Keras' own (`keras.layers.Dense.enable_lora`), for the layers that
+# The product is Keras' own (`keras.layers.Dense.enable_lora`), in the layers that
 # KerasHub chooses (`keras_hub.models.Backbone.enable_lora`): queries and values. The
-# sum
-# of the two kernels is made once a batch, so that what uses `layer.kernel`, such as
-# one
-# product for queries, keys and values, needs to know nothing of it.
+# two kernels are added once per batch, so code that reads `layer.kernel`, such as the
+# single product for queries, keys and values, works unchanged.
 
 
 class LowRankDense(keras.layers.Dense):
@@ -60,14 +55,13 @@ class LowRankDense(keras.layers.Dense):
 # Adapters: small networks between the frozen parts of each layer.
 #
 # Houlsby et al. 2019, "Parameter-efficient transfer learning for NLP", section 2.1.
-# Each
-# layer has two, one after the attention's output projection and one after that of the
-# feed-forward network, before the residual and the normalization:
+# Each layer has two, one after the attention's output projection and one after that of
+# the feed-forward network, before the residual and the normalization:
 #
 #     LayerNorm(residual + Adapter(Dropout(Dense(x))))
 #     Adapter(h) = h + gelu(h D + c) U + d      D [H, M], U [M, H]
 #
-# D and U begin near 0, so that training starts near the pre-trained function.
+# D and U are initialized near 0, so training starts near the pre-trained function.
 #
 # Shapes: B batch, S sequence, H hidden, M the adapter's size.
 
@@ -117,14 +111,12 @@ class Adapter(keras.layers.Layer):
         )
 
 
-# What is trained where the pre-trained weights are not: LoRA's and adapters' weights.
+# What is trained while the pre-trained weights are frozen:
 #
-#     LoRA        A and B of queries and values (`lora.py`)
-#     adapters    the adapters (`adapters.py`) and every LayerNorm, as Houlsby et al.
-#     2019
-#     both        the head, the mixture of layers where there is one, and the pooler
-#     only
-#                 where asked for: no paper trains it, but a checkpoint may have none
+#     LoRA        A and B of queries and values
+#     adapters    the adapters and every LayerNorm, as in Houlsby et al. 2019
+#     both        the head, the mixture of layers if there is one, and the pooler only
+#                 on request: no paper trains it, but a checkpoint may lack one
 #
 # All other weights are frozen: no gradient, no weight decay, no moments.
 

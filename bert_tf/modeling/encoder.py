@@ -97,19 +97,17 @@ def check_range(ids: Any, limit: int, name: str) -> None:
         raise InputError(f"`{name}` must be in [0, {limit}). Received: {outside}")
 
 
-# A learned mixture of all layers' outputs, as ELMo's.
+# A learned mixture of all layers' outputs, like ELMo's.
 #
 #     gamma * sum_j w_j h_j        w = softmax(c s)
 #
-# over the embeddings and every layer's output h_j (Peters et al. 2018, section 3.2;
-# of
+# over the embeddings and every layer's output h_j (Peters et al. 2018, section 3.2; for
 # BERT's layers Tenney et al. 2019, "BERT rediscovers the classical NLP pipeline"). It
-# begins as the mean: s = 0, gamma = 1.
+# starts as the mean: s = 0, gamma = 1.
 #
-# c is ours; ELMo's is 1. Adam moves a number by about the learning rate a step; with
-# the
-# rates that fine-tune BERT, some 1e-5, the scores of ELMo's softmax would hardly
-# leave 0.
+# c is ours; ELMo's is 1. Adam changes a number by about the learning rate per step;
+# with the rates used to fine-tune BERT, some 1e-5, the scores of ELMo's softmax would
+# hardly leave 0.
 
 
 # So that s moves as with ELMo's learning rate, 1e-3.
@@ -158,12 +156,11 @@ class LayerMixture(keras.layers.Layer):
         return input_shape[0]
 
 
-# Where the sequences of a row begin and end, for rows that hold several.
+# Where the sequences of a packed row begin and end.
 #
-# A packed row (`bert_tf.records.spec`) is several sequences one after another, each
-# with positions that start at 0 and a [CLS] of its own. `sequence_ids` numbers them
-# from
-# 1 and is 0 for padding; `cls_positions` says where they begin.
+# A packed row (`bert_tf.records.spec`) holds several sequences one after another, each
+# with positions that start at 0 and its own [CLS]. `sequence_ids` numbers them from 1
+# and is 0 for padding; `cls_positions` gives their starts.
 #
 # Shapes: B batch, S tokens of a row, N sequences of a row, H hidden.
 
@@ -239,23 +236,20 @@ class PooledTokens(keras.layers.Layer):
 #
 # Inputs, under the records' names, int32:
 #     input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and
-#     segment_ids
-#     [B, S]; where asked for at construction, position_ids [B, S] and attention_mask
-#     [B, S, S] (row: the token that looks; column: the token seen). For packed rows
-#     sequence_ids [B, S] and cls_positions [B, N]: positions and what a token sees
-#     follow
-#     from them.
+#     segment_ids [B, S]; on request, position_ids [B, S] and attention_mask
+#     [B, S, S] (row: the attending token; column: the token attended to). For packed
+#     rows sequence_ids [B, S] and cls_positions [B, N], from which positions and
+#     attention masks follow.
 # Outputs:
-#     sequence_output [B, S, H] and pooled_output [B, H], of packed rows [B, N, H];
-#     where
-#     asked for, hidden_states, the embeddings and every layer's output, each [B, S,
-#     H],
+#     sequence_output [B, S, H] and pooled_output [B, H], of packed rows [B, N, H]; on
+#     request, hidden_states, the embeddings and every layer's output, each [B, S, H],
 #     and attention_probs, every layer's [B, A, S, S] before dropout.
 #
-# With `left_to_right` in its config a token sees only itself and those before it, and
-# what is pooled is the last token (Devlin et al. 2018, section 5.1, "LTR").
+# With `left_to_right` in its config a token attends only to itself and earlier ones,
+# and the last token is pooled (Devlin et al. 2018, section 5.1, "LTR").
 #
-# A call may pass a whole parsed record: what the model does not read is left aside.
+# A call may pass a whole parsed record: features that the model does not read are
+# ignored.
 
 
 def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:

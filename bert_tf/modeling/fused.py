@@ -10,17 +10,13 @@ import keras
 import numpy as np
 from keras import ops
 
-# Small pieces of mathematics as one XLA kernel, where that pays.
+# Small pieces of mathematics as one XLA kernel, where that is faster.
 #
-# On a CPU, TensorFlow runs a chain such as bias, GELU, product as one pass over
-# memory an
-# operation. XLA makes one pass of it. Compiling a whole training step loses there
-# (its
-# matrix products are slower than TensorFlow's), compiling such chains wins. A kernel
-# is
-# compiled once for each set of shapes, so a piece is for tensors that are large and
-# keep
-# their shape.
+# On a CPU, TensorFlow runs a chain such as bias, GELU, product as one pass over memory
+# per operation; XLA makes a single pass. Compiling a whole training step is slower
+# there (XLA's matrix products are slower than TensorFlow's), compiling such chains is
+# faster. A kernel is compiled once for each set of shapes, so it should get large
+# tensors that keep their shape.
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -162,17 +158,14 @@ def pieces_in_inference() -> Iterator[None]:
         _in_inference = before
 
 
-# Dropout whose mask is worked out where it is used, and never stored.
+# Dropout whose mask is computed where it is used, and never stored.
 #
-# A number is kept where a word of random bits, a function of a seed and of the
-# number's
-# place alone, is at least rate * 2^32. So the probability is exact to 2^-32, the same
-# seed always drops the same numbers, and the gradient's kernel makes the mask again
-# instead of reading it from memory. As a part of a compiled kernel that takes a sixth
-# of
-# the time of TensorFlow's own generator (whose form under XLA is slower by a factor
-# of
-# hundreds on a CPU).
+# A number is kept where a word of random bits, a function of a seed and the number's
+# position alone, is at least rate * 2^32. So the probability is exact to 2^-32, the
+# same seed always drops the same numbers, and the gradient's kernel recomputes the mask
+# instead of reading it from memory. As part of a compiled kernel this takes a sixth of
+# the time of TensorFlow's own generator (which is slower still under XLA, by a factor
+# of hundreds on a CPU).
 
 
 # Threefry-2x32 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as
@@ -187,7 +180,7 @@ _replica: contextvars.ContextVar[Any] = contextvars.ContextVar("replica", defaul
 
 @contextlib.contextmanager
 def masks_of_replica(number: Any) -> Iterator[None]:
-    """Within it masks are those of one replica of several, lest all drop the same.
+    """Within it masks are one replica's, so that replicas drop different numbers.
 
     The replicas' generators are copies of one, and stay so.
 
@@ -269,16 +262,14 @@ def _word(number: int) -> Any:
 
 # Chains of operations between matrix products, each as one pass over memory.
 #
-# On a CPU such chains take about as long as half of the products, nearly all of it in
+# On a CPU such chains take about half as long as the products, nearly all of it spent
 # reading and writing memory. In training each is a compiled kernel, forwards and
-# backwards (`bert_tf.modeling.fused`). All compute in float32, whatever they are given,
-# and
-# return the dtype of their first argument. Gradients are written out where less need
-# be
-# kept, or computed again, than by differentiating step by step.
+# backwards. All compute in float32, whatever their inputs, and return the dtype of
+# their first argument. Gradients are written out where that stores or recomputes less
+# than automatic differentiation.
 #
-# Kernels see tensors of rows, [N, F]: XLA's sums over columns of any other shape are
-# slower by a factor of ten on a CPU.
+# Kernels work on tensors of rows, [N, F]: XLA's sums over columns of any other shape
+# are slower by a factor of ten on a CPU.
 #
 # Shapes: N rows, B batch, S sequence, H hidden, A heads, D = H / A, F features, V
 # vocabulary.
@@ -415,7 +406,7 @@ def dropped_softmax(scores: Any, bias: Any, seed: Any, rate: float) -> Any:
 
         d g - p sum(d g)
 
-    over a row: the mask, which stands in d, is made once.
+    over a row: the mask, which is kept in d, is made once.
 
     Args:
         scores: [B, A, S, S].
@@ -496,8 +487,8 @@ def widening_product(x: Any, kernel: Any) -> Any:
     """The product of x [..., H] and kernel [H, F], where F is larger than H.
 
     The gradient of x is taken with a transposed copy of the kernel: on a CPU,
-    TensorFlow's float32 product with the kernel as it lies takes a quarter longer. The
-    copy is a kernel of its own lest TensorFlow put the two together again.
+    TensorFlow's float32 product with the kernel as is takes a quarter longer. The
+    copy is a separate kernel so that TensorFlow does not merge the two again.
     """
 
     @ops.custom_gradient
@@ -522,7 +513,7 @@ def _transposed(x: Any) -> Any:
 def scores_of_rows(x: Any, table: Any) -> Any:
     """The rows of `table` [V, H] as scores of x [N, H]: the product [N, V].
 
-    With a gradient of the table that is computed as it lies, not transposed.
+    With a gradient of the table that is computed as is, not transposed.
     """
 
     @ops.custom_gradient

@@ -42,16 +42,13 @@ from bert_tf.modeling.objectives import (
     Objective,
 )
 
-# What the models with a head share: records for training, configs for saving.
+# What the models with a head share: training on records, and configs for saving.
 #
-# They are fed with whole parsed records: a dict that holds the model's inputs and,
-# for
-# training, the labels, under the same names. `compile(optimizer=...)` without a loss
-# trains on those labels, or on the targets given to `fit`: a dict of them, or
-# label_ids
-# alone. With a loss Keras does as ever. A training loop of its own calls the model
-# and
-# the functions of `objectives`.
+# Their input is a whole parsed record: a dict with the model's inputs and, for
+# training, the labels. `compile(optimizer=...)` without a loss trains on those labels,
+# or on the targets given to `fit`: a dict of them, or label_ids alone. With a loss
+# Keras behaves as usual. A custom training loop calls the model and the functions of
+# `objectives`.
 
 
 # What an encoder can be given after it was made.
@@ -236,7 +233,7 @@ class _ScaledLoss(keras.losses.Loss):
         return ops.reshape(y_pred, (1,))
 
 
-# BertClassifier and BertMultipleChoice: scores of whole sequences, from the pooler.
+# Scores of whole sequences, from the pooler.
 #
 # Shapes: B batch, N choices, S sequence, H hidden, C labels.
 
@@ -432,9 +429,7 @@ class BertMultipleChoice(HeadModel):
         )
 
 
-# BertSpanPredictor and BertTagger: scores of every token.
-#
-# Neither has a pooler: nothing would train it.
+# Scores of every token. These models have no pooler: nothing would train it.
 #
 # Shapes: B batch, S sequence, H hidden, C labels.
 
@@ -597,10 +592,9 @@ class BertTagger(HeadModel):
         self.num_labels = num_labels
 
 
-# BertPretrainer: the encoder with the heads of pre-training.
+# The encoder with the heads of pre-training.
 #
-# Shapes: B batch, S sequence, P predictions, N sequences of a packed row, V
-# vocabulary.
+# Shapes: B batch, S sequence, P predictions, N sequences of a packed row, V vocabulary.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -697,14 +691,11 @@ class BertPretrainer(HeadModel):
         )
 
 
-# A BiLSTM over features that stay as they are: BERT without fine-tuning.
+# A BiLSTM over frozen features: BERT without fine-tuning.
 #
-# Devlin et al. 2018, section 5.3: vectors of words, taken from layers of BERT, are
-# the
-# input of a two-layer 768-dimensional BiLSTM before the classification layer. The
-# paper
-# does not say how sums of layers are weighted; here the weights are learned, as
-# ELMo's
+# Devlin et al. 2018, section 5.3: word vectors taken from layers of BERT are the input
+# of a two-layer 768-dimensional BiLSTM before the classification layer. The paper does
+# not give the weights of its weighted sums; here they are learned, like ELMo's
 # (`bert_tf.modeling.encoder`).
 #
 # Shapes: B batch, S words, L layers, F a vector's width, H hidden, C labels.
@@ -786,7 +777,7 @@ class BiLstmTagger(RecordModel):
         projection = OutputProjection(
             num_labels, _HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
         )
-        # Padding has scores like any word, and nobody looks at them.
+        # Padding has scores like any word; they are never used.
         projection.supports_masking = True
 
         # === Functional Model ===
@@ -827,15 +818,13 @@ class BiLstmTagger(RecordModel):
         return cls(**config)
 
 
-# The models of all tasks: the encoder with a task's head, each a Keras model.
+# The models of all tasks:
 #
 #     BertPretrainer       masked language model and next sentence prediction
 #     BertClassifier       classes, or a number, of a sentence or a pair
 #     BertMultipleChoice   the right one of several choices
 #     BertSpanPredictor    where an answer starts and ends in a passage
 #     BertTagger           a label for every word
-#
-# What they share is in `head_model`.
 
 
 __all__ = [

@@ -11,14 +11,13 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.fused import compiles_inference, dropout, next_seed
 
-# The simple layers of BERT, and what all of its layers are made of.
+# The simple layers that all models are made of.
 #
-# Layers and weights bear the original's names, so that a variable's `path` is its
-# name in
-# a released checkpoint: bert/encoder/layer_0/attention/self/query/kernel.
+# Layers and weights have the original's names, so a variable's `path` is its name in a
+# released checkpoint: bert/encoder/layer_0/attention/self/query/kernel.
 #
-# In training, where shapes seldom change, what lies between the matrix products is
-# compiled (`bert_tf.modeling.fused`); in inference it is Keras' layers.
+# In training, where shapes seldom change, the operations between matrix products are
+# compiled (`bert_tf.modeling.fused`); inference uses Keras' layers.
 #
 # Shapes: B batch, S sequence, H hidden.
 
@@ -188,7 +187,7 @@ class Pooler(keras.layers.Layer):
 # Shapes: B batch, S sequence, P predictions, N choices, H hidden, V vocabulary.
 
 
-# The original writes this into the heads of fine-tuning, whatever the config's
+# The original uses this for the heads of fine-tuning, whatever the config's
 # initializer_range.
 HEAD_INITIALIZER_RANGE = 0.02
 
@@ -300,7 +299,7 @@ class SplitChoices(keras.layers.Layer):
         super().__init__(autocast=False, dtype=dtype, name=name)
 
     def call(self, scores: Any, input_ids: Any) -> Any:
-        """Scores [B N, 1] and ids [B, N, S], whose shape tells N, to [B, N]."""
+        """Scores [B N, 1] and ids [B, N, S], whose shape gives N, to [B, N]."""
         return ops.reshape(scores, ops.shape(input_ids)[:2])
 
     def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:

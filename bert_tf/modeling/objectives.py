@@ -17,8 +17,7 @@ from bert_tf.modeling.fused import compiled
 # Shapes: B batch, S sequence, P predictions, V vocabulary, C classes.
 
 
-# The original adds this to the number of predictions, lest a batch without any divide
-# by 0.
+# The original adds this to the number of predictions, to avoid a division by 0.
 MASKED_LM_EPSILON = 1e-5
 
 
@@ -213,8 +212,8 @@ def _is_likeliest(logits: Any, ids: Any) -> Any:
     return ops.cast(ops.equal(likeliest, ops.cast(ids, likeliest.dtype)), "float32")
 
 
-# Compiled, for a vocabulary of tens of thousands, whose scores of a batch fill more
-# memory than all else in a small model: each kernel reads them once or twice.
+# Compiled: with tens of thousands of tokens in the vocabulary, a batch's scores fill
+# more memory than all else in a small model. Each kernel reads them once or twice.
 
 
 def _masked_lm_likelihood(logits: Any, ids: Any) -> Any:
@@ -278,22 +277,17 @@ def _weighted(values: Any, weights: Any) -> tuple[Any, Any]:
     return ops.sum(values * weights), ops.sum(weights)
 
 
-# What is minimised and what is measured, from a batch and a model's outputs.
+# What is minimised and measured, from a batch and a model's outputs.
 #
-# Devlin et al. 2018: pre-training minimises the sum of the masked LM's and the next
-# sentence prediction's mean likelihoods (section A.2); a classifier minimises the
-# mean
-# cross-entropy of its labels (section 4.1), and so do the choice among several
-# sequences
-# (4.4), whose labels are the choices, a span's start and end (4.2), whose labels are
-# the
-# tokens, and a tagger (5.3), whose examples are words.
+# Devlin et al. 2018: pre-training minimises the sum of the mean negative
+# log-likelihoods of the masked LM and of next sentence prediction (section A.2). A
+# classifier minimises the mean cross-entropy of its labels (section 4.1). So do
+# multiple choice (4.4), whose labels are the choices, span prediction (4.2), whose
+# labels are the tokens, and a tagger (5.3), whose examples are words.
 #
-# Each is a `Mean`: a weighted sum and the weight that it is divided by. The two add
-# up
-# apart over replicas, micro-batches and evaluation batches and are divided once, so
-# that
-# N replicas, or k micro-batches, equal one large batch.
+# Each is a `Mean`: a weighted sum and the weight that it is divided by. Both are summed
+# separately over replicas, micro-batches and evaluation batches and divided once, so N
+# replicas, or k micro-batches, equal one large batch.
 
 
 Records = Mapping[str, Any]
@@ -329,7 +323,7 @@ MeanFunction = Callable[[Records, Outputs], Mean]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A mean to minimise, whose weight the records alone tell.
+    """A mean to minimise, whose weight depends on the records alone.
 
     So that the weight of a global batch is known before any part of it is computed.
 

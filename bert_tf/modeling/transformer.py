@@ -12,7 +12,7 @@ from bert_tf.modeling.adapters import Adapter, LowRankDense
 from bert_tf.modeling.fused import compiles_inference, next_seed
 from bert_tf.modeling.layers import activation, dense, layer_norm
 
-# Which tokens a token looks at, and how: masks as a bias, and self-attention.
+# Self-attention, and masks as a bias of its scores.
 #
 # Shapes: B batch, S sequence, H hidden, A heads, D = H / A.
 
@@ -152,7 +152,7 @@ class SelfAttention(keras.layers.Layer):
         return ops.transpose(x, (0, 2, 1, 3))
 
 
-# One layer of BERT's encoder: attention, then the feed-forward network.
+# One layer of the encoder: attention, then the feed-forward network.
 #
 # Post-layer-norm Transformer of Devlin et al. 2018 (section 3 and appendix A.2).
 #

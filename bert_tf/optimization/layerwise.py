@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_tf.errors import InputError
 
-# Freezing: parts of an encoder that training leaves as they are.
+# Freezing parts of an encoder. They are named, with commas between them:
 #
 #     embeddings    the three tables and their LayerNorm
 #     3, layer_3    a layer, counted from 0
@@ -15,11 +15,9 @@ from bert_tf.errors import InputError
 #     encoder       all layers
 #     pooler        the pooler
 #
-# with commas between them. What is frozen has no gradient, no weight decay and no
-# moments; dropout goes on within it. The masked LM's output matrix is the table of
-# word
-# embeddings: where the embeddings are frozen it is, too, and the head learns its
-# transform and bias alone.
+# Frozen parts have no gradient, no weight decay and no moments; dropout still applies.
+# The masked LM's output matrix is the table of word embeddings: if the embeddings are
+# frozen, so is the matrix, and the head learns only its transform and bias.
 
 
 def freeze(encoder: Any, frozen_layers: str) -> None:
@@ -71,24 +69,17 @@ def _layers(name: str, parts: dict[str, Any]) -> list[Any]:
 # Layer-wise decay of the learning rate: the lower the layer, the smaller its steps.
 #
 # Lower layers hold what is general about language. With L layers and a variable at
-# depth
-# d, the learning rate is multiplied by
+# depth d, the learning rate is multiplied by
 #
 #     decay^(L + 1 - d)
 #
-# d is 0 for the embeddings, i + 1 for layer_i, and L + 1 for all else: the pooler and
-# the
-# heads, which learn at the full rate. So each layer's rate is `decay` times that of
-# the
+# where d is 0 for the embeddings, i + 1 for layer_i, and L + 1 for the pooler and the
+# heads, which learn at the full rate. So each layer's rate is `decay` times that of the
 # one above it: ULMFiT's "discriminative fine-tuning" (Howard and Ruder 2018, section
-# 3.2,
-# decay 1 / 2.6). ELECTRA's code (Clark et al. 2020; model/optimization.py) has the
-# same
-# depths of embeddings and layers, and L + 2 for the task's head: there the last layer
-# is
-# two factors below the head, here one. L counts up to the highest layer that is
-# trained:
-# frozen ones below it count, frozen ones above it do not.
+# 3.2, decay 1 / 2.6). ELECTRA's code (Clark et al. 2020; model/optimization.py) uses
+# the same depths for embeddings and layers, but L + 2 for the task's head: there the
+# last layer is two factors below the head, here one. L counts up to the highest trained
+# layer: frozen layers below it count, those above it do not.
 
 
 _LAYER = re.compile(r"(?:^|/)layer_(\d+)/")
@@ -124,13 +115,12 @@ def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
     return factors
 
 
-# Re-initialization: the top layers and the pooler begin anew, untrained.
+# Re-initialization of the top layers and the pooler.
 #
-# Zhang, Wu, Katiyar, Weinberger and Artzi 2021, "Revisiting few-sample BERT fine-
-# tuning",
-# section 4: the top layers are the most specialised on pre-training; with the pooler
-# and
-# up to 6 layers drawn anew, fine-tuning on few examples is steadier and often better.
+# Zhang, Wu, Katiyar, Weinberger and Artzi 2021, "Revisiting few-sample BERT
+# fine-tuning", section 4: the top layers are the most specialised on pre-training. With
+# the pooler and up to 6 layers re-initialized, fine-tuning on few examples is more
+# stable and often better.
 
 
 @contextlib.contextmanager

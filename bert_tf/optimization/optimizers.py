@@ -151,8 +151,8 @@ def global_norm(gradients: Sequence[Any]) -> Any:
         for gradient in gradients
         if gradient is not None
     ]
-    # Stacked, not added one to another: TensorFlow makes one operation of many
-    # additions, whose order hangs on timing, and no run could be repeated to the bit.
+    # Stacked, not added one by one: TensorFlow merges many additions into one step,
+    # whose order depends on timing, and no run could be repeated bit for bit.
     return ops.sqrt(ops.sum(ops.stack(squares)))
 
 
@@ -190,14 +190,13 @@ def clip_by_global_norm(gradients: Sequence[Any], clip_norm: float) -> list[Any]
     ]
 
 
-# The scale of the loss for float16, whose smallest gradients would vanish.
+# Loss scaling for float16, whose smallest gradients would vanish.
 #
-# The loss is multiplied by a scale before the backward pass, the gradients are
-# divided by
-# it afterwards. The scale is as large as the gradients bear: halved after a step
-# whose
-# gradients were not finite, which changes nothing else; doubled after so many finite
-# steps in a row (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2).
+# The loss is multiplied by a scale before the backward pass, and the gradients are
+# divided by it afterwards. The scale is as large as the gradients allow: halved after a
+# step with gradients that are not finite, which changes nothing else, and doubled after
+# a number of finite steps in a row (Micikevicius et al. 2018, "Mixed Precision
+# Training", section 3.2).
 
 
 INITIAL_LOSS_SCALE = 2.0**15
@@ -239,11 +238,11 @@ def next_loss_scale(
 
 
 # Searched for in a variable's path. As in the original, "bias" covers output_bias too.
-# A mixture's scores and scale are no weights of features either.
+# A mixture's scores and scale are excluded as well: they are not weights of features.
 EXCLUDED_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias", "layer_mixture")
 
-# A variable with fewer elements is updated operation by operation: compiling takes
-# about 0.1 s a shape, and wins nothing where all that is read lies in a cache.
+# A smaller variable is updated operation by operation: compiling takes about 0.1 s per
+# shape, and gains nothing for data that fit in a cache.
 SMALLEST_COMPILED_SIZE = 1 << 16
 
 
@@ -375,8 +374,8 @@ class MomentOptimizer(keras.optimizers.Optimizer):
                 over memory that updates its variable; the same on every replica.
 
         Raises:
-            ValueError: `scale` is given, and Keras shall clip too; or it is not given,
-                and must tell which steps to skip.
+            ValueError: `scale` is given, and Keras is to clip too; or it is not given,
+            and is needed to know which steps to skip.
         """
         if scale is not None and self._clips:
             raise ValueError(
@@ -475,18 +474,15 @@ def _on_this_replica(variable: Any) -> Any:
     return variable.value if copy is None else copy()
 
 
-# AdamWeightDecay: BERT's optimizer.
-#
-# With gradient g, moments m and v, weight w, rate r:
+# AdamWeightDecay: with gradient g, moments m and v, weight w, rate r,
 #
 #     m <- beta_1 m + (1 - beta_1) g
 #     v <- beta_2 v + (1 - beta_2) g^2
 #     u  = m / (sqrt(v) + epsilon) + weight_decay_rate w
 #     w <- w - r u
 #
-# Adam (Kingma and Ba 2015) without its bias correction, and with weight decay outside
-# the
-# moments (Loshchilov and Hutter 2019), which LayerNorm and biases are spared.
+# Adam (Kingma and Ba 2015) without bias correction, and with weight decay outside the
+# moments (Loshchilov and Hutter 2019), from which LayerNorm and biases are excluded.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -543,30 +539,23 @@ class AdamWeightDecay(MomentOptimizer):
         )
 
 
-# LAMB: Adam whose step is as long as the weights are, for batches of many thousands.
+# LAMB: Adam with steps proportional to the weights' norm, for batches of many
+# thousands.
 #
-# Algorithm 2 of You et al. 2020 ("Large Batch Optimization for Deep Learning:
-# Training
+# Algorithm 2 of You et al. 2020 ("Large Batch Optimization for Deep Learning: Training
 # BERT in 76 minutes"), for each variable with gradient g, moments m and v, weights w,
-# at
-# step t = 1, 2, ..., with rate r and weight decay l:
+# at step t = 1, 2, ..., with rate r and weight decay l:
 #
 #     m <- beta_1 m + (1 - beta_1) g
 #     v <- beta_2 v + (1 - beta_2) g^2
 #     u  = (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + epsilon) + l w
 #     w <- w - r (|w| / |u|) u
 #
-# The decay l w is within the norm |u|; the ratio |w| / |u| is 1 where one of them is
-# 0
-# (the paper's function phi is the identity). LayerNorm and biases have no decay and
-# no
-# ratio, as in the authors' code, in NVIDIA's DeepLearningExamples and in the
-# TensorFlow
-# Model Garden, where what is excluded from the decay is excluded from the ratio.
-# Unlike
-# there, optax's `lamb` gives them the ratio, and keras.optimizers.Lamb decays outside
-# of
-# it.
+# The decay l w is part of the norm |u|; the ratio |w| / |u| is 1 where either is 0 (the
+# paper's function phi is the identity). LayerNorm and biases have no decay and no
+# ratio, as in the authors' code, NVIDIA's DeepLearningExamples and the TensorFlow Model
+# Garden. By contrast, optax's `lamb` applies the ratio to them, and
+# keras.optimizers.Lamb decays outside the ratio.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

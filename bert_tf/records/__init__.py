@@ -1,7 +1,7 @@
 """TFRecords: what a record holds, how records are made, and how they are read.
 
 spec                what a record holds: writes, parses, checks and explains it
-writing, manifest   files of records, complete or absent, and what stands beside them
+writing, manifest   files of records, complete or absent, and their manifest
 text_input, tokenized_corpus, record_sets   text to ids on disk, ids to record files
 packing             several sequences in a row
 beam                the same on a cluster

@@ -36,11 +36,11 @@ from bert_tf.records.writing import ShardWriter
 # - an epoch draws an order of the examples by (seed, epoch) and goes through the static
 #   lengths from the shortest one: those of its examples that fit are cut into whole
 #   batches in that order; what is left over joins the next length;
-# - so each example stands in each epoch once, and one batch of an epoch at most is not
-#   full. What it lacks is padding (`PADDING`), which counts for nothing;
-# - the epoch's batches are then put in an order by the same seed.
+# - so each example occurs once in each epoch, and at most one batch of an epoch is not
+#   full. The rest of it is padding (`PADDING`) of weight 0;
+# - the epoch's batches are then shuffled by the same seed.
 #
-# Without a seed the examples stand in the order of their lengths: for evaluation.
+# Without a seed the examples are ordered by their lengths: for evaluation.
 #
 # Shapes: N examples, M batches, B batch.
 
@@ -48,8 +48,8 @@ from bert_tf.records.writing import ShardWriter
 # The number of an example that is none.
 PADDING = -1
 
-# A length takes about as long to compile as so many batches to compute: forward and
-# backward, or forward alone.
+# A length takes about as long to compile as this many batches take to compute: forward
+# and backward, or forward alone.
 _BATCHES_PER_LENGTH = 4
 _BATCHES_PER_LENGTH_FORWARD = 2
 
@@ -57,7 +57,7 @@ _BATCHES_PER_LENGTH_FORWARD = 2
 class PlannedBatches(NamedTuple):
     """Consecutive batches."""
 
-    # [M, B] int64, the numbers of the examples; `PADDING` where there is none.
+    # [M, B] int64, the numbers of the examples; `PADDING` for none.
     rows: np.ndarray
     # [M] int64, which of the static lengths each batch is padded to.
     buckets: np.ndarray
@@ -210,7 +210,7 @@ class LengthPlan:
 # C sequences of a record.
 
 
-# The feature of a batch for evaluation that says which records it holds.
+# The feature of a batch for evaluation that holds its records' numbers.
 ROWS = "rows"
 # The feature that is 1 for an example and 0 for a row of padding, [B, 1].
 IS_REAL = "is_real_example"
@@ -304,7 +304,7 @@ class ExampleTable:
                     values = tf.gather(column, numbers)
                     is_there = is_real[:, None]
                 batch[name] = tf.where(is_there, values, tf.zeros_like(values))
-            # Padding counts for nothing, whether or not records can say so.
+            # Padding has weight 0, whether or not records have weights.
             batch.setdefault(IS_REAL, tf.cast(is_real, tf.int32)[:, None])
             return batch
 
@@ -331,7 +331,7 @@ class ExampleTable:
         return tf.constant(self._starts), tf.constant(self._lengths), columns
 
     def padded(self, rows: np.ndarray, length: int) -> Batch:
-        """One batch, with the feature `rows` [B] int32, which says what it holds."""
+        """One batch, with the feature `rows` [B] int32: the records that it holds."""
         is_real = rows != PADDING
         numbers = np.maximum(rows, 0)
         offset = np.arange(length)
@@ -385,12 +385,12 @@ class EvaluationBatches:
 
 
 # A split's examples are tokenized into TFRecords under the original's names
-# (train.tf_record, eval.tf_record, predict.tf_record). A manifest beside them says what
-# they were made from (`bert_tf.finished`), so that the next of many runs finds them.
+# (train.tf_record, eval.tf_record, predict.tf_record). A manifest next to them records
+# what they were made from (`bert_tf.finished`), so that later runs reuse them.
 
 Block = Mapping[str, np.ndarray]
 
-# To be raised when the same examples come to give other records.
+# To be incremented when the same examples give other records.
 _WAY_OF_MAKING = 1
 
 
@@ -402,7 +402,7 @@ class SplitRecords:
     num_records: int  # the number of records in it
     schema: RecordSpec  # what a record holds
     made_from: str  # a digest of all that the records were made from
-    # What there was to tell about the making, such as texts that were cut.
+    # Messages about the making, such as texts that were cut.
     notes: Mapping[str, Any]
 
     @classmethod
@@ -416,7 +416,7 @@ class SplitRecords:
         *,
         is_alone: bool = True,
     ) -> "SplitRecords":
-        """The records that lie there, if they were made from the same; else new ones.
+        """The existing records, if they were made from the same; else new ones.
 
         A file appears under its name when it is complete.
         """
@@ -470,7 +470,7 @@ class SplitRecords:
     def batches(
         self, batch_size: int, max_lengths: int | None = None
     ) -> EvaluationBatches:
-        """All records once; `rows` in a batch says which, and pads the last batch."""
+        """All records once; `rows` in a batch numbers them, and pads the last batch."""
         if max_lengths is None:
             rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
             rows.ravel()[: self.num_records] = np.arange(self.num_records)
@@ -480,7 +480,7 @@ class SplitRecords:
 
 
 def rows_digest(rows: Iterable[Any]) -> str:
-    """Tells sets of rows apart, as part of what records are made from."""
+    """Identifies a set of rows, as part of what records are made from."""
     sha256 = hashlib.sha256()
     for row in rows:
         sha256.update(json.dumps(row).encode("utf-8"))
@@ -488,7 +488,7 @@ def rows_digest(rows: Iterable[Any]) -> str:
 
 
 def _has(path: str, num_records: int) -> bool:
-    """Whether a file is there and has so many records."""
+    """Whether a file exists and has that many records."""
     if not files.exists(path):
         return False
     try:

@@ -8,8 +8,8 @@ own shuffle, one element a document, and each group's record file is made in one
 by one worker, from the same documents in the same order and with the same random stream
 as locally: the files are the same, byte for byte.
 
-Beside the records, in `.NAME.beam-HASH`, each worker writes what is known of a finished
-file, and the last step the outcome of all; the hash is that of everything the files
+Next to the records, in `.NAME.beam-HASH`, each worker writes what is known of a
+finished file, and the last step the outcome of all; the hash is of everything the files
 depend on. The same command again thus knows which of the record files are its own and
 makes only the others, after tokenizing the text once more. A file may be made by two
 workers at once, as Beam sees fit: both write the same bytes under different temporary
@@ -80,7 +80,7 @@ from bert_tf.text.vocabulary import Vocabulary
 # again after an exception, and show pages of traceback.
 
 
-# Outputs beside the documents.
+# Outputs in addition to the documents.
 SUMMARIES = "summaries"
 PROBLEMS = "problems"
 PARAGRAPH_PLACES = "paragraph_places"
@@ -88,7 +88,7 @@ DROPPED = "dropped"
 
 READING, WRITING = 0, 1
 
-# In a group beside its documents, so that one without documents is a group too.
+# In a group with its documents, so that one without documents is a group too.
 GROUP_MARK = (-1, b"", b"")
 
 Payload = tuple[bytes, bytes, bytes]
@@ -100,10 +100,10 @@ def tokenize(
     do_lower_case: bool,
     deduplicate: str,
 ) -> Iterator[Any]:
-    """Yields a chunk's documents; beside them its summary, or what is wrong with it.
+    """Yields a chunk's documents and its summary, or what is wrong with it.
 
     Where repeated documents are dropped each is `(digest, (place, payload))`; where
-    paragraphs are, their `(digest, (chunk, document, paragraph))` come beside them.
+    paragraphs are, their `(digest, (chunk, document, paragraph))` are yielded too.
     """
     index, chunk = numbered_chunk
     try:
@@ -273,7 +273,7 @@ def write_outcome(
     files.write_atomically(path, json.dumps(outcome))
 
 
-# Beside the counts of what was dropped: documents or paragraphs that come up first.
+# Next to the counts of what was dropped: documents or paragraphs seen first.
 FIRST_OCCURRENCES = "first occurrences"
 
 

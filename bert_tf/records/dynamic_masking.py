@@ -98,7 +98,7 @@ def _uint64(number: int) -> tf.Tensor:
 #   length in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word
 #   is drawn uniformly. A span ends before a [SEP], before a word that is taken, and
 #   before the word with which there would be too many tokens; a first word that is too
-#   long by itself is passed over.
+#   long on its own is passed over.
 #
 # Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
 #
@@ -139,7 +139,7 @@ def choose_pieces(noise: RecordNoise, sequences: Sequences) -> Choice:
 
 
 def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
-    """Words in the order of their noise, each if it fits beside those before it.
+    """Words in the order of their noise, each if it fits after those before it.
 
     All rows at once: the first word that does not fit is rejected, together with all
     later ones that are larger than what is left at its turn, until the rest fits.
@@ -428,7 +428,7 @@ class DynamicMasking:
         self._mask_until = mask_rate
         self._random_until = mask_rate + random_rate
         self._seed = seed
-        # How many to choose of so many tokens: rounded half to even, as Python rounds.
+        # How many to choose of that many tokens: rounded half to even, as in Python.
         shares = np.rint(np.arange(max_seq_length + 1) * masked_lm_prob)
         self._limits = np.clip(shares, 1, self._max_limit).astype(np.int32)
         self._is_continuation = np.zeros(max(ids.word_ids) + 1, bool)
@@ -515,7 +515,7 @@ class DynamicMasking:
         groups: tf.Tensor,
         labels: tf.Tensor,
     ) -> tf.Tensor:
-        """[B, P], what stands there now: [MASK], a random token, or what stood there.
+        """[B, P], the new ids: [MASK], a random token, or the token itself.
 
         Each token of a span that is replaced gets a random one of its own.
         """
@@ -534,7 +534,7 @@ class DynamicMasking:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingOptions:
-    """What the user says, under the flags' names; None where nothing was said."""
+    """The user's settings, under the flags' names; None if not given."""
 
     # "piece", "word" or "span"; else "word" where the records' manifest has
     # do_whole_word_mask, "piece" where it has not.
@@ -546,7 +546,7 @@ class MaskingOptions:
     random_rate: float | None = None
 
     def refuse_where_unused(self, source: str) -> None:
-        """Refuses what is said of records that have their masks in them."""
+        """Rejects options of masking for records that have their masks in them."""
         for name, value in self.said():
             raise InputError(
                 f"`{name}={value}` is for records that are masked as they are read, but"
@@ -588,7 +588,7 @@ def log_masking(
     max_predictions_per_seq: int,
     **_: int,
 ) -> None:
-    """Says how records are masked, and warns where there are too few slots for it."""
+    """Logs how records are masked, and warns if there are too few slots for it."""
     logging.info(
         "The records are masked as they are read: %ss, %g of the tokens, of these %g"
         " [MASK] and %g random.",
@@ -613,7 +613,7 @@ def log_masking(
 def find_vocabulary(
     manifests: Sequence[Manifest], vocab_file: str | None
 ) -> Vocabulary | None:
-    """The user's vocabulary, or else that beside the records, if there is one."""
+    """The user's vocabulary, or else the one next to the records, if there is one."""
     manifest = manifests[0] if manifests else None
     if vocab_file:
         given = Vocabulary.from_file(vocab_file)

@@ -1,14 +1,14 @@
 """Record files as they are found, whole or broken: examples, counts and broken rules.
 
-What training refuses is a warning here: a set that is not complete, a file of another
-size than its manifest says, one that breaks off, one of other records than the first.
+What training refuses is a warning here: an incomplete set, a file whose size is not
+that in its manifest, a truncated file, a file with other records than the first.
 
-The rules are those of how a record is built: [CLS] A [SEP] B [SEP], where B may be
+The rules are those of building a record: [CLS] A [SEP] B [SEP], where B may be
 empty; in a packed row, several of these. Masking touches neither [CLS] nor [SEP].
 
 An example is text, with a mark for each prediction: [MASK→river] where the model sees
-[MASK] and must say "river", [the→river] where it sees another token, [river=] where it
-sees the token itself. Pieces are joined to words where nothing is predicted.
+[MASK] and must predict "river", [the→river] where it sees another token, [river=] where
+it sees the token itself. Pieces are joined to words where nothing is predicted.
 """
 
 import dataclasses
@@ -106,7 +106,7 @@ class InspectedRecords:
                     )
 
     def warn(self, problem: str) -> None:
-        """Says what is wrong, once."""
+        """Logs what is wrong, once."""
         if problem not in self.problems:
             self.problems.append(problem)
             logging.warning("%s", problem)
@@ -465,7 +465,7 @@ _NEXT_SENTENCE = {
 
 
 class ShownPrediction(NamedTuple):
-    """A token to predict: where it is, the token there, and the token to say."""
+    """A token to predict: where it is, the token there, and the right token."""
 
     position: int
     seen: str

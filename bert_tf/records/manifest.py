@@ -1,7 +1,7 @@
-"""The manifest: what a set of record files was made from, beside the files.
+"""The manifest: what a set of record files was made from, next to the files.
 
 A set named NAME consists of its record files, NAME.manifest.json and NAME.vocab.txt, so
-that training knows the lengths, the vocabulary and the casing by itself.
+that training detects the lengths, the vocabulary and the casing automatically.
 
 NAME is what the set's first record file is called, without the shard suffix if it has
 one:
@@ -73,8 +73,8 @@ class SourceFile:
     """One input file. Its content identifies it, wherever it lies.
 
     A checksum rather than a time stamp: a copy, a fresh checkout or an object store has
-    other times and the same text, and reading a file once more costs little beside
-    making records of it.
+    other times and the same text, and reading a file once more costs little compared
+    with making records of it.
 
     Attributes:
         path: as it was given.
@@ -256,7 +256,7 @@ def is_temporary(path: str) -> bool:
 
 
 def is_companion(path: str) -> bool:
-    """Whether a name is one that stands beside records: no record file, no text."""
+    """Whether a name is of a file that accompanies records: no record file, no text."""
     return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
 
 
@@ -272,7 +272,7 @@ def lies_beside_records(path: str) -> bool:
 def listed_records(paths: Iterable[str]) -> Iterator[str]:
     """The record files that the manifests among some files list.
 
-    A manifest that cannot be read lists none; who needs it will say what is wrong.
+    A manifest that cannot be read lists none; its users report the error.
     """
     for path in paths:
         if path.endswith(MANIFEST_SUFFIX):
@@ -330,7 +330,7 @@ def _shard_of(path: str, manifest: Manifest) -> Shard | None:
 
 
 def relative_name(record_file: str, manifest_file: str) -> str:
-    """A record file's path, relative to its manifest's folder, as the manifest says it.
+    """A record file's path in its manifest: relative to the manifest's folder.
 
     A remote file of another folder keeps its whole path.
     """
@@ -351,8 +351,8 @@ def _check_size(path: str, manifest: Manifest) -> None:
 
 
 # The same command again finds its finished set and has nothing to do, or resumes its
-# interrupted one. A set of other settings, or a file that no manifest knows, is not
-# written over unless the user says so.
+# interrupted one. A set with other settings, or a file in no manifest, is only written
+# over if the user asks for it.
 
 
 # Which flag sets which field, in the order in which differences are reported.
@@ -549,7 +549,7 @@ def alike(
 def agreed(
     manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
 ) -> Any:
-    """What some sets of records say alike."""
+    """What several sets of records have in common."""
     first = manifests[0]
     for manifest in manifests[1:]:
         here, there = getattr(first, name), getattr(manifest, name)

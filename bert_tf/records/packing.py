@@ -30,7 +30,7 @@ _WINDOW_TOKENS = 1 << 23
 def packed_blocks(
     instances: Instances, settings: InstanceSettings, block_size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields rows of the instances, each instance in one row, as `RecordSpec` says."""
+    """Yields rows of the instances, each instance in one row, as in `RecordSpec`."""
     is_masked = settings.masking == STATIC_MASKING
     stream = random_stream(settings.random_seed)
     lengths, num_predictions = instances.lengths(), instances.num_predictions()

@@ -21,10 +21,10 @@ from bert_tf.parallel import available_cores
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
 
-# How many records a file has: where no manifest says it, the lengths in the file's
-# framing do (`bert_tf.records.writing`), through gzip or zlib where need be. All bytes
-# are read, once: the counts are kept (`bert_tf.finished`) for files of the same size
-# and time of change.
+# How many records a file has: if no manifest gives it, it is counted by the lengths in
+# the file's framing (`bert_tf.records.writing`), through gzip or zlib if need be. All
+# bytes are read once: the counts are kept (`bert_tf.finished`) for files of the same
+# size and time of change.
 
 _HEADER = struct.Struct("<8s4s")  # the length, its checksum
 _LENGTH = struct.Struct("<Q")
@@ -50,8 +50,8 @@ def compression_of(path: str) -> str:
 def first_record_of_file(path: str) -> bytes | None:
     """The first record of a TFRecord file, compressed or not; None in an empty one.
 
-    TensorFlow's reader takes memory for as many bytes as a record says it has, however
-    few the file has, and may end the process.
+    TensorFlow's reader allocates as many bytes as a record's header gives, however
+    few the file has, and may crash the process.
     """
     with files.open_binary(path) as file:
         is_packed = bool(_compression(file.read(_HEADER.size)))
@@ -579,7 +579,7 @@ def _shuffle(
     """Shuffles numbered records in a buffer, in an order of the two seeds alone.
 
     `Dataset.shuffle` mixes the process's global seed in, so that the order would depend
-    on who had set that; and it fails on a seed tensor where the global seed is 0.
+    on where that was set; and it fails on a seed tensor if the global seed is 0.
     """
     # Two zeros would mean: seed from the clock.
     seeds = tf.random.stateless_uniform(

@@ -1,12 +1,12 @@
 """Pre-training records as input: found, checked against the model, read.
 
-What the user does not say (lengths, vocabulary, casing), the records' manifest does;
-what the user does say must agree with it. Records without a manifest, such as the
+Settings that the user does not give (lengths, vocabulary, casing) are the manifest's;
+those that the user gives must agree with it. Records without a manifest, such as the
 original's, are checked by their first record.
 
-Records with "masking": "dynamic" in their manifest are masked as they are read; how
-often and how much, the user may say too. For a left-to-right model they are asked for
-each next token instead.
+Records with "masking": "dynamic" in their manifest are masked as they are read; the
+user may set how often and how much. For a left-to-right model each next token is the
+target instead.
 """
 
 import functools
@@ -50,7 +50,7 @@ from bert_tf.text.vocabulary import Vocabulary
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     """The record files of each max_seq_length.
 
-    A file's manifest tells its length, or else its first record.
+    A file's manifest gives its length, or else its first record.
     """
     known: dict[str, int] = {}
     for manifest in find_manifests(paths):
@@ -76,7 +76,7 @@ def _length_of_first_record(path: str) -> int:
 
 
 def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
-    """The number of integers in a feature; 0 where there is no such feature."""
+    """The number of integers in a feature; 0 if there is no such feature."""
     return len(features[name].int64_list.value) if name in features else 0
 
 
@@ -325,7 +325,7 @@ class PretrainingRecords:
 
     @functools.cached_property
     def _vocabulary(self) -> Vocabulary | None:
-        """The user's vocabulary, or else that beside the records, if there is one."""
+        """The user's vocabulary, or else the one next to the records, if any."""
         return find_vocabulary(self.manifests, self._vocab_file)
 
     def refuse_other_vocabulary(self, other: "PretrainingRecords") -> None:

@@ -131,7 +131,7 @@ def write_group(
     with ShardWriter([path], is_alone=is_alone) as writer:
         result = write_instances(instances, writer, ids, settings)
         if is_alone and files.exists(path):
-            # One that is replaced: it must not be taken for that of the result.
+            # One to be replaced: it must not be mistaken for the result's.
             files.remove(path)
         # Before the file gets its name: one without a result is made again.
         _kept(result_path).keep(_SHARD, dataclasses.asdict(settings), result)
@@ -221,7 +221,7 @@ def merged_statistics(results: Sequence[ShardResult]) -> RecordStatistics:
 
 
 def log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None:
-    """Says what was read, dropped and written."""
+    """Logs what was read, dropped and written."""
     read = report["read"]
     logging.info(
         "Read %s documents, %s sentences, %s tokens",
@@ -247,7 +247,7 @@ def log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None:
 def warn_of_lengths(
     chunks: Sequence[TokenizedChunk], settings: InstanceSettings
 ) -> None:
-    """Says which lengths are seldom meant, before records are made of them."""
+    """Warns of lengths that are seldom meant, before records are made of them."""
     length = settings.max_seq_length
     longest = max(chunk.longest_sentence for chunk in chunks)
     if longest > max(_LONG_SENTENCE, length):
@@ -277,7 +277,7 @@ def warn_of_lengths(
 def warn_of_oddities(
     results: Sequence[ShardResult], settings: InstanceSettings
 ) -> None:
-    """Says what the original accepts in silence and is seldom meant, with counts."""
+    """Warns of what the original accepts silently and is seldom meant, with counts."""
     figures = merged_statistics(results)
     num_records = figures.lengths.count
     lone = [result for result in results if result.num_documents == 1]
@@ -326,16 +326,16 @@ def warn_of_oddities(
 
 # Every way of making a set checks the same, leaves the same files and reports the same:
 #
-# 1. `plan_record_set` checks the arguments and knows the manifest but for the counts;
-#    `RecordSet.find_finished` looks at what has the set's names;
-# 2. `RecordSet.announce` takes the names: a manifest that says "not complete", and the
+# 1. `plan_record_set` checks the arguments and builds the manifest except the counts;
+#    `RecordSet.find_finished` checks existing files with the set's names;
+# 2. `RecordSet.announce` takes the names: a manifest that is "not complete", and the
 #    vocabulary;
 # 3. the record files get their names, each when it is complete;
-# 4. `RecordSet.complete` lets the manifest say "complete", with a report.
+# 4. `RecordSet.complete` makes the manifest "complete", with a report.
 
 
-# To be raised when the same text and settings come to give other bytes, so that a run
-# does not resume with what an older bert_tf began.
+# To be incremented when the same text and settings give other bytes, so that a run
+# does not resume what an older bert_tf began.
 _WAY_OF_MAKING = 1
 
 
@@ -646,7 +646,7 @@ def _describe_sources(
         if isinstance(source, DatasetSource)
     }
     paths = [source.path for source in sources if source not in found]
-    # Hashing a file is quick beside starting a worker, unless there is much to hash.
+    # Hashing is quicker than starting workers, unless there is much to hash.
     is_much = sum(chunk.num_bytes for chunk in chunks) > 1 << 30
     described = iter(
         ordered_map(
@@ -691,9 +691,9 @@ def _with_shards(
 # 2. The documents become masked pairs and records, in one of two ways:
 #    - as one pool with one random stream, dealt to the files in turn: the original's;
 #    - sharded: dealt into groups, each with a random stream of its own, on any core.
-# 3. The set is published in an order that loses nothing: a manifest that says "not
+# 3. The set is published in an order that loses nothing: a manifest that is "not
 #    complete" and the vocabulary; then the record files, each when it is complete; then
-#    the manifest says "complete", and the work folder is removed.
+#    the manifest becomes "complete", and the work folder is removed.
 #
 # Whenever the command is killed, the same command again ends with the same set.
 

@@ -265,7 +265,7 @@ class RecordSpec:
             if feature.name != "label_ids":
                 continue
             if feature.length > 1:
-                # Several classes at once, or several numbers: the records do not tell.
+                # Several classes at once, or several numbers: records do not show it.
                 lengths += f" and {feature.length} labels"
             elif feature.dtype == FLOAT32:
                 kind = "regression"

@@ -169,7 +169,7 @@ class RecordStatistics:
         return strict_json.from_values(cls, values, source)
 
     def figures(self) -> dict[str, Any]:
-        """What the counts say, for programs: numbers and shares between 0 and 1."""
+        """The counts' results for programs: numbers and shares between 0 and 1."""
         num_places = self.lengths.count * self.max_seq_length
         figures: dict[str, Any] = {
             "records": self.lengths.count,
@@ -222,7 +222,7 @@ class RecordStatistics:
         ]
 
     def lines(self) -> list[str]:
-        """What the counts say, for people; the lengths as bars."""
+        """The counts' results for people; the lengths as bars."""
         figures = self.figures()
         lines = [
             f"records            {figures['records']:,}",

@@ -84,7 +84,7 @@ def text_chunks(
     """The text that the options name, in pieces of work.
 
     Records that have a manifest among these files, and what accompanies records, are
-    passed over: a pattern may take in what an earlier run wrote beside its text.
+    passed over: a pattern may match what an earlier run wrote next to its text.
     """
     split_sentences: bool | None = False
     language = "en"

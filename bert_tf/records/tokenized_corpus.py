@@ -60,7 +60,7 @@ class TokenizedPart:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizedChunk:
-    """What there is of a tokenized chunk."""
+    """The counts of a tokenized chunk."""
 
     num_tokens: int  # of all sentences
     num_sentences: int  # of all documents
@@ -115,7 +115,7 @@ class ChunkTokenizer:
             )
 
     def summary(self) -> TokenizedChunk:
-        """What there is of the chunk, after its last part."""
+        """The counts of the chunk, after its last part."""
         return TokenizedChunk(
             num_tokens=self.num_tokens,
             num_sentences=self.num_sentences,
@@ -180,11 +180,11 @@ class ChunkTokenizer:
             part.document_digests += document.digest()
 
 
-# Where a run keeps what it has done until its records are finished.
+# The folder in which a run keeps its progress until its records are finished.
 #
-# The folder is hidden beside the records, `.NAME.work`, or where --work_dir says. It
+# The folder is hidden next to the records, `.NAME.work`, or set by --work_dir. It
 # belongs to one run: to its input, vocabulary and settings. The same command resumes
-# with what is in it; another one starts over; a second one at the same time is refused.
+# what is in it; another one starts over; a second one at the same time is refused.
 # When the records are finished it is removed.
 
 
@@ -337,12 +337,12 @@ def chunk_folder(work_folder: str, index: int) -> str:
 
 
 def read_summary(folder: str) -> TokenizedChunk:
-    """What there is of the chunk in a folder."""
+    """The counts of the chunk in a folder."""
     return strict_json.read(TokenizedChunk, os.path.join(folder, "chunk.json"))
 
 
 def _finished_chunk(folder: str) -> TokenizedChunk | None:
-    """What there is of a chunk, unless it is absent or torn.
+    """The counts of a chunk, unless it is absent or incomplete.
 
     Files that were written just before a machine lost its power may be empty.
     """
@@ -456,7 +456,7 @@ EMPTIED_DOCUMENTS = "documents of nothing but repeated paragraphs"
 SHORT_DOCUMENTS = "documents shorter than --min_document_tokens"
 
 _CORPUS_FILE = "corpus.json"
-# Beside a chunk's arrays: which of its sentences are kept; absent where all are.
+# Next to a chunk's arrays: which of its sentences are kept; absent if all are.
 _KEPT = "kept_sentences"
 
 
@@ -475,7 +475,7 @@ class TokenizedCorpus:
         return sum(self.chunk_documents)
 
     def save(self) -> None:
-        """Writes down what there is, for `load`."""
+        """Writes down the counts, for `load`."""
         values = dataclasses.asdict(self)
         del values["work_folder"]
         files.write_atomically(

@@ -199,7 +199,7 @@ def masked_checksum(data: bytes) -> bytes:
 
 
 def framed(record: bytes) -> bytes:
-    """A record as it stands in a file."""
+    """A record as written in a file."""
     length = _LENGTH.pack(len(record))
     return b"".join((length, masked_checksum(length), record, masked_checksum(record)))
 
@@ -217,8 +217,8 @@ def write_records(file: IO[bytes], records: Iterable[bytes]) -> None:
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
     """The record files that comma-separated patterns name, in the patterns' order.
 
-    The manifests, vocabularies and temporary files beside the records are left out, so
-    that a pattern as wide as NAME* means the records alone.
+    The manifests, vocabularies and temporary files next to the records are left out, so
+    that a pattern as wide as NAME* matches the records alone.
     """
     found = files.expand_globs(patterns, flag)
     records = [path for path in found if not is_companion(path)]
@@ -326,7 +326,7 @@ class ShardWriter:
 
 @contextlib.contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Names the file where an error does not, and says errors of remote files alike."""
+    """Names the file if an error does not, and unifies errors of remote files."""
     try:
         yield
     except OSError as error:

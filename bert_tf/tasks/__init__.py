@@ -1,1 +1,1 @@
-"""One module a family of tasks; each builds `bert_tf.training.task.Task` records."""
+"""One module per family of tasks; each builds `bert_tf.training.task.Task` objects."""

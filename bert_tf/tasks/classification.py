@@ -64,14 +64,14 @@ from bert_tf.training.throughput import classifier_flops
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Which labels are taken for which: the confusion matrix as a picture.
+# The confusion matrix as a picture.
 #
 # Shapes: M labelled examples, C outputs.
 
 
 # Larger matrices have small cells, without numbers.
 _MOST_NUMBERED = 40
-# Of more labels no name could be read, and the picture would be as large as the memory.
+# With more labels names would be unreadable and the picture too large for memory.
 _MOST_NAMED = 150
 _LONGEST_NAME = 40
 
@@ -79,7 +79,7 @@ _LONGEST_NAME = 40
 def confusion_matrix(
     target: Target, predictions: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
-    """How often each label was taken for each, or decided rightly and wrongly."""
+    """How often each label was predicted for each, or decided rightly and wrongly."""
     if target.kind == MULTI_LABEL:
         # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
         outcomes = 2 * labels + predictions
@@ -96,7 +96,7 @@ def confusion_picture(
 ) -> bytes:
     """`confusion_matrix` as a PNG: each cell's count and its share of the row.
 
-    Larger ones have colours alone, and very large ones the labels' numbers.
+    Larger matrices have only colours, and very large ones the labels' numbers.
     """
     counts = confusion_matrix(target, predictions, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -125,7 +125,7 @@ def confusion_picture(
             axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
         if has_names:
             axes.set_yticks(range(len(rows)), rows)
-        # A label is text: $ does not begin a formula.
+        # A label is plain text: $ must not begin a formula.
         for tick in (*axes.get_xticklabels(), *axes.get_yticklabels()):
             tick.set_parse_math(False)
         axes.set_xlabel("decision" if target.kind == MULTI_LABEL else "prediction")
@@ -154,30 +154,29 @@ def _number_cells(axes: "Axes", counts: np.ndarray, shares: np.ndarray) -> None:
         )
 
 
-# Whether probabilities can be believed: reliability diagrams; numbers against truth.
+# Reliability diagrams for probabilities, and predicted against true numbers.
 #
-# Guo et al. 2017, "On Calibration of Modern Neural Networks": predictions are sorted
-# into
-# bins by their confidence; of those at 80 % four in five should be right.
+# Guo et al. 2017, "On Calibration of Modern Neural Networks": predictions are binned by
+# their confidence; of those at 80 % four in five should be right.
 #
 # Shapes: M labelled examples, C outputs, B bins.
 
 
 NUM_BINS = 15
-# Of so many predictions the accuracy's standard error is below 0.1; bars and points of
-# fewer are paler.
+# With this many predictions the accuracy's standard error is below 0.1; bars and points
+# of fewer are paler.
 _FULL_COUNT = 30
-# More curves than colours that the eye tells apart.
+# More curves than the eye can distinguish by colour.
 _MOST_CURVES = 10
 
 
 class Reliability(NamedTuple):
-    """What came true of predictions, by bins of their confidence.
+    """How many predictions were right, by bins of their confidence.
 
     Attributes:
         counts: [B] the predictions in each bin.
         confidence: [B] their mean confidence; 0 in an empty bin.
-        accuracy: [B] the share of them that came true; 0 in an empty bin.
+        accuracy: [B] the share of them that were right; 0 in an empty bin.
     """
 
     counts: np.ndarray
@@ -237,7 +236,7 @@ def calibration_picture(
 ) -> bytes:
     """A reliability diagram with the histogram of the confidence below it, as a PNG.
 
-    Of several labels each has its curve, or all decisions have one where there are more
+    Each of several labels has its curve, or all decisions share one if there are more
     labels than colours; the calibration error is the mean over the labels.
     """
     parts = reliabilities(target, probabilities, labels)
@@ -310,9 +309,9 @@ def regression_picture(
 
 
 def _draw_bars(axes: "Axes", part: Reliability) -> None:
-    """The predicted class: what came true as bars, and how far that is from claimed.
+    """The predicted class: accuracy as bars, and its distance from the confidence.
 
-    A bar is the paler the fewer predictions it is of.
+    A bar is paler the fewer predictions it counts.
     """
     filled = part.counts > 0
     middles = ((np.arange(NUM_BINS) + 0.5) / NUM_BINS)[filled]
@@ -348,7 +347,7 @@ def _draw_curves(axes: "Axes", parts: list[Reliability], names: list[str]) -> No
 
 
 def _opacities(counts: np.ndarray) -> np.ndarray:
-    """How dark what counts of predictions say is drawn: by its standard error."""
+    """How dark to draw what is computed from few predictions: by its standard error."""
     return np.clip(np.sqrt(counts / _FULL_COUNT), 0.15, 1.0)
 
 
@@ -361,22 +360,17 @@ def _name(axes: "Axes") -> None:
             handle.set_alpha(1.0)
 
 
-# Texts longer than the model, read in windows that overlap.
+# Texts longer than the model, read in overlapping windows.
 #
-# Window k of a text of n tokens, of which r fit, is its tokens [k s, k s + r), with
-# the
-# stride s; the windows end with the first one that reaches the text's end. So each
-# token
-# is in one of them at least. Of a pair the longer text is read in windows, at equal
-# lengths the second one, and the other stands whole in each, up to half of the room.
+# If r tokens of a text fit, window k is its tokens [k s, k s + r), with the stride s;
+# the last window is the first that reaches the text's end. So each token is in at least
+# one window. In a pair the longer text (the second, if they are equally long) is split
+# into windows, and each window has the whole of the other text, up to half of the room.
 #
-# Each window is a record with the example's label, and in training an example of
-# weight
-# 1, so that a text of k windows weighs k times as much as a short one. In evaluation
-# the
-# example's outputs are the mean of its windows' logits: of classes, the geometric
-# mean of
-# their probabilities; of numbers, their mean.
+# Each window is a record with the example's label. In training each has weight 1, so a
+# text of k windows weighs k times as much as a short one. In evaluation the example's
+# outputs are the mean of its windows' logits: for classes, the geometric mean of their
+# probabilities; for numbers, their mean.
 #
 # Shapes: N examples, R records, C outputs.
 
@@ -399,7 +393,7 @@ def windows_of_pair(
 def _windows(
     tokens: Tokens, room: int, beside: Tokens, stride: int | None
 ) -> list[Tokens]:
-    """A text's windows beside a text that stands whole in each."""
+    """A text's windows next to a text that is whole in each."""
     size = room - len(beside)
     stride = min(stride or max(1, size // 2), size)
     last = max(0, len(tokens) - size)
@@ -425,9 +419,8 @@ def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
 # Sentence and sentence-pair classification and regression as a task.
 #
 # Devlin et al. 2018, section 4.1: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; the pooled
-# output goes through dropout into one linear layer. Several labels at once, each with
-# a
-# sigmoid of its own, and several numbers go the same way.
+# output passes through dropout and one linear layer. Several labels, each with its own
+# sigmoid, and several numbers work the same way.
 #
 # Shapes: N examples, R records, L tokens of a record.
 
@@ -461,23 +454,23 @@ def task(
 
 
 def schema(target: Target, max_seq_length: int) -> RecordSpec:
-    """What a record of a target holds."""
+    """The features of a target's record."""
     return RecordSpec.classification(
         max_seq_length, target.label_dtype, target.label_length
     )
 
 
 def check_labels(examples: Iterable[Example], target: Target) -> None:
-    """Raises InputError, naming the line, if a label is none that the target takes."""
+    """Raises InputError, naming the line, if the target does not accept a label."""
     for example in examples:
         target.encode(example.label, example.source)
 
 
 class TextFeaturizer:
-    """Makes examples into records: tokenized, cut or in windows, padded.
+    """Converts examples to records: tokenized, cut or in windows, padded.
 
     Attributes:
-        num_truncated: how many of the examples seen last have lost tokens.
+        num_truncated: how many examples of the latest call have lost tokens.
         window_counts: how many records each of them became; empty without windows.
     """
 
@@ -500,7 +493,7 @@ class TextFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the records depend on beside the examples, as JSON has it."""
+        """All that the records depend on in addition to the examples, as JSON."""
         return {
             "vocabulary": self._tokenizer.vocabulary.sha256,
             "do_lower_case": self._tokenizer.do_lower_case,
@@ -511,7 +504,7 @@ class TextFeaturizer:
         }
 
     def blocks(self, examples: Iterable[Example]) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them."""
+        """The records of many examples at once, as in `schema`."""
         self.num_truncated = 0
         self.window_counts = []
         remaining = iter(examples)
@@ -532,7 +525,7 @@ class TextFeaturizer:
         }
 
     def _texts(self, example: Example) -> Sequence[tuple[Tokens, Tokens]]:
-        """The tokens of an example's records: of the first text and of the second."""
+        """The tokens of an example's records: the first text's and the second's."""
         tokens_a = self._tokenizer.encode(example.text_a)
         tokens_b = self._tokenizer.encode(example.text_b) if example.text_b else []
         room = self._max_seq_length - (3 if tokens_b else 2)
@@ -546,17 +539,14 @@ class TextFeaturizer:
         return pairs
 
 
-# What was predicted for each example, with its text: a table to read and to load.
+# SPLIT_predictions.tsv: the prediction for each example, with its text.
 #
-# SPLIT_predictions.tsv has a header, then one line an example, with tabs between the
-# cells:
+# It has a header, then one line per example, with tabs between the cells:
 #
 #     index       the example's number in its split, from 0
-#     label       the true label as the data has it; empty where there is none
-#     prediction  the predicted one, as data would have it: entailment, or a,c, or
-#     3.214
-#     correct     1 or 0, all of several labels together; empty where there is no
-#     label
+#     label       the true label as in the data; empty if there is none
+#     prediction  the predicted one, written alike: entailment, or a,c, or 3.214
+#     correct     1 or 0, for several labels all together; empty if there is no label
 #     p_LABEL     each label's probability
 #     text_a, text_b
 #
@@ -651,11 +641,11 @@ def labelled(
 def mistakes(
     examples: Sequence[Example], target: Target, logits: np.ndarray, count: int
 ) -> list[int]:
-    """The wrong predictions that the model was surest of, the surest one first.
+    """The most confident wrong predictions, the most confident first.
 
-    How sure: the probability of what was predicted; of several labels, the largest
-    probability of a wrong decision on one. For numbers all predictions, by the absolute
-    error (its sum over several).
+    Confidence is the probability of what was predicted; for several labels, the largest
+    probability of a wrong decision on one. For numbers all predictions are returned, by
+    the absolute error (its sum over several).
     """
     _check_shape(examples, target, logits)
     rows, errors = _errors(examples, target, logits)
@@ -675,10 +665,10 @@ def mistakes(
 def _errors(
     examples: Sequence[Example], target: Target, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that have a label, and how far their predictions are from it.
+    """The rows that have a label, and how far off their predictions are.
 
-    Prediction minus label: 0 where right, of several labels -1 for one that was missed;
-    of classes whether they differ.
+    Prediction minus label: 0 if right, for several labels -1 for one that was missed;
+    for classes whether they differ.
     """
     rows, labels = labelled(examples, target)
     predictions = target.predictions(logits)[rows]
@@ -712,7 +702,7 @@ def _unescaped(cell: str) -> str:
     return re.sub(r"\\[\\tnr]", lambda found: _MEANINGS[found.group()], cell)
 
 
-# All that is written to look at a split's predictions.
+# All files written to inspect a split's predictions.
 
 
 def write_reports(
@@ -727,11 +717,11 @@ def write_reports(
     plots: bool = True,
     num_mistakes: int = 50,
 ) -> list[str]:
-    """Writes a split's predictions, and where it has labels what they are worth.
+    """Writes a split's predictions, and their scores if it has labels.
 
     SPLIT_predictions.tsv is every example; SPLIT_mistakes.tsv the most confident
-    mistakes in the same columns; SPLIT_confusion.png which label is taken for which;
-    SPLIT_calibration.png whether the probabilities can be believed. For numbers there
+    mistakes in the same columns; SPLIT_confusion.png which label is given for which;
+    SPLIT_calibration.png how reliable the probabilities are. For numbers there
     is SPLIT_regression.png, predicted against true, instead of the two.
     """
     written = []
@@ -771,7 +761,7 @@ def write_reports(
     return written
 
 
-# A split's records, under the original's names where it has one.
+# A split's records, under the original's names if it has one.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
@@ -783,7 +773,7 @@ def classification_task(
     data_set: DataSet | None = None,
     submission_dir: str | None = None,
 ) -> FineTuningTask[np.ndarray]:
-    """The task of classifying, on the data set that the options name, or another."""
+    """The task of classifying, on the options' data set, or another."""
     data_set = data_set or data_set_of(options)
     if options.do_eval and not data_set.dev_splits:
         raise InputError(
@@ -796,13 +786,13 @@ def classification_task(
         _refuse_other_head(trained, target)
     texts = _Texts(options, found, data_set, target, num_workers(strategy) == 1)
     built = model_options(options, adapter)
-    # The accuracy, which the original reports, always.
+    # Always the accuracy, which the original reports.
     original = ["accuracy"] if target.kind == SINGLE_LABEL else []
     metrics = list(dict.fromkeys([*data_set.metrics, *original]))
     return FineTuningTask.of(
         task(found.config, target, data_set.name, recompute=options.recompute, **built),
         head=names.CLASSIFIER,
-        # One without a training set, GLUE's AX, is predicted by another's model.
+        # A data set without training data, GLUE's AX, is predicted by another's model.
         trains_task=data_set.name if "train" in data_set.splits else None,
         records=lambda: texts.records("train"),
         data=texts.data,
@@ -822,7 +812,7 @@ def classification_task(
 
 
 class _Texts:
-    """The examples of each split, tokenized once, and what their outputs mean."""
+    """The examples of each split, tokenized once, and the meaning of their outputs."""
 
     def __init__(
         self,
@@ -908,7 +898,7 @@ class _Texts:
         step: int,
         submission_dir: str | None = None,
     ) -> None:
-        """Writes predictions, plots and mistakes; of a test set what a server takes."""
+        """Writes predictions, plots and mistakes; for a test set the server's file."""
         del step
         write_reports(
             folder,
@@ -925,7 +915,7 @@ class _Texts:
             return
         path = os.path.join(folder, f"test_results{split.removeprefix('test')}.tsv")
         rows = self._target.probabilities(logits)
-        # One line per example, as the original: its probabilities, tabs between.
+        # One line per example, as in the original: tab-separated probabilities.
         lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
         files.write_atomically(path, "".join(lines))
         logging.info("Wrote %d lines to %s.", len(lines), path)
@@ -988,7 +978,7 @@ def _target(
 ) -> Target:
     """What the model predicts.
 
-    If nothing is trained, a table's classes are those that the run recorded, or that
+    Without training, a table's classes are those that the run recorded, or that
     the checkpoint was trained with, so that prediction needs no training file.
     """
     if data_set.labels is None and not options.do_train:
@@ -1007,7 +997,7 @@ def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:
         kind = trained.classifier_problem_type()
     if kind is None:
         return
-    # Labels without names are of the same number, or their weights will not fit.
+    # Labels without names have the same number, or their weights will not fit.
     labels = target.labels if trained.labels is None else trained.labels
     if (kind, labels) == (target.kind, target.labels):
         return

@@ -33,7 +33,7 @@ from bert_tf.training.training_options import Evaluates, Trains
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSetOptions(TfdsOptions, title=options.DATA):
-    """Which labelled texts."""
+    """The labelled texts."""
 
     data_dir: str | None = option(
         None, "Folder of the task's files, such as train.tsv.", path=Path.FOLDER
@@ -112,7 +112,7 @@ class DataSetOptions(TfdsOptions, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """What says which data set."""
+        """The options that choose a data set."""
         yield from super().problems()
         yield from self.need_one_given("task_name", "tfds_name")
         yield from self.need_one_given("data_dir", "tfds_name")
@@ -125,7 +125,7 @@ class SentenceOptions(
     LongTextOptions,
     ReportOptions,
 ):
-    """Fine-tuning on sentences and sentence pairs, of whatever data set."""
+    """Fine-tuning on sentences and sentence pairs of any data set."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ class ClassifierOptions(SentenceOptions, DataSetOptions, Trains, Evaluates):
     """Sentences and sentence pairs of one data set."""
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
         if self.max_seq_length < 4:
@@ -149,7 +149,7 @@ _OF_OWN = (
 
 
 def data_set_of(given: DataSetOptions) -> DataSet:
-    """The data set that the options describe."""
+    """The data set of the options."""
     found = _data_set(given)
     _refuse_useless(given, found)
     if given.tfds_name is not None:
@@ -178,7 +178,7 @@ def _data_set(given: DataSetOptions) -> DataSet:
 
 
 def _refuse_useless(given: DataSetOptions, found: DataSet) -> None:
-    """Raises InputError for a flag that says something of other data sets."""
+    """Raises InputError for a flag that only applies to other data sets."""
     useless: dict[str, str] = {}
     if found.name in TASKS:
         where = f"it is for --task_name={OWN_TABLE}, not for {found.name}"
@@ -196,7 +196,7 @@ def _refuse_useless(given: DataSetOptions, found: DataSet) -> None:
 
 
 def _own(given: DataSetOptions) -> DataSet:
-    """A table of one's own, or any set of TensorFlow Datasets."""
+    """A user's table, or any set of TensorFlow Datasets."""
     kind = SINGLE_LABEL
     if given.regression and given.several_labels:
         raise InputError("--regression is of numbers, --several_labels is not.")
@@ -237,7 +237,7 @@ def _own(given: DataSetOptions) -> DataSet:
 
 
 def _column(value: str | None) -> Column | None:
-    """A column's number where the flag has one, its name else."""
+    """A column's number if the flag has one, else its name."""
     if value is not None and re.fullmatch(r"-?[0-9]+", value):
         return int(value)
     return value
@@ -294,7 +294,7 @@ class GlueOptions(SentenceOptions, GlueFiles):
     )
 
     def problems(self) -> Iterator[str]:
-        """A length that leaves no room for a pair."""
+        """A length without room for a pair."""
         yield from super().problems()
         if self.max_seq_length < 4:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 4."

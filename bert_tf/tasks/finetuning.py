@@ -60,7 +60,7 @@ SELECTION_NAME = "selection.jsonl"
 
 
 def opened_adapter(options: AdapterOptions, config: BertConfig) -> AdapterFiles | None:
-    """What `init_adapter` names; None where it is not given."""
+    """What `init_adapter` names; None if it is not given."""
     if not options.init_adapter:
         return None
     adapter = open_adapter(options.init_adapter)
@@ -91,7 +91,7 @@ def model_options(
     return dict(adapter.model)
 
 
-# What a split's outputs are worth: the task's loss, and metrics.
+# The score of a split's outputs: the task's loss, and metrics.
 #
 # Shapes: N examples, C outputs.
 
@@ -102,7 +102,7 @@ MAJORITY = "majority"
 
 
 class Labelled(Protocol):
-    """What a score asks of an example."""
+    """What a score needs of an example."""
 
     @property
     def label(self) -> str | None:
@@ -110,7 +110,7 @@ class Labelled(Protocol):
 
     @property
     def source(self) -> str:
-        """Where it stands, "file:line", for messages."""
+        """Its place, "file:line", for messages."""
 
 
 def scores(
@@ -153,7 +153,7 @@ def scores(
 def baseline(examples: Sequence[Labelled], target: Target, metric: str) -> float | None:
     """The majority-class baseline's score; None for a loss.
 
-    It answers the most frequent class; for several labels, of each one whether most
+    It predicts the most frequent class; for several labels, for each one whether most
     examples have it; for numbers, their mean.
     """
     if metric not in metrics.METRICS:
@@ -179,7 +179,7 @@ def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> 
     return float(keras.ops.convert_to_numpy(mean.value()))
 
 
-# Fine-tuning on a split's records: the same phases for every task.
+# Fine-tuning on a split's records: the same phases for all tasks.
 
 
 def finetune(
@@ -199,12 +199,12 @@ def finetune(
     evaluate: Evaluate | None = None,
     **settings: Any,
 ) -> tuple[keras.Model, int]:
-    """Trains on a split, from where the folder stands.
+    """Trains on a split, resuming from the folder.
 
     Batches padded to max_seq_length are the original's: int(examples / batch * epochs)
-    steps, of which each epoch's last batch reaches into the next one. The whole split
-    is shuffled anew each epoch, where the original shuffles within a buffer of 100.
-    With batches of like length an epoch has ceil(examples / batch) batches and each
+    steps, with each epoch's last batch reaching into the next one. The whole split
+    is reshuffled each epoch, where the original shuffles within a buffer of 100.
+    With batches of similar length an epoch has ceil(examples / batch) batches and each
     example once. Warmup: int(steps * proportion).
     """
     settings = {"train_batch_size": options.train_batch_size, **settings}
@@ -309,8 +309,8 @@ def _by_length(
         100 * tokens / batch_size / np.mean(np.array(buckets)[plan.epoch(0).buckets]),
     )
 
-    # A run that began with other batches may be further in the records than its steps
-    # tell: no more than this is known of how many batches there are still to make.
+    # A run that began with other batches may be further in the records than its
+    # steps show: this is the upper bound of the batches still to make.
     @functools.lru_cache(maxsize=1)
     def planned(start: int) -> PlannedBatches:
         return plan.batches(start, start + phase.end_step)
@@ -326,8 +326,8 @@ def _by_length(
     def stream(number: int) -> Callable[[int, InputShard], tf.data.Dataset]:
         def data(position: int, shard: InputShard) -> tf.data.Dataset:
             rows, of_rows = planned(position // batch_size)
-            # tf.distribute keeps the batch's size static only where it knows that no
-            # batch is the last one; nobody asks for more batches than are planned.
+            # tf.distribute keeps the batch's size static only for an endless data set;
+            # no more batches are read than planned.
             return table.batches(
                 rows[of_rows == number], buckets[number], shard=shard
             ).apply(
@@ -344,14 +344,14 @@ def _by_length(
 
 
 Arrays = Mapping[str, np.ndarray]
-# Batches, and how many there are -> (batch, outputs) as arrays, batch by batch.
+# Batches, and their number -> (batch, outputs) as arrays, batch by batch.
 Outputs = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
 P = TypeVar("P")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningTask(Task, Generic[P]):
-    """A task, as data: all that its runs ask, in training, evaluation and prediction.
+    """A task, as data: all that its runs need in training, evaluation and prediction.
 
     Attributes:
         head: its model's head, of `bert_tf.conversion.names.HEADS`.
@@ -360,10 +360,10 @@ class FineTuningTask(Task, Generic[P]):
         predict: a split, the model's outputs -> the predictions of its examples.
         score: a split, its predictions -> losses and metrics; {} without labels.
         write: a folder, a split, its predictions, the checkpoint's step: writes them.
-        dev_splits: what is evaluated on; the first one while a run trains.
-        test_splits: what is predicted.
+        dev_splits: the splits to evaluate on; the first one while a run trains.
+        test_splits: the splits to predict.
         metrics: the names that `score` gives.
-        metric: the one that the best run is the best by.
+        metric: the one by which the best run is chosen.
         identity: a split -> a digest of its examples and of how they are read.
         baseline: a metric -> the majority-class baseline's score on the development
             set; None if it has none.
@@ -372,7 +372,7 @@ class FineTuningTask(Task, Generic[P]):
         problem_type: likewise, of `bert_tf.config`.
         trains_task: the task whose run a folder must hold; None for any.
         is_restorable: whether a checkpoint to start from can be evaluated as it is.
-        refuse_folder: raises InputError if a folder holds something else.
+        refuse_folder: raises InputError if a folder has another task's files.
         side_files: files that a run's folder has for this task: name -> content.
         result_names: names in eval_results.txt that differ from the metrics'.
         keeps_results: whether earlier results of the same step stay there.
@@ -402,7 +402,7 @@ class FineTuningTask(Task, Generic[P]):
 
     @classmethod
     def of(cls, task: Task, **parts: Any) -> "FineTuningTask":
-        """A task that the engine trains, with what its runs ask besides."""
+        """A task for the engine, with what its runs need in addition."""
         names = [field.name for field in dataclasses.fields(Task)]
         return cls(**{name: getattr(task, name) for name in names}, **parts)
 
@@ -411,11 +411,11 @@ class FineTuning:
     """The runs on one task: the only runner.
 
     Attributes:
-        task: what is trained.
-        options: how.
+        task: the task.
+        options: the command's options.
         strategy: the devices.
         found: the model's files.
-        init_checkpoint: what a run starts from.
+        init_checkpoint: the checkpoint that a run starts from.
     """
 
     def __init__(
@@ -440,16 +440,16 @@ class FineTuning:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this process writes the files."""
         return is_chief(self.strategy)
 
     @property
     def metric(self) -> str:
-        """The metric that checkpoints and runs are chosen by."""
+        """The metric by which checkpoints and runs are chosen."""
         return self.options.best_metric or self.task.metric
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, with all that its checkpoints need next to them."""
+        """Makes a run's folder, with all files that must accompany its checkpoints."""
         task = self.task
         described = (task.labels or (), task.problem_type)
         task.refuse_folder(folder)
@@ -478,7 +478,7 @@ class FineTuning:
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
     ) -> tuple[keras.Model, int]:
-        """A run: trains in a folder, from where it stands, to a share of its steps."""
+        """A run: trains in a folder, resuming there, to a share of its steps."""
         task, options = self.task, self.options
         data = task.data()
         self.prepare(folder, data)
@@ -527,7 +527,7 @@ class FineTuning:
         return self.task.score(split, self.predict(model, split))
 
     def save_adapter(self, model: keras.Model, folder: str) -> None:
-        """Writes what LoRA or adapters have learnt; nothing if all is trained."""
+        """Writes what LoRA or adapters have learned; nothing if all is trained."""
         config = model.get_config()
         if (config.get("lora_rank") or config.get("adapter_size")) and self.is_chief:
             write_adapter(
@@ -538,7 +538,7 @@ class FineTuning:
             )
 
     def forget_model(self) -> None:
-        """Lets go of the model that predicted last, so that its memory can be freed."""
+        """Releases the model that predicted last, so that its memory can be freed."""
         self._predictor = None
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
@@ -564,7 +564,7 @@ def logits_of(
     batch_size: int,
     num_outputs: int,
 ) -> np.ndarray:
-    """What the model says of records, [R, C] float32, in their order."""
+    """The model's outputs for records, [R, C] float32, in their order."""
     logits = np.zeros([records.num_records, num_outputs], np.float32)
     for batch, found in outputs(
         records.batches(batch_size, options.max_lengths),
@@ -575,9 +575,9 @@ def logits_of(
     return logits
 
 
-# Reads and checks every input, before anything is written or trained.
+# Reads and checks every input before anything is written or trained.
 MakeTask = Callable[[Any, ModelFiles, tf.distribute.Strategy], FineTuningTask]
-# Trains what comes before a run -> what the run starts from.
+# Trains an earlier stage -> what the run starts from.
 FirstStage = Callable[[FineTuning], str | None]
 
 
@@ -591,7 +591,7 @@ def trained(
     options: FineTuningOptions,
     first_stage: FirstStage = lambda run: None,
 ) -> tuple[FineTuning, keras.Model, int]:
-    """The run that is asked for, trained or restored: its model, and its step."""
+    """The requested run, trained or restored: its model and its step."""
     options = with_recipe(options)
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
     strategy = strategy_of(options)
@@ -603,7 +603,7 @@ def trained(
 
 
 def check_batches(options: FineTuningOptions, strategy: tf.distribute.Strategy) -> None:
-    """Raises InputError now for what would otherwise come out after training."""
+    """Raises InputError now for errors that would otherwise appear after training."""
     wanted = {"predict_batch_size": getattr(options, "do_predict", False)}
     of_dev = "eval_batch_size" if hasattr(options, "eval_batch_size") else None
     wanted[of_dev or "predict_batch_size"] = options.looks_at_dev or (
@@ -628,7 +628,7 @@ def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
 
 
 def folder_of_model(options: FineTuningOptions) -> str:
-    """Where a run's checkpoints are: after a selection, those of the best."""
+    """The folder of a run's checkpoints; after a selection, of the best one's."""
     output_dir = options.output_dir
     best = checkpoints.folder_of(output_dir)
     is_selection = (
@@ -660,7 +660,7 @@ def _refuse_useless(options: FineTuningOptions) -> None:
 def _train_or_restore(
     run: FineTuning, first_stage: FirstStage
 ) -> tuple[keras.Model, int]:
-    """The model to evaluate and to predict with, and the step that it is of."""
+    """The model to evaluate and to predict with, and its step."""
     options, folder = run.options, run.options.output_dir
     if not getattr(options, "do_train", True):
         return run.restore(folder_of_model(options))
@@ -679,10 +679,10 @@ def _train_or_restore(
 
 
 def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None:
-    """Scores the development sets, predicts the test sets, and writes both down.
+    """Scores the development sets, predicts the test sets, and writes the results.
 
-    A second development set, MNLI's mismatched one, has its name before its metrics;
-    a test set with labels has "test_".
+    The metrics of a second development set, MNLI's mismatched one, are prefixed with
+    its name; those of a test set with labels with "test_".
     """
     task, options = run.task, run.options
     results: dict[str, float] = {}

@@ -12,11 +12,9 @@ from bert_tf.tasks.tables import REGRESSION, DataSet, TableSplit, TfdsSet
 
 # GLUE's tasks and XNLI, as data.
 #
-# GLUE (Wang et al. 2018): each task's files are those of its own distribution. The
-# order
-# of the labels of CoLA, MRPC, MNLI and XNLI is the original's. Metrics: the first one
-# of
-# a task is the one that Devlin et al. 2018 report.
+# GLUE (Wang et al. 2018): each task's files are as in its own distribution. The order
+# of the labels of CoLA, MRPC, MNLI and XNLI is the original's. A task's first metric is
+# the one that Devlin et al. 2018 report.
 
 
 _BINARY = ("0", "1")
@@ -81,8 +79,8 @@ _QQP = _glue(
     metrics=("f1", "accuracy"),
     tfds=_tfds("glue/qqp", "question1", "question2", "not_duplicate", "duplicate"),
 )
-# By number, as the original: dev files have more columns in the middle. "-" is where
-# MultiNLI's annotators agreed on nothing; GLUE's own files have no such rows.
+# By number, as in the original: dev files have more columns in the middle. "-" marks
+# rows without agreement among MultiNLI's annotators; GLUE's own files have none.
 _MNLI_LABELLED = TableSplit(text_a=8, text_b=9, label=-1, no_label="-")
 _MNLI_TEST = TableSplit(text_a=8, text_b=9)
 _MNLI = DataSet(
@@ -140,7 +138,7 @@ _WNLI = _glue(
     metrics=("accuracy",),
     tfds=_tfds("glue/wnli", "sentence1", "sentence2", "not_entailment", "entailment"),
 )
-# The diagnostics, which a model of MNLI predicts. GLUE scores them itself: their labels
+# The diagnostics, predicted by a model of MNLI. GLUE scores them itself: their labels
 # are in diagnostic-full.tsv, which is not among the files of its tasks.
 _AX = DataSet(
     name="AX",
@@ -198,16 +196,14 @@ def xnli(language: str = "zh") -> DataSet:
     )
 
 
-# GLUE's test scores that Devlin et al. 2018 report, in per cent.
+# The GLUE test scores that Devlin et al. 2018 report, in per cent.
 #
-# Table 1 of https://arxiv.org/abs/1810.04805: one metric a task (F1 for QQP and MRPC,
+# Table 1 of https://arxiv.org/abs/1810.04805: one metric per task (F1 for QQP and MRPC,
 # Spearman correlation for STS-B, Matthews correlation for CoLA, accuracy for the
-# others),
-# without WNLI. The single models that were best on the development sets, as the GLUE
-# server scored them. The table's "Average", 79.6 and 82.1, is the mean of its
-# columns,
-# MNLI's two sets each one; GLUE's own is another:
-# `bert_tf.metrics.glue_average`.
+# others), without WNLI. They are the GLUE server's scores of the single models that
+# were best on the development sets. The table's "Average", 79.6 and 82.1, is the mean
+# of its columns, which count MNLI's two sets separately; GLUE's own average differs
+# (`bert_tf.metrics.glue_average`).
 
 
 # Task -> metric -> score.
@@ -239,7 +235,7 @@ COLUMNS = tuple(
 )
 
 
-# The tasks that --task_name knows: GLUE's, XNLI, and those of one's own.
+# The tasks of --task_name: GLUE's, XNLI, and the user's own.
 
 
 TASKS = {**GLUE_TASKS, "XNLI": xnli()}
@@ -249,13 +245,13 @@ _BUILT_IN = (*TASKS, OWN_TABLE)
 
 
 def add_task(data_set: DataSet) -> None:
-    """Lets --task_name, and `find`, know a data set of your own.
+    """Adds a data set for --task_name and `find`.
 
-    Another one that was added under the same name gives way: a notebook's cell may run
-    again.
+    It replaces one that was added under the same name, so that a notebook's cell can be
+    run again.
 
     Args:
-        data_set: what there is to know of it; see docs/python.md, "A task of your own".
+        data_set: its description; see docs/python.md, "A task of your own".
 
     Raises:
         ValueError: the name is that of a task of this package, or the splits, files,

@@ -36,7 +36,7 @@ from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import is_chief
 
-# What a task of GLUE came to, kept in OUTPUT_DIR/TASK/result.json.
+# The result of a GLUE task, kept in OUTPUT_DIR/TASK/result.json.
 #
 #     {"task": "MRPC", "scores": {"f1": 0.88, "accuracy": 0.84}, "metric": "f1",
 #      "run": "lr5e-05_bs32_ep3_seed12345",
@@ -56,13 +56,13 @@ class TaskResult:
     Attributes:
         task: as GLUE spells it.
         scores: metric -> the best run's score on the development set; for MNLI's second
-            set with `_mismatched` behind the name.
-        metric: the one that the run was chosen by.
-        run: the best run's name, which tells its settings.
+            set with the suffix `_mismatched`.
+        metric: the one by which the run was chosen.
+        run: the best run's name, which shows its settings.
         restarts: the scores of all runs with these settings, whatever their seed.
-        num_runs: runs that were begun, whatever became of them.
-        num_failed: those that diverged or learnt nothing.
-        seconds: how long all of them took.
+        num_runs: runs that were started, whatever their outcome.
+        num_failed: those that diverged or learned nothing.
+        seconds: their total time.
         predicted: the test splits whose predictions are written.
         inputs: split -> digest of what was scored or predicted.
     """
@@ -85,16 +85,16 @@ class TaskResult:
 
     @property
     def standard_deviation(self) -> float:
-        """That of the sample, over n - 1; NaN for a single run."""
+        """The sample standard deviation, over n - 1; NaN for a single run."""
         return statistics.stdev(self.restarts) if len(self.restarts) > 1 else math.nan
 
     @property
     def has_failed(self) -> bool:
-        """Whether even the best run learnt nothing."""
+        """Whether even the best run learned nothing."""
         return self.num_failed == self.num_runs
 
     def to_json(self) -> dict[str, Any]:
-        """The object as the file has it."""
+        """The object in the file."""
         return dataclasses.asdict(self)
 
 
@@ -129,14 +129,14 @@ def result_of(
 
 
 def write_result(result: TaskResult, folder: str) -> None:
-    """Keeps a task's result in its folder."""
+    """Writes a task's result to its folder."""
     files.write_atomically(
         os.path.join(folder, RESULT_NAME), json.dumps(result.to_json(), indent=1) + "\n"
     )
 
 
 def read_result(folder: str) -> TaskResult | None:
-    """The result in a task's folder; None where there is none, or a damaged one."""
+    """The result in a task's folder; None if there is none, or a damaged one."""
     path = os.path.join(folder, RESULT_NAME)
     if not files.exists(path):
         return None
@@ -152,7 +152,7 @@ def read_result(folder: str) -> TaskResult | None:
     return None
 
 
-# The table of GLUE as a picture: bars of our scores beside the paper's.
+# The table of GLUE as a picture: bars of our scores next to the paper's.
 
 
 # Model -> task -> metric -> score on the test set, in per cent.
@@ -163,14 +163,14 @@ _FAILED: dict[str, Any] = {"facecolor": "none", "edgecolor": "tab:red", "hatch":
 
 
 def short_name(metric: str) -> str:
-    """A metric as a table's column has room for it."""
+    """A metric's name, short enough for a table's column."""
     name = metric.removesuffix(MISMATCHED)
     name = {"matthews_correlation": "MCC", "f1": "F1"}.get(name, name)
     return f"{name} (mm)" if metric.endswith(MISMATCHED) else name
 
 
 def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
-    """A bar for each task's score, ours beside the paper's, as a PNG."""
+    """A bar for each task's score, ours next to the paper's, as a PNG."""
     bars = [
         (result, metric)
         for result in results
@@ -246,13 +246,12 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
 
 # The table of GLUE: OUTPUT_DIR/glue.md, glue.json and glue.png.
 #
-# Ours are scores on the development sets, of the runs that were chosen on them; the
+# Our scores are on the development sets, of runs chosen by those same scores; the
 # paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
-# says
-# so: on the test sets expect less than on the development sets.
+# states this: expect lower scores on the test sets.
 
 
-# They are in no average: Devlin et al. 2018 leave WNLI out, and AX has no labels.
+# Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
 
 
@@ -276,7 +275,7 @@ def write_report(
 def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
     """GLUE's average over the tasks that count, and which these are.
 
-    NaN where none counts.
+    NaN if none counts.
     """
     scores = {one.task: one.scores for one in results if one.task not in NOT_AVERAGED}
     return (glue_average(scores) if scores else math.nan), [*scores]
@@ -309,7 +308,7 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
 def _averages(
     results: Sequence[TaskResult], paper: Paper, num_columns: int
 ) -> list[list[str]]:
-    """GLUE's average, and the paper's, which alone can stand beside the paper's own."""
+    """GLUE's average, and the paper's kind, which alone compares with the paper's."""
     average, tasks = average_of(results)
     if not tasks:
         return []
@@ -374,20 +373,20 @@ def _row(result: TaskResult, paper: Paper) -> list[str]:
     ]
 
 
-# The tasks of GLUE one after the other: which, where from, and what each comes to.
+# The tasks of GLUE one after the other: which, where from, and their results.
 
 
 ALL = "all"
 SUBMISSION_NAME = "submission"
-# Too small to learn entailment from themselves: what begins with MNLI's model under
-# --two_stage (Phang et al. 2018, arXiv 1811.01088).
+# Too small to learn entailment on their own: with --two_stage these start from MNLI's
+# model (Phang et al. 2018, arXiv 1811.01088).
 SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 
 
 def chosen_tasks(options: GlueOptions) -> list[DataSet]:
-    """The tasks that --tasks names, in the order in which they are to be run.
+    """The tasks of --tasks, in the order in which they are to be run.
 
-    Says which ones of `all` are left out because their files are not there.
+    Logs which ones of `all` are left out because their files are not there.
     """
     if not files.is_folder(options.glue_dir):
         raise InputError(f"--glue_dir: no such folder: {options.glue_dir}")
@@ -433,7 +432,7 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
         )
     if options.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
         raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
-    # MNLI's model is what others begin with, or what predicts them.
+    # Other tasks start from MNLI's model, or are predicted by it.
     return sorted(chosen.values(), key=lambda data_set: data_set.name != "MNLI")
 
 
@@ -456,8 +455,8 @@ def run_task(
 ) -> None:
     """A task: its selection, the best run's scores and predictions.
 
-    Its result is in its folder then. What is done already is not done again. AX is
-    predicted alone.
+    Its result is written to its folder. Completed work is not repeated. AX is only
+    predicted.
     """
     logging.info("***** %s *****", data_set.name)
     values = _options_of(data_set, options)
@@ -505,7 +504,7 @@ def run_task(
 
 
 def results_in(output_dir: str) -> list[TaskResult]:
-    """The results of all tasks, those of earlier starts too, in GLUE's order."""
+    """The results of all tasks, in GLUE's order, including those of earlier starts."""
     found = (read_result(os.path.join(output_dir, name)) for name in GLUE_TASKS)
     return [result for result in found if result is not None]
 
@@ -526,7 +525,7 @@ def _score(
 
 
 def _predict(run: FineTuning, model: keras.Model) -> None:
-    """The predictions of all test sets, as GLUE's server takes them too."""
+    """The predictions of all test sets, also in the GLUE server's format."""
     for split in run.task.test_splits:
         predictions = run.predict(model, split)
         if run.is_chief:
@@ -552,7 +551,7 @@ def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:
 
 
 def _missing_file(data_set: DataSet, options: GlueOptions) -> str | None:
-    """A file that the task needs and that is not there."""
+    """A file that the task needs and that is missing."""
     folder = _data_dir(data_set, options)
     for split in _splits(data_set, options):
         path = os.path.join(folder, data_set.files[split])
@@ -566,5 +565,5 @@ def _data_dir(data_set: DataSet, options: GlueOptions) -> str:
 
 
 def _best_of(options: GlueOptions, task: str) -> str:
-    """Where a task's best run is kept."""
+    """The folder of a task's best run."""
     return checkpoints.folder_of(os.path.join(options.output_dir, task))

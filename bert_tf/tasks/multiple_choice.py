@@ -54,23 +54,20 @@ from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples of multiple choice: a premise, and endings of which one is right.
 #
-# SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for each of
-# its
-# parts, by name:
+# SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for each part,
+# by name:
 #
 #     premise   the first sentence: "sent1", "ctx_a", "ctx" or "context"
-#     start     what every ending goes on from: "sent2" or "ctx_b"; may be none, or
-#     empty
-#     endings   a column each, "ending0", "ending1", ...; or one field that holds them
-#     all
-#               in a list, "endings"
+#     start     the beginning of every ending: "sent2" or "ctx_b"; may be missing
+#               or empty
+#     endings   one column each, "ending0", "ending1", ...; or one field that holds
+#               a list of all, "endings"
 #     label     the number of the right ending, from 0: "label"
 #
-# Where a file stands in for SWAG with all of the context in "sent1", "sent2" is
-# empty.
+# Files in SWAG's format that have all of the context in "sent1" leave "sent2" empty.
 
 
-# The columns that are looked for where none are named: the first one that is there.
+# The columns to look for if none are given: the first one that exists.
 PREMISES = ("sent1", "ctx_a", "ctx", "context")
 STARTS = ("sent2", "ctx_b")
 LIST_OF_ENDINGS = "endings"
@@ -83,7 +80,7 @@ class ChoiceExample(NamedTuple):
 
     Attributes:
         premise: the first sentence.
-        start: what every ending goes on from; "" where there is none.
+        start: the common beginning of every ending; "" if there is none.
         endings: the choices, two or more.
         label: the right one as written; None in a test set.
         source: "file:line", for messages.
@@ -105,7 +102,7 @@ class ChoiceSet(NamedTuple):
     """The examples of a file.
 
     Attributes:
-        examples: in the file's order; all with as many endings.
+        examples: in the file's order; all with the same number of endings.
         target: what is predicted: one of the endings, by its label.
     """
 
@@ -115,14 +112,14 @@ class ChoiceSet(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnNames:
-    """What the columns of files are called. None: as in the module's docstring.
+    """The names of a file's columns. None: the defaults above.
 
     Attributes:
         premise: the premise's.
-        start: that of what the endings go on from; "" where there is none.
+        start: that of the common beginning of the endings; "" if there is none.
         endings: one for each ending, or one that holds a list of them.
         label: the label's.
-        labels: what the label column says for each ending, in the order of the endings;
+        labels: each ending's value in the label column, in the order of the endings;
             None for 0, 1, 2, ...
     """
 
@@ -156,7 +153,7 @@ class ColumnNames:
         return Columns(premise, start, endings, label)
 
     def target(self, num_endings: int, path: str) -> Target:
-        """What is predicted where there are so many endings."""
+        """The classes of that many endings."""
         if num_endings < 2:
             raise InputError(
                 f"{path}: there must be two endings or more to choose from. Found:"
@@ -172,7 +169,7 @@ class ColumnNames:
 
 
 class Columns(NamedTuple):
-    """What the columns of one file are called; None for what it does not have."""
+    """The names of one file's columns; None for those that it lacks."""
 
     premise: str
     start: str | None
@@ -208,20 +205,16 @@ def _missing(path: str, what: str, flag: str, there: Sequence[str]) -> InputErro
 
 # Reads examples of multiple choice from CSV, TSV and JSON lines.
 #
-# What a file is, its name says: .csv, .tsv, and .jsonl, .json or .ndjson, each packed
-# or
-# not (.gz, .bz2, .xz); any other one is JSON lines if it begins with a brace, else
-# CSV.
+# The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
+# compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
+# brace, else CSV.
 #
-# Every row is used or reported with its line number. Rows that cannot be used are
-# left
-# out while they are few; of a test set none may be, whose predictions are told apart
-# by
-# their place.
+# Every row is used or reported with its line number. A few unusable rows are left out,
+# but none of a test set, where predictions are identified by their position.
 
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
-# What stands for a label in sets whose labels are kept back.
+# What replaces a label in sets whose labels are withheld.
 _NO_LABEL = ("", "-1")
 
 # A row: its line, and its cells by column, or why it has none.
@@ -322,7 +315,7 @@ def _example(
     label = None if columns.label is None else row.get(columns.label)
     return ChoiceExample(
         premise=_text(columns.premise, _cell(row, columns.premise)),
-        # Objects without the field have nothing that the endings go on from.
+        # In objects without the field the endings have no common beginning.
         start="" if start is None else _text(str(columns.start), start),
         endings=tuple(_text(name, value) for name, value in cells),
         label=None if label is None else str(label).strip(),
@@ -331,7 +324,7 @@ def _example(
 
 
 def _check(example: ChoiceExample, target: Target, *, has_labels: bool) -> None:
-    """Raises _UnusableError if an example is not of the target, or says nothing."""
+    """Raises _UnusableError if an example does not fit the target, or is empty."""
     if len(example.endings) != target.num_outputs:
         raise _UnusableError(
             f"there are {len(example.endings)} endings; the first row has"
@@ -378,7 +371,7 @@ def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
     ):
         return _objects(text, path)
     table = _tab_separated(text) if kind == ".tsv" else comma_separated(text, path)
-    # A line without anything in it is no row.
+    # An empty line is not a row.
     written = ((number, cells) for number, cells in table if cells not in ([], [""]))
     header = next((cells for _, cells in written if any(cells)), None)
     if header is None:
@@ -419,7 +412,7 @@ def _objects(text: str, path: str) -> tuple[list[str], Iterator[Row]]:
 
 
 def _object(line: str) -> Mapping[str, Any] | str:
-    """The object of a line, or why there is none."""
+    """The object of a line, or why it has none."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -448,13 +441,11 @@ def _unpacked(path: str) -> str:
 
 # Multiple choice as a task: which of several endings goes with a premise.
 #
-# Devlin et al. 2018, section 4.4: of each ending a sequence of its own, [CLS] premise
-# [SEP] ending [SEP]; the product of its [CLS]'s output and one vector is the ending's
-# score, and the softmax is over the endings. As in the paper, what all endings go on
-# from
-# stands before each of them. Here [CLS]'s output has gone through the pooler, as in
-# the
-# original's classifier.
+# Devlin et al. 2018, section 4.4: each ending makes a sequence of its own, [CLS]
+# premise [SEP] ending [SEP]; the product of its [CLS]'s output and one vector is the
+# ending's score, with a softmax over the endings. As in the paper, the common beginning
+# of all endings stands before each of them. Here [CLS]'s output has passed through the
+# pooler, as in the original's classifier.
 #
 # Shapes: R records, N choices, L tokens of a sequence.
 
@@ -475,17 +466,17 @@ def task(
 
 
 def schema(target: Target, max_seq_length: int) -> RecordSpec:
-    """What a record of a target holds."""
+    """The features of a target's record."""
     return RecordSpec.choices(max_seq_length, target.num_outputs)
 
 
 class ChoiceFeaturizer:
-    """Makes examples into records: tokenized, cut, padded.
+    """Converts examples to records: tokenized, cut, padded.
 
     A premise is tokenized once for all its endings.
 
     Attributes:
-        num_truncated: how many of the examples seen last have lost tokens, in one
+        num_truncated: how many examples of the latest call have lost tokens, in one
             choice or several.
     """
 
@@ -499,7 +490,7 @@ class ChoiceFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the records depend on beside the examples, as JSON has it."""
+        """All that the records depend on in addition to the examples, as JSON."""
         return {
             "vocabulary": self._tokenizer.vocabulary.sha256,
             "do_lower_case": self._tokenizer.do_lower_case,
@@ -510,7 +501,7 @@ class ChoiceFeaturizer:
     def blocks(
         self, examples: Iterable[ChoiceExample]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The records of examples, many at once, as `schema` has them."""
+        """The records of many examples at once, as in `schema`."""
         self.num_truncated = 0
         remaining = iter(examples)
         while block := list(itertools.islice(remaining, _EXAMPLES_AT_ONCE)):
@@ -546,19 +537,18 @@ class ChoiceFeaturizer:
         return pairs
 
 
-# What was predicted for each example of multiple choice: a CSV, and probabilities.
+# The prediction for each example of multiple choice: a CSV, and probabilities.
 #
-# `write_choices` writes a header, then a row an example:
+# `write_choices` writes a header, then one row per example:
 #
 #     index       the example's number in its file, from 0
-#     label       the right ending's label as the file has it; empty where there is
-#     none
+#     label       the right ending's label as in the file; empty if there is none
 #     prediction  the predicted one's
-#     correct     1 or 0; empty where there is no label
+#     correct     1 or 0; empty if there is no label
 #     p_LABEL     each ending's probability
 #     premise, start, ending_LABEL    the texts
 #
-# with commas and quotes as CSV has them: pandas.read_csv reads it.
+# with CSV's commas and quotes: pandas.read_csv reads it.
 #
 # Shapes: E examples, N endings.
 
@@ -603,7 +593,7 @@ def write_choices(
 
 
 def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
-    """Writes a line an example, as the original's test_results.tsv: tabs between."""
+    """Writes one line per example, as the original's test_results.tsv, with tabs."""
     rows = target.probabilities(logits)
     lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
     files.write_atomically(path, "".join(lines))
@@ -619,7 +609,7 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 def choice_task(
     options: ChoiceOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[np.ndarray]:
-    """The task of choosing, on the examples that the options name."""
+    """The task of choosing, on the options' examples."""
     choices = _Choices(options, found, _read(options), num_workers(strategy) == 1)
     built = model_options(options, opened_adapter(options, found.config))
     return FineTuningTask.of(
@@ -674,7 +664,7 @@ def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
 
 
 class _Choices:
-    """The examples of each split, tokenized once, and what their outputs mean."""
+    """The examples of each split, tokenized once, and the meaning of their outputs."""
 
     def __init__(
         self,
@@ -734,7 +724,7 @@ class _Choices:
         return baseline(*self._sets["dev"], metric)
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
-        """Writes the predictions' table; of a test set the original's file too."""
+        """Writes the predictions' table; for a test set the original's file too."""
         del step
         examples, target = self._sets[split]
         name = "dev_predictions.csv"
@@ -747,7 +737,7 @@ class _Choices:
         logging.info("Wrote %d predictions to %s.", len(examples), name)
 
     def _digest(self, split: str) -> str:
-        # Not the line: the same rows in another file are the same.
+        # Not the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self._sets[split].examples)
 
     def _tokenized(self, split: str) -> SplitRecords:

@@ -50,7 +50,7 @@ def pretraining_task(
     packed: bool = False,
     recompute: bool = False,
 ) -> Task:
-    """The task of pre-training a model of that architecture."""
+    """The task of pre-training a model with that architecture."""
     build_model = functools.partial(
         BertPretrainer, config, packed=packed, recompute=recompute
     )
@@ -72,7 +72,7 @@ def pretraining_task(
     )
 
 
-# Metric -> labels and their weights in a batch; all weigh 1 where there are none.
+# Metric -> labels and their weights in a batch; all weigh 1 if there are none.
 _LABELS = {
     "masked_lm_majority": ("masked_lm_ids", "masked_lm_weights"),
     "next_sentence_majority": ("next_sentence_labels", "next_sentence_weights"),
@@ -80,9 +80,9 @@ _LABELS = {
 
 
 class Majority:
-    """What always giving the most frequent label would score on the batches seen.
+    """The majority-class baseline's score on the batches seen.
 
-    Next sentence labels may be far from even, so that their accuracy shows nothing
+    Next sentence labels may be far from balanced, so their accuracy means nothing
     without it.
     """
 
@@ -112,7 +112,7 @@ class Majority:
 
 
 def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
-    """The whole model, of which the optimizer sees what the masked LM depends on.
+    """The whole model, with only the masked LM's weights visible to the optimizer.
 
     A weight without a gradient would still decay.
     """
@@ -121,9 +121,8 @@ def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
     return model
 
 
-# What a run of pre-training reads: the records of its phases and its evaluation.
-#
-# One phase, or several (--phases): each reads the records of its length.
+# The records of a pre-training run's phases (--phases) and of its evaluation. Each
+# phase reads the records of its length.
 
 
 class OpenRecords(Protocol):
@@ -139,8 +138,8 @@ class OpenRecords(Protocol):
 class PretrainingData:
     """What a run trains and evaluates on.
 
-    Attributes:
-        phases: what is asked for, each with its records.
+    phases: the requested phases, each with its records.
+        held_out: the records to evaluate a phase on.
         held_out: the records to evaluate a phase on.
     """
 
@@ -158,7 +157,7 @@ class PretrainingData:
         num_train_steps: int,
         train_batch_size: int,
     ) -> "PretrainingData":
-        """Finds the records of each phase, and checks that they go together."""
+        """Finds the records of each phase, and checks that they are compatible."""
         phases: list[tuple[PhaseSpec, PretrainingRecords]]
         if specs is None:
             records = open_records(record_files(input_file, "input_file"), "input_file")
@@ -191,17 +190,17 @@ class PretrainingData:
 
     @property
     def records(self) -> PretrainingRecords:
-        """The first phase's records: what they have in common with all others."""
+        """The first phase's records, for what they have in common with all others."""
         return self.phases[0][1]
 
     @property
     def every_records(self) -> list[PretrainingRecords]:
-        """Those of all phases, then those to evaluate on."""
+        """The records of all phases, then those to evaluate on."""
         return [*[records for _, records in self.phases], *self.held_out]
 
     @property
     def is_packed(self) -> bool:
-        """Whether some records are packed: the others then look like rows of one."""
+        """Whether some records are packed: the others are then read as rows of one."""
         return any(records.is_packed for records in self.every_records)
 
     @property
@@ -210,7 +209,7 @@ class PretrainingData:
         return sum(spec.num_steps for spec, _ in self.phases)
 
     def described(self, input_file: str) -> RunData:
-        """The records of all phases, as a run's folder records them."""
+        """The records of all phases, as recorded in a run's folder."""
         ids = [
             fingerprint(records.paths, records.counts, records.max_seq_length)
             for _, records in self.phases
@@ -227,7 +226,7 @@ class PretrainingData:
         eval_batch_size: int,
         max_eval_steps: int,
     ) -> list[Phase]:
-        """The phases as the engine takes them."""
+        """The phases in the engine's form."""
         phases = []
         end_step = 0
         for (spec, records), held_out in zip(self.phases, self.held_out, strict=True):
@@ -260,7 +259,7 @@ class PretrainingData:
                     ),
                     evaluation_id=fingerprint(
                         held_out.paths,
-                        # Evaluation takes the first so many of them.
+                        # Evaluation takes the first ones.
                         [0] * len(held_out.paths),
                         held_out.max_seq_length,
                     ),
@@ -369,7 +368,7 @@ class PretrainingSession:
         self._options = options
         self._strategy = strategy
         specs = parse_phases(options.phases) if options.phases else None
-        # What would otherwise come out after hours of training.
+        # Errors that would otherwise appear after hours of training.
         self._refuse_uneven_batches(specs)
         checkpoint = options.init_checkpoint
         source = open_source(checkpoint) if checkpoint else None
@@ -400,7 +399,7 @@ class PretrainingSession:
         self._refuse_other_metrics()
 
     def train(self) -> tuple[keras.Model, int]:
-        """Trains from where --output_dir stands."""
+        """Trains, resuming from --output_dir."""
         self._prepare()
         training = TrainingConfig.of(
             self._options,
@@ -473,7 +472,7 @@ class PretrainingSession:
         )
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
-        """Raises InputError if some batch cannot be dealt out to the devices."""
+        """Raises InputError if some batch cannot be split over the devices."""
         values = self._options
         if values.do_train:
             batches = {"train_batch_size": [values.train_batch_size]}
@@ -508,7 +507,7 @@ class PretrainingSession:
         )
 
     def _fit_to_records(self, source: Source | None) -> tuple[Vocabulary | None, bool]:
-        """Checks the model by the records; a named size's vocabulary is theirs."""
+        """Checks the model against the records; a named size takes their vocabulary."""
         vocabulary, do_lower_case = self.data.records.vocabulary(
             self._options.given("do_lower_case")
         )
@@ -527,7 +526,7 @@ class PretrainingSession:
         return vocabulary, do_lower_case is not False
 
     def _refuse_other_metrics(self) -> None:
-        """Raises InputError now for what would come out at the first evaluation."""
+        """Raises InputError now for errors that the first evaluation would meet."""
         objective = self.task.objective
         metrics = ("loss", *objective.losses, *objective.metrics)
         if self._options.eval_steps and self._options.best_metric not in metrics:
@@ -537,7 +536,7 @@ class PretrainingSession:
             )
 
     def _prepare(self) -> None:
-        """Makes --output_dir, with all that its checkpoints need beside them."""
+        """Makes --output_dir, with all files that must accompany its checkpoints."""
         run_folder.prepare(
             self._options.output_dir,
             self.config,
@@ -555,7 +554,7 @@ class PretrainingSession:
 
 
 def model_config(options: PretrainingOptions, source: Source | None) -> BertConfig:
-    """The architecture that the flags name, or else the checkpoint to start from."""
+    """The architecture of the flags, or else of the checkpoint to start from."""
     if options.bert_size:
         config = BertConfig.from_size(options.bert_size)
     elif options.bert_config_file:

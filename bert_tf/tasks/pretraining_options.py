@@ -21,7 +21,7 @@ from bert_tf.training.training_options import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NewModelOptions(ModelOptions, CheckpointOptions, title=options.MODEL):
-    """Which model."""
+    """The model."""
 
     bert_size: str | None = option(
         None,
@@ -41,7 +41,7 @@ class NewModelOptions(ModelOptions, CheckpointOptions, title=options.MODEL):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordOptions(Options, title=options.DATA):
-    """Which records."""
+    """The records."""
 
     input_file: str = option(
         REQUIRED,
@@ -98,7 +98,7 @@ class StepOptions(Options, title=options.TRAINING):
     )
 
     def problems(self) -> Iterator[str]:
-        """What the phases say themselves."""
+        """The settings that the phases give themselves."""
         yield from super().problems()
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
             yield from self.refuse_together("phases", name)
@@ -124,7 +124,7 @@ class Ablations(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DynamicMaskingOptions(Options):
-    """Records that are masked as they are read, of --masking=dynamic."""
+    """Options of --masking=dynamic: records are masked as they are read."""
 
     masking_unit: str | None = option(
         None,
@@ -153,7 +153,7 @@ class DynamicMaskingOptions(Options):
     )
 
     def problems(self) -> Iterator[str]:
-        """More than all tokens."""
+        """Rates that add up to more than all tokens."""
         yield from super().problems()
         if self.mask_rate + self.random_rate > 1.0:
             yield "`mask_rate` and `random_rate` must be at most 1 together."
@@ -185,6 +185,6 @@ class PretrainingOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval")

@@ -27,7 +27,7 @@ from bert_tf.training.training_options import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaddingOptions(Options, title=options.LENGTHS):
-    """How long batches are."""
+    """The batches' lengths."""
 
     pad: str = option(
         "length",
@@ -87,7 +87,7 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
     )
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         yield from self.refuse_together("learning_rates", "learning_rate")
         yield from self.refuse_together("train_batch_sizes", "train_batch_size")
@@ -105,13 +105,13 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "train_batch_size": 16,
     },
 }
-# Of a selection, whose options list what to try: where they have a default.
+# For a selection, whose options list the values to try: those with a default.
 _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StabilityOptions(HeadOptions, title=options.TRAINING):
-    """Steadier fine-tuning, for small sets of examples."""
+    """More stable fine-tuning for small data sets."""
 
     recipe: str = option(
         "devlin",
@@ -164,7 +164,7 @@ class AdapterOptions(Options, title=options.TRAINING):
     )
 
     def problems(self) -> Iterator[str]:
-        """What has no use."""
+        """Options without effect."""
         yield from super().problems()
         frozen = self.lora_rank or self.adapter_size or self.init_adapter
         if self.lora_rank and self.adapter_size:
@@ -188,7 +188,7 @@ class Settings(NamedTuple):
 
     Attributes:
         learning_rate: the peak.
-        train_batch_size: sequences a step, over all devices.
+        train_batch_size: sequences per step, over all devices.
         num_train_epochs: passes over the training examples.
         random_seed: of the new weights, dropout and the order of the data.
     """
@@ -214,10 +214,10 @@ def grid(
     num_restarts: int,
     random_seed: int,
 ) -> list[Settings]:
-    """All combinations of settings, each once, in the order that they are run in.
+    """All combinations of settings, each once, in the order of the runs.
 
-    Seeds change slowest, so that every combination is seen once early; then batch
-    sizes, epochs and learning rates, as they are given.
+    Seeds change slowest, so that every combination is run once early; then batch
+    sizes, epochs and learning rates, in the order given.
     """
     combinations = itertools.product(
         range(random_seed, random_seed + num_restarts),
@@ -232,7 +232,7 @@ def grid(
 
 
 def _short(number: float) -> str:
-    """A number's shortest digits that mean it: 3 for 3.0."""
+    """The shortest digits that give a number: 3 for 3.0."""
     return repr(float(number)).removesuffix(".0")
 
 
@@ -251,7 +251,7 @@ class FineTuningOptions(
     AdapterOptions,
     title=options.TRAINING,
 ):
-    """What every fine-tuning command has."""
+    """The options of every fine-tuning command."""
 
     warmup_proportion: float = option(
         0.1,
@@ -262,7 +262,7 @@ class FineTuningOptions(
 
     @property
     def settings(self) -> list["Settings"]:
-        """What the runs that are asked for differ in."""
+        """The settings in which the requested runs differ."""
 
         def values(plural: str, singular: str) -> Sequence[Any]:
             several = getattr(self, plural)
@@ -281,7 +281,7 @@ class FineTuningOptions(
 
     @property
     def asks_for_selection(self) -> bool:
-        """Whether the best of several runs is wanted, be it of one."""
+        """Whether the best of several runs is requested, or of a single one."""
         plurals = ("learning_rates", "train_batch_sizes")
         return any(map(self.is_given, plurals)) or len(self.settings) > 1
 
@@ -307,7 +307,7 @@ class Predicts(Options, title=options.WHAT_TO_DO):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatchOptions):
-    """Fine-tuning that evaluates on a split of its own, and predicts another one."""
+    """Fine-tuning that evaluates on one split and predicts another."""
 
     eval_batch_size: int = options.with_default(
         EvaluationBatchOptions, "eval_batch_size", 32
@@ -316,7 +316,7 @@ class ScoredOptions(FineTuningOptions, Predicts, EvaluationBatchOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LongTextOptions(Options, title=options.LENGTHS):
-    """Texts that are longer than max_seq_length."""
+    """Texts longer than max_seq_length."""
 
     long_text: str = option(
         "truncate",
@@ -374,7 +374,7 @@ class ReportOptions(Options, title=options.RESULTS):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsOptions(Options, title=options.DATA):
-    """TensorFlow Datasets instead of files; each command has splits of its own."""
+    """TensorFlow Datasets instead of files; each command has its own splits."""
 
     tfds_name: str | None = option(
         None, "Read a set of TensorFlow Datasets instead of files."
@@ -387,7 +387,7 @@ class TfdsOptions(Options, title=options.DATA):
     tfds_splits: tuple[str, ...] = option((), "Their splits.")
 
     def problems(self) -> Iterator[str]:
-        """Splits of which there must be as many as the command reads."""
+        """A number of splits other than the command reads."""
         yield from super().problems()
         wanted: Any = type(self).__dataclass_fields__["tfds_splits"].default
         if len(self.tfds_splits) != len(wanted):
@@ -399,7 +399,7 @@ class TfdsOptions(Options, title=options.DATA):
 
 
 def tfds_splits(uses: Mapping[str, str]) -> Any:
-    """The option of the splits: their usual names, and what each is for."""
+    """The option of the splits: their usual names, and their purposes."""
     said = ", ".join(uses.values())
     return option(
         tuple(uses),
@@ -411,7 +411,7 @@ T = TypeVar("T", bound=FineTuningOptions)
 
 
 def with_recipe(given: T) -> T:
-    """The options with the recipe's values where they were not given; logs them."""
+    """The options with the recipe's values where not given; logs them."""
     changed: dict[str, Any] = {}
     kept = []
     defaults = type(given).__dataclass_fields__
@@ -441,7 +441,7 @@ def _as_flag(name: str, value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceFiles(TfdsOptions, title=options.DATA):
-    """Which files, and what their columns are called, of JSON lines the fields."""
+    """The files, and the names of their columns, or of the fields of JSON lines."""
 
     train_file: str | None = option(
         None,
@@ -512,7 +512,7 @@ class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
     learning_rate: float = options.with_default(TrainingOptions, "learning_rate", 2e-5)
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
         if self.max_seq_length < 5:
@@ -530,7 +530,7 @@ class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureRunOptions(LengthOptions, ComputingOptions, DeviceOptions):
-    """How, and where, a model runs that gives features."""
+    """How and where to run a model that computes features."""
 
     batch_size: int = option(
         32, "Lines that the model is given at once, over all devices.", least=1

@@ -24,11 +24,11 @@ from bert_tf.training.checkpoints import is_better
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.strategy import Agreement, check_batch_size, is_chief
 
-# Tables in Markdown, as reports have them.
+# Tables in Markdown, for reports.
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; the first column is text, the others stand to the right."""
+    """A table; the first column is left-aligned, the others right-aligned."""
     widths = [
         max(3, *(len(row[column]) for row in (header, *rows)))
         for column in range(len(header))
@@ -46,15 +46,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
-    """A score; a dash where there is none."""
+    """A score; a dash if there is none."""
     return "–" if math.isnan(value) else f"{scale * value:.{digits}f}"
 
 
-# What is known of each run of a selection, kept in OUTPUT_DIR/selection.jsonl.
+# The runs of a selection, recorded in OUTPUT_DIR/selection.jsonl.
 #
-# The first line says what the runs have in common: what was trained on, what it
-# started
-# from, and the metric that they are compared by. Then one JSON object a run:
+# The first line has what the runs have in common: the data, the initial checkpoint, and
+# the metric by which they are compared. Then follows one JSON object per run:
 #
 #     {"made_with": {"init_checkpoint": ..., ...}, "metric": "accuracy"}
 #     {"name": "lr5e-05_bs16_ep3_seed12345", "learning_rate": 5e-05,
@@ -62,15 +61,12 @@ def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
 #      "status": "finished", "scores": {"0.3": {"accuracy": 0.7}, "1.0": {...}},
 #      "step": 687, "seconds": 41.2}
 #
-# `scores` are those on the development set, by the share of the run's steps after
-# which
+# `scores` are those on the development set, by the share of the run's steps at which
 # they were measured; `step` is the step of the last ones. `status` is `finished`,
-# `stopped` (before its last step, to be gone on with later) or `failed` (its numbers
-# were
-# not finite: `failure` says where). `seconds` are those of the starts that came to a
-# score. The file is written before the first run, which others must not go on with,
-# and
-# anew after each run; a run that is in it is not run again.
+# `stopped` (before its last step, to be resumed later) or `failed` (its numbers were
+# not finite: `failure` gives the step). `seconds` count the starts that led to a score.
+# The file is written before the first run, so that a selection with other data cannot
+# resume it, and again after each run; a run listed in it is not repeated.
 
 
 RUNS_NAME = "runs"
@@ -86,7 +82,7 @@ class Record:
         settings: what it was run with.
         scores: share of its steps -> its scores by name after them.
         step: the step of the last of these scores.
-        seconds: how long they took, with their evaluations.
+        seconds: their duration, with the evaluations.
         failure: why it ended without a score; empty if it did not.
     """
 
@@ -111,15 +107,15 @@ class Record:
         return max(self.scores, default=0.0)
 
     def score(self, metric: str, share: float = 1.0) -> float:
-        """The score after a share of the steps; NaN where there is none.
+        """The score after a share of the steps; NaN if there is none.
 
-        Where that share was not measured, the next larger one that was.
+        If that share was not measured, the next larger one that was.
         """
         later = [at for at in self.scores if at >= share]
         return self.scores[min(later)][metric] if later else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """The object as the file has it."""
+        """The object in the file."""
         return {
             "name": self.settings.name,
             **self.settings._asdict(),
@@ -184,7 +180,7 @@ def _share(text: str, source: str) -> float:
 
 
 class Records:
-    """The records of a folder, in the order in which its runs first came to one."""
+    """The records of a folder, in the order in which its runs were first recorded."""
 
     def __init__(
         self,
@@ -196,7 +192,7 @@ class Records:
     ) -> None:
         self._path = os.path.join(folder, SELECTION_NAME)
         self._is_chief = is_chief
-        # As it comes back from the file: tuples as lists.
+        # As read back from the file: tuples as lists.
         self._header = json.loads(
             json.dumps({"made_with": dict(made_with), "metric": metric})
         )
@@ -209,7 +205,7 @@ class Records:
         return self._records.get(settings, Record(settings=settings))
 
     def all(self) -> list[Record]:
-        """All runs, those of earlier starts with other settings too."""
+        """All runs, including those of earlier starts with other settings."""
         return list(self._records.values())
 
     def put(self, record: Record) -> None:
@@ -218,7 +214,7 @@ class Records:
         self._write()
 
     def begin(self) -> None:
-        """Writes down what the runs have in common, before the first of them begins."""
+        """Records what the runs have in common, before the first of them begins."""
         if not self._records:
             self._write()
 
@@ -250,13 +246,13 @@ class Records:
             self._refuse_others(header.made_with, header.metric)
 
     def _have_begun(self) -> bool:
-        """Whether a run that came to no record has something to go on from."""
+        """Whether a run without a record has a checkpoint to resume from."""
         runs = os.path.join(os.path.dirname(self._path), RUNS_NAME)
         return bool(files.glob(os.path.join(glob.escape(runs), "*", STATE_NAME)))
 
     def _refuse_others(self, there: Mapping[str, Any], metric: str) -> None:
         here = self._header["made_with"]
-        # A name that only one of them knows is a flag that the other version lacks.
+        # A name that only one of them has is a flag that the other version lacks.
         differing = [name for name in here if name in there]
         differing = [name for name in differing if here[name] != there[name]]
         pairs = [(name, there[name], here[name]) for name in differing]
@@ -270,7 +266,7 @@ class Records:
             )
 
 
-# How the runs of a selection came out, those that differ in their seed together.
+# The results of a selection's runs, grouped over their seeds.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -280,10 +276,10 @@ class Group:
     Attributes:
         settings: those of its first run.
         scores: of its finished runs that have one.
-        num_stopped: runs that were stopped early; they are in no figure.
-        num_failed: runs that diverged, or finished without a better score than who
-            always answers the same: failed runs, as Mosbach et al. 2021 define them.
-            The latter are in the figures.
+        num_stopped: runs that were stopped early; no figure includes them.
+        num_failed: runs that diverged, or finished with a score no better than the
+            majority-class baseline's: failed runs, as Mosbach et al. 2021 define
+            them. The latter are in the figures.
     """
 
     settings: Settings
@@ -298,22 +294,22 @@ class Group:
 
     @property
     def mean(self) -> float:
-        """The mean score; NaN where no run has one."""
+        """The mean score; NaN if no run has one."""
         return statistics.fmean(self.scores) if self.scores else math.nan
 
     @property
     def standard_deviation(self) -> float:
-        """That of the sample, over n - 1; NaN for fewer than two runs."""
+        """The sample standard deviation, over n - 1; NaN for fewer than two runs."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else math.nan
 
     @property
     def maximum(self) -> float:
-        """The largest score; NaN where no run has one."""
+        """The largest score; NaN if no run has one."""
         return max(self.scores, default=math.nan)
 
     @property
     def minimum(self) -> float:
-        """The smallest score; NaN where no run has one."""
+        """The smallest score; NaN if no run has one."""
         return min(self.scores, default=math.nan)
 
 
@@ -328,7 +324,7 @@ def grouped(
 
 
 def has_failed(record: Record, metric: str, baseline: float | None) -> bool:
-    """Whether a run diverged, or finished no better than who always says the same."""
+    """Whether a run diverged, or is no better than the majority-class baseline."""
     if record.status == FAILED:
         return True
     if record.status == STOPPED:
@@ -353,11 +349,10 @@ def _group(records: Sequence[Record], metric: str, baseline: float | None) -> Gr
 #
 #     model.ckpt-STEP...      the run's best checkpoint: hard links, or copies
 #     best.json               {"metric": ..., "step": ..., "value": ..., "run": NAME}
-#     bert_config.json, vocab.txt, ...    what lies beside it
+#     bert_config.json, vocab.txt, ...    the other files of that folder
 #
-# so that `--init_checkpoint=OUTPUT_DIR/best` means the best run. It appears whole,
-# never
-# with files of two runs.
+# so that `--init_checkpoint=OUTPUT_DIR/best` means the best run. The folder is replaced
+# as a whole and never mixes the files of two runs.
 
 
 class BestRun:
@@ -383,7 +378,7 @@ class BestRun:
                 " files back, or remove the run's line from selection.jsonl to make it"
                 " again."
             )
-        # What a kill has left half made.
+        # Left incomplete by a kill.
         for leftover in files.glob(f"{glob.escape(self._folder)}.tmp-*"):
             files.remove(leftover)
         temporary = files.temporary_name(self._folder)
@@ -403,7 +398,7 @@ class BestRun:
         files.replace(temporary, self._folder)
 
     def discard(self, folder: str) -> None:
-        """Removes a run's checkpoints; its metrics and flags stay."""
+        """Removes a run's checkpoints, but not its metrics and flags."""
         if not self._is_chief or self._keep_all_runs or not files.is_folder(folder):
             return
         for prefix in candidates(folder):
@@ -414,16 +409,16 @@ class BestRun:
                 files.remove(path)
 
     def _kept(self) -> str | None:
-        """The run whose weights lie there."""
+        """The run whose weights are kept there."""
         best = checkpoints.read_best_file(self._folder)
         return best.run if best else None
 
 
-# The runs of a selection, one after the other: made, recorded, kept or thrown away.
+# The runs of a selection, one after the other: made, recorded, kept or removed.
 
 
 class Outcome(NamedTuple):
-    """What a run came to.
+    """A run's result.
 
     Attributes:
         scores: its scores on the development set.
@@ -434,23 +429,23 @@ class Outcome(NamedTuple):
     step: int
 
 
-# Settings, the run's folder, the share of its steps to train for. The same again with
-# a larger share goes on where the folder stands. DivergedError: the run has failed.
+# Settings, the run's folder, the share of its steps to train for. A second call with a
+# larger share resumes the run in its folder. DivergedError: the run has failed.
 Run = Callable[[Settings, str, float], Outcome]
 
 
 class Keeper(Protocol):
-    """Looks after the weights of runs. Both methods may be called again and again."""
+    """Manages the weights of runs. Both methods may be called repeatedly."""
 
     def keep(self, folder: str) -> None:
-        """Makes the weights of the run in this folder those that are kept."""
+        """Makes the weights of the run in this folder the ones to keep."""
 
     def discard(self, folder: str) -> None:
-        """Gives the room back that the weights in this folder take."""
+        """Frees the space that the weights in this folder take."""
 
 
 class Trials:
-    """Makes runs and records them; knows the best one."""
+    """Makes and records runs, and finds the best one."""
 
     def __init__(
         self, run: Run, records: Records, folder: str, metric: str, keeper: Keeper
@@ -460,11 +455,11 @@ class Trials:
         self._folder = folder
         self._metric = metric
         self._keeper = keeper
-        # Whoever killed the selection may have come between a record and its weights.
+        # The selection may have been killed between a record and its weights.
         self._tidy()
 
     def missing(self, settings: Sequence[Settings], share: float) -> list[Settings]:
-        """Those of the runs that have neither come to that share nor failed."""
+        """The runs that have neither reached that share nor failed."""
         return [
             one
             for one in settings
@@ -474,7 +469,7 @@ class Trials:
     def make(
         self, settings: Sequence[Settings], share: float, *, num_to_end: int = 0
     ) -> None:
-        """Lets each run go on to a share of its steps, unless it is there already."""
+        """Trains each run to a share of its steps, unless it is there already."""
         missing = self.missing(settings, share)
         if len(missing) < len(settings):
             logging.info(
@@ -496,7 +491,7 @@ class Trials:
             self._log(label, record, share, left)
 
     def best(self) -> Record | None:
-        """The finished run with the best score, the first one of equals, if any."""
+        """The finished run with the best score, the first of equals, if any."""
         finished = {
             one.settings: one.score(self._metric)
             for one in self._records.all()
@@ -530,7 +525,7 @@ class Trials:
         return dataclasses.replace(after, seconds=seconds)
 
     def _tidy(self) -> None:
-        """Keeps the best run's weights; gives the room of the other ended ones back."""
+        """Keeps the best run's weights; frees the space of the other ended ones."""
         best = self.best()
         if best is not None:
             self._keeper.keep(self.folder_of(best.settings))
@@ -580,17 +575,14 @@ def clock(seconds: float) -> str:
 
 # Choosing a fine-tuning run's settings by its score on the development set.
 #
-# Devlin et al. 2018, section 4.1: each task's learning rate is chosen that way among
-# four, and for the large model from random restarts too. Each run has a folder of its
-# own, OUTPUT_DIR/runs/NAME, and a record (`bert_tf.tasks.selection`). Killed at
-# any
-# moment and started again, a selection goes on with what is missing; with other
-# settings,
-# their runs are added to those that are there.
+# Devlin et al. 2018, section 4.1: each task's learning rate is chosen among four in
+# this way, for the large model with several random restarts. Each run has its own
+# folder, OUTPUT_DIR/runs/NAME, and a record. A selection can be killed at any time;
+# started again, it completes what is missing. With other settings, their runs are added
+# to the existing ones.
 #
-# Stopping early is the scheme of Dodge et al. 2020 (arXiv 2002.06305): start many
-# runs,
-# stop all of them after a share of their steps, and go on with the best alone.
+# Early stopping is the scheme of Dodge et al. 2020 (arXiv 2002.06305): start many runs,
+# stop all of them after a share of their steps, and continue only the best.
 
 
 class StopEarly(NamedTuple):
@@ -599,27 +591,27 @@ class StopEarly(NamedTuple):
     Attributes:
         at: the share of the steps after which all runs are compared, above 0 and
             below 1.
-        keep: how many of them go on; None for a third, rounded up.
+        keep: how many of them to continue; None for a third, rounded up.
     """
 
     at: float
     keep: int | None = None
 
     def num_kept(self, num_runs: int) -> int:
-        """How many of so many runs go on."""
+        """How many of that many runs to continue."""
         return min(self.keep or math.ceil(num_runs / 3), num_runs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What came out.
+    """The result of a selection.
 
     Attributes:
-        metric: the score that the runs were compared by.
-        best: the finished run with the best score, the first one of equals.
+        metric: the score by which the runs were compared.
+        best: the finished run with the best score, the first of equals.
         best_folder: that run's folder.
-        records: all runs, those of earlier starts with other settings too.
-        baseline: the score of who always answers the same; None where nobody knows.
+        records: all runs, including those of earlier starts with other settings.
+        baseline: the majority-class baseline's score; None if unknown.
     """
 
     metric: str
@@ -641,7 +633,7 @@ def select(
     baseline: float | None = None,
     is_chief: bool = True,
 ) -> Selection:
-    """Makes the runs that are missing, and finds the best one."""
+    """Makes the missing runs, and finds the best one."""
     records = Records(folder, metric, made_with, is_chief=is_chief)
     records.begin()
     trials = Trials(run, records, folder, metric, keeper)
@@ -652,7 +644,7 @@ def select(
         trials.make(settings, stop_early.at, num_to_end=count)
         hopeful = _hopeful(records, settings, stop_early, metric)
         _log_hopeful(records, hopeful, len(settings), stop_early, metric)
-        # Where one of them fails, the next best takes its place.
+        # If one of them fails, the next best takes its place.
         while trials.missing(hopeful, 1.0):
             trials.make(hopeful, 1.0)
             hopeful = _hopeful(records, settings, stop_early, metric)
@@ -676,7 +668,7 @@ def select(
 def _hopeful(
     records: Records, settings: Sequence[Settings], stop_early: StopEarly, metric: str
 ) -> list[Settings]:
-    """The runs to go on with, best first."""
+    """The runs to continue, best first."""
     scores = {
         one: records[one].score(metric, stop_early.at)
         for one in settings
@@ -705,14 +697,14 @@ def _log_hopeful(
         )
 
 
-# A selection in words: OUTPUT_DIR/selection.md, and the log.
+# A selection's report: OUTPUT_DIR/selection.md, and the log.
 
 
 REPORT_NAME = "selection.md"
 
 
 def write_report(selection: Selection, folder: str) -> None:
-    """Writes the report, and logs what it says of each of the settings."""
+    """Writes the report, and logs its part on each of the settings."""
     files.write_atomically(os.path.join(folder, REPORT_NAME), report(selection))
     for line in _groups(selection).splitlines():
         logging.info("%s", line)
@@ -803,11 +795,11 @@ def _run(record: Record, selection: Selection, others: list[str]) -> list[str]:
     ]
 
 
-# A selection for a session: what one run is, and what all runs have in common.
+# A selection for a session: a single run, and what all runs have in common.
 
 
-# Flags that decide where and how fast a run is made, what is looked at, or what a
-# record's settings say: runs that differ in them belong together.
+# Flags that decide where and how fast a run is made, or what is logged, or that a
+# record's settings already include: runs that differ in them belong together.
 _NO_DIFFERENCE = frozenset(
     {
         *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
@@ -829,7 +821,7 @@ _PATHS = ("init_checkpoint", "bert_config_file", "vocab_file", "init_adapter")
 def search(tuning: FineTuning, output_dir: str) -> Selection:
     """Makes the runs that the options ask for, and keeps the best one.
 
-    Its weights are in OUTPUT_DIR/best, as `FineTuning.restore` takes them.
+    Its weights are in OUTPUT_DIR/best, from where `FineTuning.restore` takes them.
     """
     options, task, metric = tuning.options, tuning.task, tuning.metric
     settings = options.settings
@@ -843,8 +835,8 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
         model, step = tuning.fine_tune(folder, settings, until=until)
         scores = tuning.scores(model, task.dev_splits[0])
         outcome = _best_of_run(folder, step, scores, metric)
-        # That of an evaluation on the way is kept already. A run that stops to be
-        # compared is none: its weights would stay the best where its end is no better.
+        # Those of intermediate evaluations are kept already. A run stopped for
+        # comparison is not: its weights would stay the best even if it ends worse.
         is_last = until == 1.0 and outcome.step == step
         if chief and is_last and metric in outcome.scores:
             checkpoints.keep_if_best(folder, step, outcome.scores[metric], metric)
@@ -868,7 +860,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     )
     if chief:
         write_report(selection, output_dir)
-    # The best run's files are read after the chief has put them there.
+    # The best run's files are read after the chief has written them.
     Agreement(tuning.strategy, 1).sum([0.0])
     return selection
 
@@ -876,7 +868,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
 def _refuse_what_would_fail_later(
     tuning: FineTuning, settings: Sequence[Settings], output_dir: str
 ) -> None:
-    """Raises InputError for what would stop a later run, or the end."""
+    """Raises InputError for errors that would stop a later run, or the end."""
     if files.exists(os.path.join(output_dir, STATE_NAME)):
         raise InputError(
             f"--output_dir={output_dir} holds a single run, whose best/ would make way"
@@ -894,7 +886,7 @@ def _refuse_what_would_fail_later(
 
 
 def made_with(tuning: FineTuning) -> dict[str, Any]:
-    """Name -> value of all that decides how a run comes out, its settings aside."""
+    """Name -> value of all that decides a run's result, except its settings."""
     task, options = tuning.task, tuning.options
     found: dict[str, Any] = {"the task": task.name}
     for name, value in sorted(options.as_flags().items()):
@@ -909,7 +901,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
 
 
 def _identity(path: str) -> str:
-    """What a path names: of a selection's best run, which run that is too."""
+    """What a path names; for a selection's best run, also which run it is."""
     best = checkpoints.read_best_file(path)
     return files.absolute(path) + (f" ({best.run})" if best and best.run else "")
 
@@ -917,7 +909,7 @@ def _identity(path: str) -> str:
 def _best_of_run(
     folder: str, step: int, scores: Mapping[str, float], metric: str
 ) -> Outcome:
-    """A run's last scores, or those of an evaluation on the way if they are better."""
+    """A run's last scores, or those of an intermediate evaluation if better."""
     best = checkpoints.read_best(folder)
     last = scores.get(metric)
     if last is not None and not math.isfinite(last):

@@ -97,7 +97,7 @@ def write_submission(
 ) -> list[TaskFile]:
     """Packs the test sets' predictions into the zip for the server.
 
-    Each test set that is missing is said in a line of the log. The same files give the
+    Each missing test set is logged in one line. The same files give the
     same bytes.
     """
     tables, missing = {}, []

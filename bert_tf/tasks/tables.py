@@ -22,14 +22,12 @@ from bert_tf.text.tfds import TfdsRows
 
 # Labelled sentences and sentence pairs, from TSV and CSV files.
 #
-# A split of a data set is described by a `TableSplit`: which columns hold what. TSV
-# files
-# are cut at tabs and nothing else, as the original reads them (quotes are ordinary
-# characters); files that end in .csv are read with commas and quotes.
+# A `TableSplit` describes which columns of a split hold what. TSV files are cut at tabs
+# alone, as in the original (quotes are ordinary characters); files that end in .csv are
+# read with commas and quotes.
 #
-# Every row is used or reported with its line number. Rows that cannot be used (too
-# few
-# columns, no such label) are left out while they are few, as GLUE's own QQP has them.
+# Every row is used or reported with its line number. A few unusable rows (too few
+# columns, an unknown label) are left out; GLUE's own QQP has some.
 
 
 # Of a file's rows. QQP's train.tsv has a few that line ends within a question cut.
@@ -44,7 +42,7 @@ class Example(NamedTuple):
 
     Attributes:
         text_a: the first sentence.
-        text_b: the second one; None or empty where there is none.
+        text_b: the second one; None or empty if there is none.
         label: its label as written; None in a test set.
         source: "file:line", for messages.
     """
@@ -98,7 +96,7 @@ class UnusableRows:
 
 
 def warn_of_left_out(path: str, lines: Sequence[int], what: str) -> None:
-    """Warns of rows that are left out, however many; says nothing where none are."""
+    """Warns of any rows that are left out."""
     if lines:
         logging.warning(
             "%s: left out %s %s row%s: %s.",
@@ -119,17 +117,17 @@ def numbered(lines: Sequence[int], at_most: int = 5) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSplit:
-    """Where the examples of one split stand in a table.
+    """Where the examples of one split are in a table.
 
     Attributes:
         text_a: the first sentence's column: a number from 0 (negative: from the end) or
             a name in the header.
         text_b: the second sentence's column, if any.
-        label: the label's column; None where there are no labels.
+        label: the label's column; None if there are no labels.
         has_header: whether the first row names the columns.
         only: column -> the value that a row must have to be used.
         rename: label as written -> label meant.
-        no_label: what is written where those who labelled did not agree: such rows are
+        no_label: what is written where the annotators did not agree: such rows are
             left out, as many as there are.
     """
 
@@ -213,7 +211,7 @@ class TableSplit:
         return examples
 
     def _missing(self, row: list[str], header: list[str] | None, path: str) -> str:
-        """Which column a row is too short for."""
+        """The column that a row is too short for."""
         for column in (*self.only, self.text_a, self.text_b, self.label):
             if column is None:
                 continue
@@ -291,7 +289,8 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
 # Labelled sentences and sentence pairs from TensorFlow Datasets.
 #
 # The library shuffles a set when it prepares it. GLUE's sets keep each row's number in
-# the feature "idx"; their examples come in that order, which the GLUE server wants.
+# the feature "idx"; their examples are returned in that order, which the GLUE server
+# expects.
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -299,7 +298,7 @@ SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsSet:
-    """Where a data set stands in TensorFlow Datasets.
+    """Where a data set is in TensorFlow Datasets.
 
     Attributes:
         name: such as "glue/cola".
@@ -344,10 +343,10 @@ class TfdsSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsSplit:
-    """Where the examples of one split stand in TensorFlow Datasets.
+    """Where the examples of one split are in TensorFlow Datasets.
 
-    Attributes: as those of `TfdsSet`; `label` is None where there are no labels, and
-    `folder` is where prepared data sets lie, None for the library's own.
+    Attributes: as those of `TfdsSet`; `label` is None if there are no labels, and
+    `folder` is that of prepared data sets, None for the library's own.
     """
 
     name: str
@@ -364,9 +363,9 @@ class TfdsSplit:
     ) -> list[Example]:
         """The examples, in the order of `index`.
 
-        A set that is not prepared yet is, which may download it. Examples of class -1,
-        the library's mark for those without a label (SNLI has them where those who
-        labelled did not agree), are left out, as many as there are.
+        A set that is not yet prepared is prepared, which may download it. Examples of
+        class -1, the library's mark for no label (in SNLI, where the annotators did not
+        agree), are all left out.
         """
         rows = self._rows()
         path = rows.path
@@ -436,11 +435,9 @@ class TfdsSplit:
 
 # What a classifier predicts: one label, several labels, or numbers.
 #
-# How a label is written in a table, what it is in a record, and what the model's
-# outputs
-# mean. Several labels, or several numbers, stand in one cell with a separator, such
-# as a
-# comma, between them.
+# A target defines how a label is written in a table and in a record, and what the
+# model's outputs mean. Several labels, or several numbers, are written in one cell with
+# a separator, such as a comma, between them.
 #
 # Shapes: N examples, C outputs.
 
@@ -507,12 +504,12 @@ class Target:
         return [word for word in words if word]
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """[N, C]: each class's, each label's by itself, or the numbers themselves."""
+        """[N, C]: each class's, each label's own, or the numbers themselves."""
         logits = np.asarray(logits, np.float32)
         if self.kind == REGRESSION:
             return logits
         if self.kind == MULTI_LABEL:
-            # Of -|x|, lest the power of a large number overflow.
+            # Of -|x|, so that the power of a large number does not overflow.
             power = np.exp(-np.abs(logits))
             return np.where(logits >= 0, 1, power) / (1 + power)
         powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -578,10 +575,8 @@ class Target:
         return numbers
 
 
-# A data set of labelled sentences or sentence pairs, as data.
-#
-# A `DataSet` says which labels there are, by which metrics it is scored, and how each
-# split is read: from tables in --data_dir, or from TensorFlow Datasets.
+# A data set of labelled sentences or sentence pairs, as data: its labels, its metrics,
+# and how each split is read, from tables in --data_dir or from TensorFlow Datasets.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -601,7 +596,7 @@ class DataSet:
         dev_splits: the splits that a model is scored on.
         test_splits: the splits whose predictions are the result.
         folder: its folder in GLUE's distribution.
-        tfds: where it stands in TensorFlow Datasets; None if it does not.
+        tfds: where it is in TensorFlow Datasets; None if it is not.
     """
 
     name: str

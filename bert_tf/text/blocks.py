@@ -2,11 +2,11 @@ r"""Files in blocks of whole lines, unpacked, cut where no document is torn apar
 
 A chunk of a file is given by two positions, which may lie anywhere. It reaches from the
 first border at or after the one to the first border at or after the other, so that the
-chunks of a file hold each of its lines once, whatever their size. Where borders are is
-for the file's format to say.
+chunks of a file hold each of its lines once, whatever their size. The file's format
+determines where borders are.
 
 Lines end at \n. Names that end in .gz, .bz2 or .xz are unpacked as they are read, from
-their beginning alone: nobody can begin in the middle of them.
+their beginning: reading cannot start in the middle.
 """
 
 import bz2

@@ -401,7 +401,7 @@ def splitting_language(
 
 
 def warn_of_foreign_rules(chunks: Iterable[Chunk]) -> None:
-    """Says which languages are split by the rules of another one."""
+    """Logs which languages are split by the rules of another one."""
     used = {chunk.language for chunk in chunks} - {*LANGUAGES, ""}
     for language in sorted(used):
         logging.warning(
@@ -466,7 +466,7 @@ class TextLine(NamedTuple):
     sentences: Sequence[str]
     text: str  # the line before it was split, stripped; "" where a document ends
     # Of the source, read since the last TextLine. A reader reads many lines at once and
-    # says so with the first of them.
+    # reports that with the first of them.
     num_bytes: int
 
 

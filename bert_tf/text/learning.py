@@ -167,14 +167,14 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
     return characters
 
 
-# Merging the two pieces that stand side by side most often, again and again.
+# Repeatedly merging the two pieces that are most often next to each other.
 #
 # Only the different words are kept, each with how often it occurs. Byte pair encoding
 # asks at every step for the most frequent pair, so pairs are looked after as follows.
 #
-# - Which pairs a new piece is part of is counted when it is made, at all its places. A
+# - The pairs that a new piece is part of are counted when it is made, at all places. A
 #   piece is made once: two equal strings are cut in the same way, step by step, until
-#   they are one piece or one of them has been merged with what is beside it.
+#   they are one piece or one of them has been merged with a neighbour.
 # - So a pair's count only falls from then on, as its pieces merge with others. What was
 #   counted first is a bound, and a heap of bounds has the most frequent pair on top as
 #   soon as the bound on top, counted again, turns out to hold.
@@ -220,7 +220,7 @@ def merge_pieces(
 ) -> list[str]:
     """The pieces that merging the most frequent pair gives, in the order of merging."""
     spelled = _SpelledWords(words, alphabet, limit)
-    # Each pair is there once, so no comparison goes on behind the spellings.
+    # Each pair is there once, so no comparison goes beyond the spellings.
     bounds: list[tuple[int, str, str, _Pair]] = []
 
     def look_after(pair: _Pair) -> None:
@@ -308,7 +308,7 @@ class _SpelledWords:
         self._lengths = np.ones(most, self._place_type)
 
     def all_pairs(self, least: int) -> Iterator[_Pair]:
-        """The pairs that stand in the words at least so often."""
+        """The pairs that occur in the words at least that often."""
         # In parts, those of some left pieces at a time: sorting takes much memory.
         num_parts = 1 + len(self._begins) // _PLACES_AT_A_TIME
         parts = np.arange(len(self.pieces) + 1) % num_parts
@@ -332,7 +332,7 @@ class _SpelledWords:
         for other, found, count in self._groups(before, starts, least):
             yield _Pair(other, piece, found, count)
         after = self._begins[places + self._lengths[piece]]
-        # The piece beside itself was found from its right one.
+        # A piece next to itself was found from its right one.
         inside = (after != _NONE) & (after != piece)
         for other, found, count in self._groups(after[inside], places[inside], least):
             yield _Pair(piece, other, found, count)
@@ -381,7 +381,7 @@ class _SpelledWords:
 
 
 def _without_overlaps(places: Array, length: int) -> Array:
-    """Of a piece beside itself ("aaaa"), each second place of a run, from the left."""
+    """Of a piece next to itself ("aaaa"), every second place in a run, from left."""
     indices = np.arange(len(places))
     is_start = np.append(True, places[1:] != places[:-1] + length)
     starts = np.maximum.accumulate(np.where(is_start, indices, 0))
@@ -390,8 +390,8 @@ def _without_overlaps(places: Array, length: int) -> Array:
 
 # The text is cut into words by the tokenizer's own rules. The vocabulary begins as the
 # characters, each as a word's start ("a") and as its continuation ("##a"); then the two
-# neighbouring pieces that stand side by side most often become one new piece, again and
-# again until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
+# pieces that are most often next to each other become one new piece, repeatedly,
+# until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
 # arXiv:1508.07909, section 3.2, with WordPiece's spelling). Ties are broken by
 # spelling, so the same text gives the same vocabulary on every machine.
 #
@@ -504,7 +504,7 @@ def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
             break
         covered += counts[char]
         starts.append(char)
-        # Ideographs and punctuation are words of one character and go on with none.
+        # Ideographs and punctuation are words of one character, without continuations.
         if room > 1 and not (is_cjk(char) or is_punctuation(char)):
             continuations.append(CONTINUATION + char)
     return sorted(starts) + sorted(continuations)

@@ -177,7 +177,7 @@ class TfdsRows:
                 ),
                 decoders=tfds.decode.PartialDecoding(dict(wanted)),
             )
-        # An AssertionError is how the library says that a slice is none.
+        # The library reports an invalid slice by an AssertionError.
         except (ValueError, AssertionError) as error:
             raise InputError(
                 f"TensorFlow dataset {self.full_name} has no split {self._split!r}; it"
@@ -223,7 +223,7 @@ def _builder(name: str, data_dir: str | None) -> Any:
     try:
         return tfds.builder(name, data_dir=data_dir, try_gcs=False)
     except (ValueError, AssertionError) as error:
-        # An AssertionError is how the library says that there is no such version.
+        # The library reports an unknown version by an AssertionError.
         raise InputError(f"TensorFlow dataset {name!r}: {_reason(error)}") from error
 
 

@@ -1,4 +1,4 @@
-r"""The vocabulary: one token a line, the line's number is the token's id.
+r"""The vocabulary: one token per line; the line's number is the token's id.
 
 The file is the original's `vocab.txt`: UTF-8, lines end at \n only, white space round a
 token is not part of it. A token written twice keeps its last id, as in the original,
@@ -33,7 +33,7 @@ class Vocabulary:
         r"""Numbers the tokens.
 
         Args:
-            tokens: the tokens by line, [PAD] first where there is one.
+            tokens: the tokens by line, [PAD] first if there is one.
 
         Raises:
             ValueError: a token has white space round it or a line end in it, and would
@@ -68,13 +68,13 @@ class Vocabulary:
         return cls(tokens)
 
     def save(self, path: str) -> None:
-        """Writes the vocabulary, one token a line."""
+        """Writes the vocabulary, one token per line."""
         files.write_atomically(path, self._text())
 
     def require_special_tokens(self, source: str) -> None:
         """Checks that the vocabulary has the tokens that BERT's input is built of.
 
-        Warns of tokens that stand in it twice.
+        Warns of tokens that occur in it twice.
 
         Args:
             source: where the vocabulary comes from, for the message: a path or a flag.

@@ -134,7 +134,7 @@ _PREFIX = 4
 
 
 class Encoding(NamedTuple):
-    """A text's tokens, and where they stand in it."""
+    """A text's tokens, and their places in it."""
 
     ids: list[int]
     tokens: list[str]
@@ -165,7 +165,7 @@ class Cache(dict[str, Result]):
 
 
 class _Pieces(NamedTuple):
-    """The pieces that may stand at a word's start, or those that may go on with it."""
+    """The pieces that may start a word, or those that may continue it."""
 
     ids: dict[str, int]
     # The length of the longest piece that begins with these `_PREFIX` characters: most

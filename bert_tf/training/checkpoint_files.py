@@ -15,14 +15,12 @@ from bert_tf.errors import InputError
 # The checkpoints' files in a run's folder: found, named, removed.
 #
 #     model.ckpt-STEP.index, model.ckpt-STEP.data-00000-of-00001   a checkpoint
-#     model.ckpt-STEP.tmp-NUMBER...   one being written, or that was when it was
-#     killed
+#     model.ckpt-STEP.tmp-NUMBER...   one being written, or left by a killed run
 #     checkpoint                      the newest one, and all that are kept, oldest
-#     first
+#                                     first
 #
 # `checkpoint` is the text of TensorFlow's CheckpointState, as its own functions read
-# it.
-# Whoever wants to go on from an older one names it there, as `model_checkpoint_path`.
+# it. To resume from an older one, name it there, as `model_checkpoint_path`.
 
 
 CHECKPOINT_NAME = "model.ckpt"
@@ -32,12 +30,12 @@ _FILE_NAME = re.compile(
     re.escape(CHECKPOINT_NAME) + r"-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))/?"
 )
 _NAME = re.compile(re.escape(CHECKPOINT_NAME) + r"-\d+")
-# A run's other files, as `bert_tf.files.write_atomically` calls them on the way.
+# A run's other files under their temporary names in `bert_tf.files.write_atomically`.
 _TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
 
 
 def prefix_of(folder: str, step: int) -> str:
-    """The checkpoint of a step, as `tf.train.load_checkpoint` wants it named."""
+    """The name of a step's checkpoint for `tf.train.load_checkpoint`."""
     return os.path.join(folder, f"{CHECKPOINT_NAME}-{step}")
 
 
@@ -47,11 +45,11 @@ def step_of(prefix: str) -> int:
 
 
 def candidates(folder: str) -> list[str]:
-    """The checkpoints to go on from, best first.
+    """The checkpoints to resume from, best first.
 
-    First those newer than the named ones: whole, but killed before they were named.
-    Then what the `checkpoint` file names, newest first. Then all others, newest first:
-    where that file is damaged, or all that it names.
+    First those newer than the named ones: complete, but not named before a kill.
+    Then those named in the `checkpoint` file, newest first. Then all others, newest
+    first, in case that file, or all that it names, is damaged.
     """
     named, newest = read_state(folder)
     there = [prefix_of(folder, step) for step in _steps_there(folder)]
@@ -66,7 +64,7 @@ def candidates(folder: str) -> list[str]:
 def read_state(folder: str) -> tuple[list[str], str | None]:
     """What the `checkpoint` file names: all, oldest first, and the newest.
 
-    ([], None) where there is none, or nothing can be read from it.
+    ([], None) if there is none, or nothing can be read from it.
     """
     path = os.path.join(folder, STATE_NAME)
     if not files.exists(path):
@@ -95,7 +93,7 @@ def write_state(folder: str, prefixes: Sequence[str]) -> None:
 
 
 def remove_checkpoint(prefix: str) -> None:
-    """Removes a checkpoint's files, those of them that are there.
+    """Removes those of a checkpoint's files that exist.
 
     The index goes first: without it, the rest is no checkpoint.
     """
@@ -106,7 +104,7 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 def remove_leftovers(folder: str) -> None:
-    """Removes what writes that were killed have left: half of a checkpoint or file."""
+    """Removes what killed writes have left: incomplete checkpoints and files."""
     listing = _listing(folder)
     named = {step_of(prefix) for prefix in read_state(folder)[0]}
     whole = named.union(_steps_there(folder))
@@ -128,23 +126,23 @@ def _listing(folder: str) -> list[str]:
     return tf.io.gfile.listdir(folder) if files.is_folder(folder) else []
 
 
-# A checkpoint's tensors, read with their checksums: whole or damaged, ours or not.
+# A checkpoint's tensors, read and checked against their checksums.
 #
-# TensorFlow's reader compares the CRC-32C that stands in the index with each tensor's
-# bytes, and those of the index itself.
+# TensorFlow's reader compares each tensor's bytes, and those of the index itself, with
+# the CRC-32C in the index.
 
 
 Parts = Mapping[str, Mapping[str, tf.Variable]]  # part -> name -> variable
 
 _KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
-# TensorFlow's reader turns some of its own errors into Python's: bytes that are not
-# there are an IndexError.
+# TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
+# IndexError.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
 
 
 class DamagedCheckpointError(Exception):
-    """A checkpoint cannot be read; the message says what of it, and why."""
+    """A checkpoint cannot be read; the message gives the part and the reason."""
 
 
 def tensor_key(part: str, name: str) -> str:
@@ -156,13 +154,13 @@ def tensor_key(part: str, name: str) -> str:
 
 
 def shown_key(key: str) -> str:
-    """A key as the user shall read it: `weights/bert/pooler/dense/kernel`."""
+    """A key in the form shown to the user: `weights/bert/pooler/dense/kernel`."""
     escaped = key.removesuffix(_KEY_SUFFIX)
     return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)
 
 
 class CheckpointReader:
-    """Reads one checkpoint; the checksums in it are compared on the way.
+    """Reads one checkpoint and verifies its checksums.
 
     Attributes:
         shapes: key -> shape.
@@ -204,7 +202,7 @@ def by_key(parts: Parts) -> dict[str, tf.Variable]:
 def restore_parts(
     prefix: str, parts: Parts, *, optional: Collection[str], whole: bool
 ) -> None:
-    """Gives variables the values of a checkpoint."""
+    """Assigns a checkpoint's values to variables."""
     reader = CheckpointReader(prefix)
     variables = by_key(parts)
     misfit = _misfit(reader, variables, optional)
@@ -225,7 +223,7 @@ def _misfit(
     variables: Mapping[str, tf.Variable],
     optional: Collection[str],
 ) -> str:
-    """The first thing in which a checkpoint and the variables differ, or nothing."""
+    """The first difference between a checkpoint and the variables, or nothing."""
     for key, variable in variables.items():
         if key not in reader.shapes:
             if key in optional:
@@ -248,21 +246,20 @@ def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
 
 
-# One checkpoint: its values taken at once, written and read back in the background.
+# A checkpoint's values, copied at once, written and read back in the background.
 #
 # TensorFlow's own asynchronous checkpoints (`tf.train.CheckpointOptions`) do not fit:
-# nothing can be checked between their writing and their naming, they keep a second
-# copy
-# of all values for good, and a failure is first heard of at the next save.
+# nothing can be checked between their writing and their naming, they hold a second copy
+# of all values permanently, and a failure is only reported at the next save.
 
 
 Snapshot = dict[str, dict[str, tf.Tensor]]  # the same, with values
 
 
 def take_snapshot(parts: Parts) -> Snapshot:
-    """The variables' values now, in memory of their own on the host."""
-    # A tensor that is read from a variable on the host may be the variable's memory.
-    # TensorFlow's memory, not numpy's: it is used again for the next snapshot.
+    """A copy of the variables' values in host memory."""
+    # On the host a tensor read from a variable may share the variable's memory.
+    # TensorFlow allocates the copy, not numpy: the memory is reused for the next one.
     with tf.device("CPU:0"):
         return {
             part: {
@@ -274,7 +271,7 @@ def take_snapshot(parts: Parts) -> Snapshot:
 
 
 def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
-    """Writes a checkpoint, so that it is there as a whole or not at all; reads it back.
+    """Writes a checkpoint completely or not at all, and reads it back.
 
     The files get their names when they are complete, the index last.
     """
@@ -286,12 +283,12 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
             for part, values in snapshot.items():
                 host[part] = {name: _moved(values, name) for name in list(values)}
             checkpoint = tf.train.Checkpoint(**host)
-            # TensorFlow's own restoring asks for this one; it is made when looked at.
+            # TensorFlow's own restoring needs this one; it is created when accessed.
             checkpoint.save_counter.assign_add(1)
             checkpoint.write(temporary)
         for ending in (".data-00000-of-00001", ".index"):
             _flush(temporary + ending)
-        # In place of an older one: at no moment may its index lie beside these data.
+        # In place of an older one: its index must at no moment be next to these data.
         if files.exists(prefix + ".index"):
             files.remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):
@@ -308,12 +305,12 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
 
 
 def _moved(values: dict[str, tf.Tensor], name: str) -> tf.Variable:
-    """A variable of a value, which `values` then no longer holds."""
+    """A variable with a value, which is removed from `values`."""
     return tf.Variable(values.pop(name), trainable=False)
 
 
 def _compare(prefix: str, host: Parts) -> None:
-    """Raises DamagedCheckpointError unless the files hold the variables' very bits."""
+    """Raises DamagedCheckpointError unless the files hold exactly these values."""
     reader = CheckpointReader(prefix)
     variables = by_key(host)
     for key in sorted(reader.shapes):
@@ -326,7 +323,7 @@ def _compare(prefix: str, host: Parts) -> None:
 
 
 def _flush(path: str) -> None:
-    """Waits until a file's bytes are on the disk, which a power cut then spares."""
+    """Waits until a file's bytes are on the disk and so survive a power cut."""
     if files.is_remote(path):
         return
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""A run's checkpoints and its best one: which exist, which stay."""
+"""A run's checkpoints and its best one: which exist, which are kept."""
 
 import concurrent.futures
 import dataclasses
@@ -48,10 +48,9 @@ from bert_tf.training.task import Task
 #
 #     model.ckpt-STEP...   the files of that checkpoint: hard links, or copies
 #     checkpoint           names it
-#     best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and
-#     "data":
-#                          a number that tells what was evaluated on apart, if known
-#     bert_config.json, vocab.txt, ...    those of the run
+#     best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and "data":
+#                          a number that identifies the evaluation data, if known
+#     bert_config.json, vocab.txt, ...    the run's own
 #
 # so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
 
@@ -80,13 +79,13 @@ def is_better(value: float, than: float, name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best evaluation so far, as best.json has it.
+    """The best evaluation so far, as in best.json.
 
     Attributes:
         step: the evaluated step.
         value: the metric's value.
         metric: its name.
-        data: an id of what was evaluated on; 0 where it is unknown.
+        data: an id of the evaluation data; 0 if unknown.
         run: of a selection, the name of its best run.
     """
 
@@ -98,12 +97,12 @@ class Best:
 
 
 def read_best(folder: str) -> Best | None:
-    """What a run's best/best.json says; None where there is none, or a damaged one."""
+    """The content of a run's best/best.json; None if it is missing or damaged."""
     return read_best_file(folder_of(folder))
 
 
 def read_best_file(folder: str) -> Best | None:
-    """As `read_best`, from the folder that best.json is in."""
+    """As `read_best`, from best.json's own folder."""
     path = os.path.join(folder, BEST_NAME)
     if not files.exists(path):
         return None
@@ -123,9 +122,9 @@ def keep_if_best(
 ) -> bool:
     """Keeps a step's checkpoint in best/ if its value is better than those before.
 
-    An evaluation that a killed run makes again changes nothing, or ends what it had
-    begun. Another metric than the one before begins anew, and so do other data, such as
-    those of a second phase with longer sequences.
+    An evaluation that a killed run repeats changes nothing, or completes what it had
+    begun. A new metric starts over, and so do other data, such as those
+    of a second phase with longer sequences.
     """
     best = read_best(folder)
     if (
@@ -148,7 +147,7 @@ def keep_if_best(
             )
     temporary = files.temporary_name(target)
     for ending in (".data-00000-of-00001", ".index"):
-        # Renaming one name of a file to another name of it does nothing at all.
+        # Renaming one hard link of a file to another one has no effect.
         if not _is_link(source + ending, target + ending):
             link(source + ending, temporary + ending)
             files.replace(temporary + ending, target + ending)
@@ -181,7 +180,7 @@ def _is_link(source: str, target: str) -> bool:
 
 
 def link(source: str, target: str) -> None:
-    """Gives a file another name, or copies it where the disk has no such thing."""
+    """Gives a file another name, or copies it if the disk has no hard links."""
     if files.is_remote(source):
         tf.io.gfile.copy(source, target, overwrite=True)
         return
@@ -191,29 +190,24 @@ def link(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-# The state of a run in its folder: saved, found again, kept to the last few.
+# The state of a run in its folder: saved, restored, limited to the last few.
 #
 # Layout of a checkpoint (`model.ckpt-STEP`, a `tf.train.Checkpoint`):
 #
 #     weights/NAME     the model's weights by the original's variable names
 #     optimizer/PATH   the optimizer's moments and its count of steps
 #     random/N         the states of the model's random generators (dropout), in order
-#     extra/NAME       what else the engine goes on with, such as the scale of the
-#     loss
+#     extra/NAME       other state of the engine, such as the scale of the loss
 #     progress/step    the number of training steps done
 #     progress/records the number of training records read: the input's position
-#     progress/data    the fingerprint of the records that they were read of; 0:
-#     unknown
+#     progress/data    the fingerprint of those records; 0: unknown
 #
-# Everything that decides the next step is in it, so a run that goes on is the same
-# run.
+# Everything that decides the next step is in it, so a resumed run is the same run.
 #
-# A checkpoint is written in the background and read back; only then is it named in
-# the
-# `checkpoint` file, and only after that are older ones removed. So a run that is
-# killed
-# at any moment finds one to go on from, and a damaged one is never the only one, but
-# where `max_to_keep` is 1.
+# A checkpoint is written in the background and read back; only then is it named in the
+# `checkpoint` file, and only after that are older ones removed. So a run that is killed
+# at any moment can resume, and a damaged checkpoint is never the only one, unless
+# `max_to_keep` is 1.
 
 
 class RunCheckpoints:
@@ -222,9 +216,9 @@ class RunCheckpoints:
     Attributes:
         step: number of training steps done.
         records: number of training records read.
-        data: fingerprint of the record set that `records` counts, below 2**63; 0 where
-            it is not known.
-        latest: prefix of the newest checkpoint that is whole; on others than the chief,
+        data: fingerprint of the record set that `records` counts, below 2**63; 0 if
+            unknown.
+        latest: prefix of the newest valid checkpoint; on workers other than the chief,
             of the newest that the chief was to write.
     """
 
@@ -285,12 +279,12 @@ class RunCheckpoints:
         return int(self._progress["data"].numpy())
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint that is whole, if there is one, and says so.
+        """Restores the newest checkpoint that is whole, if there is one, and logs it.
 
-        A damaged one is named in a warning, and the one before it is used. What killed
-        runs have left half written is removed.
+        A damaged one causes a warning, and the one before it is used. Incomplete files
+        of killed runs are removed.
         """
-        # Who only reads the weights may do so beside a run that writes.
+        # A reader may run while another process trains.
         tidies = self._writes and self._resumes
         if tidies:
             for folder in (self._folder, folder_of(self._folder)):
@@ -306,13 +300,13 @@ class RunCheckpoints:
                 self._damaged.append(prefix)
                 continue
             self.latest = self._own = prefix
-            # Where nothing names them, all that are there are the run's.
+            # If nothing names them, all existing ones are the run's.
             named = self._named or found[::-1]
             self._named = [one for one in named if one not in self._damaged]
             if tidies and read_state(self._folder) != (self._named, prefix):
                 self._name(prefix)
             if tidies:
-                # A kill may have come between a checkpoint's name and this.
+                # The run may have been killed between naming a checkpoint and this.
                 self._remove_old()
             logging.info("Restored %s (step %d).", prefix, self.step)
             return True
@@ -324,10 +318,10 @@ class RunCheckpoints:
         return False
 
     def save(self, step: int, records: int, data: int = 0) -> None:
-        """Takes the values as they are now, and writes them while training goes on.
+        """Takes the values as they are now, and writes them while training continues.
 
-        A write that is still under way is waited for. The newest checkpoint is not
-        written again.
+        A write in progress is waited for. The newest checkpoint is not written
+        again.
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
@@ -343,14 +337,13 @@ class RunCheckpoints:
     ) -> None:
         """Keeps the checkpoint of a step in best/, if it is the best so far.
 
-        Once it is written; see `bert_tf.training.checkpoints`. No `max_to_keep`
-        removes it.
+        This happens once it is written. `max_to_keep` does not apply to it.
         """
         if self._writes:
             self._in_background(keep_if_best, self._folder, step, value, name, data_id)
 
     def wait(self) -> None:
-        """Returns when all that was saved is written and read back."""
+        """Returns when all that was saved is written and verified."""
         pending, self._pending = self._pending, []
         for task in pending:
             task.result()
@@ -381,7 +374,7 @@ class RunCheckpoints:
         self._pending.append(self._thread.submit(work))
 
     def _write(self, prefix: str, snapshot: Snapshot) -> None:
-        """Writes and names a checkpoint, then removes what is too old."""
+        """Writes and names a checkpoint, then removes those that are too old."""
         write_checkpoint(prefix, snapshot)
         self._name(prefix)
         self.latest = self._own = prefix
@@ -418,7 +411,7 @@ def _random_states(model: keras.Model) -> list[keras.Variable]:
     ]
 
 
-# The weights that a model starts with: of its own folder, or of another model.
+# The weights that a model starts with: from its own folder, or another model's.
 
 
 def restore_or_initialize(
@@ -462,7 +455,7 @@ def initialize(
     init_head: bool = True,
 ) -> list[str]:
     """Gives a model its first weights."""
-    # An adapter has a head of its own.
+    # An adapter has its own head.
     has_head = init_head and not init_adapter
     missing = load_weights(model, init_checkpoint, init_head=has_head)
     if not init_adapter:

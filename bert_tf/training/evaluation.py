@@ -1,8 +1,8 @@
 """Evaluation and prediction over a data set, on any strategy.
 
 Every worker reads the whole data set, in the same order, and each replica takes its
-rows of every batch; so results hang neither on the strategy nor on how the files are
-cut. A short last batch is dealt out as far as it goes. TPUs want whole batches: fill
+rows of every batch; so results depend neither on the strategy nor on how the files are
+split. A short last batch is dealt out as far as it goes. TPUs need whole batches: fill
 the last one up, or repeat the records.
 """
 
@@ -27,7 +27,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Evaluator:
-    """Evaluates a model as often as is asked for; its step is compiled once."""
+    """Evaluates a model any number of times; its step is compiled once."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ def evaluate(
 
 
 class Predictor:
-    """Predicts with a model as often as is asked for; its step is compiled once.
+    """Predicts with a model any number of times; its step is compiled once.
 
     Args:
         task: its name is shown.
         model: the model, built under the strategy's scope.
-        strategy: the devices; the default one if None. Of several workers each one must
-            go through all batches, and gets all rows.
+        strategy: the devices; the default one if None. Each of several workers must
+            iterate over all batches, and gets all rows.
         jit_compile: whether XLA compiles the model as a whole.
     """
 
@@ -202,7 +202,7 @@ def _prediction_step(
 def _check_batch_size(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset | EvaluationBatches
 ) -> None:
-    """Raises InputError if whole batches cannot be dealt out evenly."""
+    """Raises InputError if complete batches cannot be split evenly."""
     replicas = strategy.num_replicas_in_sync
     sizes = {spec.shape[0] for spec in dataset.element_spec.values()}
     for size in sizes - {None}:
@@ -217,7 +217,7 @@ def _check_batch_size(
 def _dealt_out(strategy: tf.distribute.Strategy, batch: Batch) -> Batch:
     """Each replica's rows of a batch, in order.
 
-    As many for each; of a short batch the last replicas may have fewer, or none.
+    Each gets the same number; of a short batch the last replicas may get fewer or none.
     """
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:

@@ -1,4 +1,4 @@
-"""The training run: phases of steps, metrics, checkpoints, stopping without a loss."""
+"""The training run: phases of steps, metrics, checkpoints, stopping without loss."""
 
 import contextlib
 import dataclasses
@@ -46,7 +46,7 @@ from bert_tf.training.task import Task
 from bert_tf.training.throughput import model_flops_per_step, peak_flops
 from bert_tf.training.training_options import Phase, TrainingConfig, TrainingData
 
-# The streams of batches that a phase reads from: one for each shape of batch.
+# The streams of batches that a phase reads: one for each shape of batch.
 
 
 @dataclasses.dataclass
@@ -81,7 +81,7 @@ class Streams:
         self._streams: dict[int, Stream] = {}
 
     def next(self, position: int, count: int) -> tuple[Stream, int]:
-        """Where the next batches come from, and how many of them: `count` at most."""
+        """Where the next batches come from, and their number: `count` at most."""
         phase = self._phase
         number = phase.stream_of(position)
         together = 1
@@ -102,14 +102,14 @@ class Streams:
         )
 
 
-# SIGTERM and SIGINT, heard between the steps.
+# SIGTERM and SIGINT, handled between the steps.
 
 
 class Signals:
-    """Hears SIGTERM and SIGINT while in use; the loop asks, saves and stops.
+    """Catches SIGTERM and SIGINT while in use; the loop polls it, saves and stops.
 
     Attributes:
-        received: the signal's number; None as long as there was none.
+        received: the signal's number; None until there is one.
     """
 
     def __init__(self) -> None:
@@ -134,15 +134,14 @@ class Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
-# The batch of a step whose loss is not finite, kept to look for the reason.
+# The batch of a step whose loss is not finite, kept for diagnosis.
 #
 # nonfinite-step-123.tfrecord has the batch's records one by one, in order, with every
 # array that the model was given: integers as int64, the rest as float32. A batch of
-# pre-training is thus a record file as others are, masks included:
+# pre-training is thus an ordinary record file, masks included:
 #
-#     python -m bert_tf.tfrecords.inspect_records OUTPUT_DIR/nonfinite-
-#     step-123.tfrecord \
-#         --vocab_file=OUTPUT_DIR/vocab.txt
+#     python -m bert_tf.tfrecords.inspect_records \
+#         OUTPUT_DIR/nonfinite-step-123.tfrecord --vocab_file=OUTPUT_DIR/vocab.txt
 
 
 _NAME = "nonfinite-step-{step}{again}.tfrecord"
@@ -166,7 +165,7 @@ def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str)
 
 
 def _records(batch: Mapping[str, Any]) -> list[bytes]:
-    """A batch's serialized records; what has more dimensions is laid out flat."""
+    """A batch's serialized records; arrays of more dimensions are flattened."""
     columns = {}
     for name, value in batch.items():
         array = np.asarray(value)
@@ -187,7 +186,7 @@ def _records(batch: Mapping[str, Any]) -> list[bytes]:
     return schema.serialize_block(columns)
 
 
-# Checks that a run's numbers are finite; where not, the run ends and says why.
+# Checks that a run's numbers are finite; if not, the run ends with the reason.
 
 
 def check_losses(
@@ -219,7 +218,7 @@ def check_losses(
 def check_gradients(
     loss_scale: LossScale, *, skipped: float, steps: int, step: int
 ) -> None:
-    """Checks that float16 has not come to gradients that overflow at any scale."""
+    """Checks that float16's gradients do not overflow at every scale."""
     if loss_scale.scale.numpy() > 1.0 or skipped < steps:
         return
     raise DivergedError(
@@ -229,7 +228,7 @@ def check_gradients(
 
 
 def check_weights(model: keras.Model, step: int) -> None:
-    """Keeps a checkpoint whose next loss would not be finite from being written."""
+    """Prevents writing a checkpoint whose next loss would not be finite."""
     if all(
         bool(tf.reduce_all(tf.math.is_finite(variable.value)))
         for variable in model.trainable_variables
@@ -241,8 +240,8 @@ def check_weights(model: keras.Model, step: int) -> None:
     )
 
 
-# On the CPU one call of the compiled steps should take about this long: the bar moves
-# and a signal is heard, while Python's share stays small.
+# On the CPU one call of the compiled steps should take about this long: short enough to
+# move the bar and to notice signals, long enough that Python's share stays small.
 _SECONDS_PER_CALL = 0.5
 
 
@@ -256,7 +255,7 @@ def train(
     strategy: tf.distribute.Strategy | None = None,
     start: run_folder.Start | None = None,
 ) -> tuple[keras.Model, int]:
-    """Trains a task's model through its phases, from where the folder stands."""
+    """Trains a task's model through its phases, resuming from its folder."""
     strategy = strategy or tf.distribute.get_strategy()
     if config.profile_steps:
         parse_steps(config.profile_steps)
@@ -280,7 +279,7 @@ def train(
 
 
 class _Run:
-    """A run's state, and what moves it on.
+    """A run's state, and the steps that advance it.
 
     Attributes:
         model: the model.
@@ -354,9 +353,9 @@ class _Run:
         self._refuse_other_steps()
 
     def train(self, phases: Sequence[Phase]) -> None:
-        """Goes through the phases that are not done yet."""
+        """Trains the phases that are not done yet."""
         config = self._config
-        # Whoever killed the run may have come between checkpoint and evaluation.
+        # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
         is_done = self.step >= config.num_train_steps
         if is_done:
@@ -405,7 +404,7 @@ class _Run:
             for phase in phases:
                 if self.step < phase.end_step:
                     self._train_phase(phase)
-            # What came during the last evaluation, or the last write.
+            # Signals received during the last evaluation, or the last write.
             self.checkpoints.wait()
             self._stop_if_asked(*self._agreement.sum([*self._asked(), 0.0])[:2])
         self._profiler.close()
@@ -463,7 +462,7 @@ class _Run:
                         steps=count,
                         step=self.step,
                     )
-            # The first call compiles; the second one, of a single step again, tells
+            # The first call compiles; the second one, of a single step again, measures
             # the pace.
             window.add(
                 results.sums,
@@ -503,13 +502,13 @@ class _Run:
                 with self._naming_last_checkpoint():
                     check_weights(self.model, self.step)
                 self.checkpoints.save(self.step, self.records, self.data_id)
-            # Who is told to stop is soon killed: the next start evaluates.
+            # When stopping, leave the evaluation to the next start.
             if evaluates and not stops:
                 self._evaluate(phase)
             self._stop_if_asked(terms, interrupts)
 
     def _steps_of_next_call(self, phase: Phase, seconds_per_step: float | None) -> int:
-        """How many steps to make before Python looks again."""
+        """How many steps to make before control returns to Python."""
         config = self._config
         until = min(
             _next_multiple(self.step, config.log_steps),
@@ -527,7 +526,7 @@ class _Run:
         return min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
 
     def _evaluates(self, phase: Phase) -> bool:
-        """Whether the step just made is one to evaluate after."""
+        """Whether to evaluate after the step just made."""
         interval = self._config.eval_steps
         if not interval or not self.step or phase.evaluate is None:
             return False
@@ -553,12 +552,12 @@ class _Run:
         )
 
     def _asked(self) -> list[float]:
-        """[SIGTERMs, SIGINTs] that this worker has heard."""
+        """[SIGTERMs, SIGINTs] that this worker has received."""
         received = self._signals.received
         return [float(received == n) for n in (signal.SIGTERM, signal.SIGINT)]
 
     def _stop_if_asked(self, terms: float, interrupts: float) -> None:
-        """Leaves, with everything saved, if a worker was told to stop."""
+        """Exits, with everything saved, if a worker was told to stop."""
         if not terms and not interrupts:
             return
         number = signal.SIGTERM if terms else signal.SIGINT
@@ -574,7 +573,7 @@ class _Run:
         sys.exit(128 + number)
 
     def _wait_for_all(self) -> None:
-        """Returns when all is written: nobody leaves while the chief writes."""
+        """Returns when all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
         self._agreement.sum([0.0, 0.0, 0.0])
 
@@ -586,10 +585,10 @@ class _Run:
         return float(schedule)
 
     def _refuse_other_steps(self) -> None:
-        """Raises InputError where workers have restored different checkpoints."""
+        """Raises InputError if workers have restored different checkpoints."""
         count = num_workers(self._strategy)
         total, squares = Agreement(self._strategy, 2).sum([self.step, self.step**2])
-        # Equal for all if and only if they are all equal: so all of them leave.
+        # Equal on all workers if and only if all are equal: so either all exit or none.
         if count * squares != total**2:
             raise InputError(
                 f"The workers stand at different steps (this one at {self.step}):"
@@ -598,7 +597,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _naming_last_checkpoint(self) -> Iterator[None]:
-        """Lets a DivergedError wait for what is being written, and say where it is."""
+        """Completes writing at a DivergedError, and adds the last checkpoint's name."""
         try:
             yield
         except DivergedError as error:
@@ -609,7 +608,7 @@ class _Run:
 
 
 def _log_frozen(model: keras.Model) -> None:
-    """Says how many weights are trained, where that is not all of them."""
+    """Logs how many weights are trained, if not all of them."""
     trained, total = (
         sum(int(np.prod(weight.shape)) for weight in weights)
         for weights in (model.trainable_weights, model.weights)

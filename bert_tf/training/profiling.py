@@ -1,7 +1,7 @@
 """A profile of some steps on demand: --profile_steps=FIRST,LAST.
 
 The steps after FIRST, up to LAST, are traced: 100,110 shows ten steps, the 101st to the
-110th. What the devices and the host did lies where TensorBoard looks for it:
+110th. The trace of the devices and the host is where TensorBoard looks for it:
 
     OUTPUT_DIR/plugins/profile/TIME/HOST.xplane.pb
 
@@ -32,7 +32,7 @@ def parse_steps(spec: str) -> tuple[int, int]:
 
 
 class StepProfiler:
-    """Traces the steps that it is asked for; the loop tells it where it stands."""
+    """Traces the requested steps; the loop reports its progress to it."""
 
     def __init__(self, folder: str, spec: str | None, *, traces: bool = True) -> None:
         self._folder = folder

@@ -22,9 +22,6 @@ from bert_tf.training.throughput import share_of_peak
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# What a run says while it trains: lines, metrics.jsonl, TensorBoard.
-
-
 # Metrics summed up between two lines of the log.
 
 
@@ -34,8 +31,8 @@ Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
 class LogInterval:
     """The steps since the last report.
 
-    The first call of a compiled function compiles it: its steps count for the metrics,
-    not for the rates.
+    The first call of a compiled function compiles it: its steps count towards the
+    metrics, but not the rates.
     """
 
     def __init__(self) -> None:
@@ -79,7 +76,7 @@ class LogInterval:
         }
 
     def close(self, peak_flops: float | None = None) -> dict[str, float]:
-        """The window's metrics; the next window begins."""
+        """The window's metrics; starts the next window."""
         metrics = {
             name: mean(value)
             for name, value in self._sums.items()
@@ -102,43 +99,38 @@ class LogInterval:
 
 
 def mean(total_and_weight: np.ndarray) -> float:
-    """The mean of a sum; 0 where nothing has a weight."""
+    """The mean of a sum; 0 if all weights are 0."""
     total, weight = total_and_weight
     return float(total / weight) if weight else 0.0
 
 
 # What a run shows and records: a progress bar, TensorBoard, metrics.jsonl.
 #
-# metrics.jsonl has one JSON object a line: `step`, `seconds` of all starts of the run
+# metrics.jsonl has one JSON object per line: `step`, `seconds` of all starts of the run
 # together, and the metrics by name; an evaluation's names begin with `eval/`.
-# TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are
-# means
-# over the steps since the line before:
+# TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are means
+# over the steps since the previous line:
 #
-#     loss, masked_lm_loss, ...   nats a prediction; `loss` is what is minimised
+#     loss, masked_lm_loss, ...   nats per prediction; `loss` is what is minimised
 #     masked_lm_accuracy, ...     share of the predictions that are right, 0 to 1
 #     learning_rate               of the last step
 #     gradient_norm               over all weights, before clipping
 #     steps_per_second, sequences_per_second
-#     tokens_per_second           tokens that are no padding
+#     tokens_per_second           excluding padding
 #     model_flops_utilization     share of the devices' peak that the model's own
-#     matrix
-#                                 products take, 0 to 1: see
+#                                 matrix products take, 0 to 1: see
 #                                 `bert_tf.training.throughput`
-#     input_wait_share            share of the time that steps waited for records, 0
-#     to 1
+#     input_wait_share            share of the time that steps waited for records,
+#                                 0 to 1
 #     loss_scale                  what float16's loss is multiplied by
-#     skipped_steps               steps since the line before that changed no weight,
-#                                 float16's gradients having overflowed
+#     skipped_steps               steps since the previous line that changed no weight
+#                                 because float16's gradients overflowed
 #
-# A run that goes on from step N drops the lines after N, which it is about to write
-# again, and an evaluation replaces an earlier one of the same step: each line is
-# there
-# once, however often the run was killed. An evaluation that a command makes of a
-# trained
-# model, perhaps of other data, has `"after_training": true` and a line beside that of
-# the
-# evaluation within the run. Of several workers the chief alone writes.
+# A run that resumes from step N drops the lines after N, which it is about to write
+# again, and an evaluation replaces an earlier one of the same step: each line appears
+# once, however often the run was killed. When a command evaluates a trained model,
+# perhaps on other data, the line has `"after_training": true` and is added to that of
+# the evaluation within the run. With several workers only the chief writes.
 
 
 METRICS_NAME = "metrics.jsonl"
@@ -204,14 +196,14 @@ class Reporter:
     def has_evaluation(self, step: int) -> bool:
         """Whether an evaluation at a step has been recorded; the same on all workers.
 
-        One of this reporter's kind: within the run, or after training. A run that goes
-        on from a step at which it ought to evaluate asks: the kill may have come
-        between the checkpoint and the evaluation.
+        One of this reporter's kind: within the run, or after training. A run resuming
+        at a step with an evaluation asks this: it may have been killed between the
+        checkpoint and the evaluation.
         """
         return step in self._evaluations
 
     def evaluation(self, step: int) -> dict[str, float] | None:
-        """What `has_evaluation` says is there; None where nothing is."""
+        """The line that `has_evaluation` looks for; None if there is none."""
         return self._evaluations.get(step)
 
     def close(self) -> None:
@@ -241,7 +233,7 @@ class Reporter:
                 tf.summary.scalar((prefix or _TRAINING_TAG) + name, float(value))
         self._summaries.flush()
         shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
-        # Above the progress bar, where there is one, not through it.
+        # Above the progress bar, if there is one, not through it.
         with tqdm.tqdm.external_write_mode(file=sys.stderr):
             logging.info("step %d: %s", step, shown)
 
@@ -253,7 +245,7 @@ class Reporter:
         )
 
     def _keep(self, wanted: Callable[[_Entry], bool]) -> list[_Entry]:
-        """Drops the lines that are not wanted; those that stay."""
+        """Drops unwanted lines and returns the others."""
         entries, lines, content = [], [], b""
         if files.exists(self._path):
             content = files.read_bytes(self._path)
@@ -261,7 +253,7 @@ class Reporter:
                 if wanted(entry):
                     entries.append(entry)
                     lines.append(line)
-        # Not otherwise: a run beside this evaluation may just be adding a line.
+        # Only then: a run in another process may just be adding a line.
         if self._is_chief and b"".join(lines) != content:
             files.write_atomically(self._path, b"".join(lines))
         return entries
@@ -270,8 +262,8 @@ class Reporter:
 def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
     """The lines of a metrics.jsonl, and the object of each.
 
-    Damaged lines are left out with one warning; and silently a last one that a kill cut
-    short, or that is being written.
+    Damaged lines are left out with one warning; an incomplete last line, cut short by
+    a kill or still being written, is left out silently.
     """
     damaged = []
     *lines, last = content.split(b"\n")
@@ -292,7 +284,7 @@ def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
 
 
 def _entry(values: Any, source: str) -> _Entry:
-    """A line's object, if that is what it is."""
+    """A line's object, if it is one."""
     entry = dict(strict_json.checked(dict, values, source, "line"))
     after_training = entry.pop(AFTER_TRAINING, False)
     entry = strict_json.checked(dict[str, float], entry, source, "line")
@@ -315,23 +307,21 @@ def _evaluation_of(entry: _Entry) -> dict[str, float]:
 # A run's metrics over its steps, as a picture: OUTPUT_DIR/curves.png.
 #
 # It is drawn from metrics.jsonl when training ends, and again when the trained model
-# has
-# been evaluated. Panels: losses, accuracies, the learning rate, and what else
-# evaluations
-# measure.
+# has been evaluated. Panels: losses, accuracies, the learning rate, and the other
+# metrics of evaluations.
 
 
 CURVES_NAME = "curves.png"
 
 _EVALUATION_PANEL = "evaluation"
-# The ending of a metric's name -> what its axis says.
+# The ending of a metric's name -> its axis label.
 _PANELS = {
     "loss": "nats",
     "accuracy": "share that is right",
     "learning_rate": "learning rate",
 }
 
-# What evaluations report of SQuAD that is on no common scale with its scores.
+# SQuAD's evaluations also report these, on another scale than its scores.
 _NO_SCORES = ("total", "_thresh")
 
 _NO_METRICS = {"step", "seconds", AFTER_TRAINING}
@@ -341,7 +331,7 @@ Curve = tuple[list[int], list[float]]
 
 
 def write_curves(folder: str, title: str) -> None:
-    """Draws a run into its folder; a run too short for a line of metrics has none."""
+    """Draws a run's curves into its folder, unless it is too short to have metrics."""
     try:
         picture = curves_picture(folder, title)
     except InputError as error:
@@ -351,7 +341,7 @@ def write_curves(folder: str, title: str) -> None:
 
 
 def curves_picture(folder: str, title: str | None = None) -> bytes:
-    """What training reported as lines, evaluations as points, as a PNG."""
+    """Training's metrics as lines, evaluations as points, as a PNG."""
     curves = read_curves(folder)
     panels: dict[str, dict[str, Curve]] = {}
     for name, curve in curves.items():
@@ -384,7 +374,7 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
 
 
 def read_curves(folder: str) -> dict[str, Curve]:
-    """The metrics in a run's metrics.jsonl by name, an evaluation's as `eval/...`."""
+    """The metrics in a run's metrics.jsonl by name; evaluations' as `eval/...`."""
     curves: dict[str, Curve] = {}
     path = os.path.join(folder, METRICS_NAME)
     for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):

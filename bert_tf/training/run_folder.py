@@ -1,20 +1,20 @@
-"""What lies in a run's output_dir, beside its checkpoints.
+"""The files in a run's output_dir, in addition to its checkpoints.
 
     bert_config.json       the architecture
-    vocab.txt              the vocabulary, one token a line
+    vocab.txt              the vocabulary, one token per line
     tokenizer_config.json  {"do_lower_case": true}
     flags.json             the resolved flags of the last start that trained
     starts.jsonl           one JSON object per start that trained: the step it started
                            from, its task, its data, its settings, its flags
     labels.txt             a classifier's labels, in the order of its outputs
-    problem_type.txt       what it predicts, where the labels do not tell
+    problem_type.txt       what it predicts, if the labels do not show it
                            (`bert_tf.conversion.tokenizer_files`)
-    metrics.jsonl          one JSON object a log step (`bert_tf.training.reporting`)
+    metrics.jsonl          one JSON object per log step (`bert_tf.training.reporting`)
     curves.png             the same as a picture (`bert_tf.training.reporting`)
-    eval_results.txt       `key = value`, sorted, as the original writes it
+    eval_results.txt       `key = value`, sorted, in the original's format
 
 A folder belongs to one model, one vocabulary, one task and its training data; another
-one is refused before anything in it is written over. Pre-training may change its data:
+one is refused before anything is overwritten. Pre-training may change its data:
 the paper's second phase reads longer records.
 """
 
@@ -63,7 +63,7 @@ class RunData:
 
     Attributes:
         name: for messages: "3668 examples of /glue/MRPC/train.tsv".
-        digest: a SHA-256 of the examples, wherever they are.
+        digest: a SHA-256 of the examples, independent of their location.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Start:
     Attributes:
         task: the task's name.
         data: what is trained on.
-        settings: what decides how the run comes out, by name.
+        settings: the settings that decide a run's result, by name.
         flags: all resolved flags.
         step: what the run resumed at.
     """
@@ -91,7 +91,7 @@ class Start:
 
 @contextlib.contextmanager
 def held_for_training(folder: str, strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Keeps other trainings out of a folder; called by all workers, the first locks."""
+    """Locks the folder against other trainings; all workers call it, one locks."""
     handle, error = None, None
     if is_chief(strategy) and not files.is_remote(folder):
         try:
@@ -129,7 +129,7 @@ def prepare(
     config_path = os.path.join(folder, CONFIG_NAME)
     flags_path = os.path.join(folder, FLAGS_NAME)
     # A start that failed before its first checkpoint leaves nothing to protect; a
-    # config without flags beside it is the user's own.
+    # config without flags next to it is the user's own.
     has_run = files.exists(os.path.join(folder, "checkpoint"))
     is_own = files.exists(config_path) and not files.exists(flags_path)
     if has_run and not files.exists(config_path):
@@ -172,11 +172,11 @@ def prepare(
 
 
 def record_start(folder: str, step: int, start: Start) -> None:
-    """Writes down a start that trains: starts.jsonl, flags.json."""
+    """Records a start that trains: starts.jsonl, flags.json."""
     path = os.path.join(folder, STARTS_NAME)
     start = dataclasses.replace(start, step=step)
     line = json.dumps(dataclasses.asdict(start), sort_keys=True)
-    # As bytes: a damaged history is no reason not to train.
+    # As bytes: a damaged history does not prevent training.
     before = files.read_bytes(path) if step and files.exists(path) else b""
     if before and not before.endswith(b"\n"):
         before += b"\n"
@@ -185,7 +185,7 @@ def record_start(folder: str, step: int, start: Start) -> None:
 
 
 def differences(folder: str, start: Start) -> str:
-    """What a start is made with that the one before it was not; "" for nothing."""
+    """How a start's settings differ from the previous ones; "" if they do not."""
     before = _last_start(folder)
     if before is None:
         return ""
@@ -193,7 +193,7 @@ def differences(folder: str, start: Start) -> str:
     new = {**start.settings, "data": start.data.name}
     if before.data.digest == start.data.digest:
         new["data"] = old["data"]  # it has moved
-    # A setting that only one of them knows is one that the other version lacks.
+    # A setting that only one of them has is one that the other version lacks.
     new = json.loads(json.dumps(new))
     return ", ".join(
         f"{name} was {old[name]} and is {new[name]}"
@@ -210,7 +210,7 @@ def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
 
 
 def _last_start(folder: str) -> Start | None:
-    """The last line of starts.jsonl; None where there is none that can be read."""
+    """The last line of starts.jsonl; None if there is none that can be read."""
     path = os.path.join(folder, STARTS_NAME)
     if not files.exists(path):
         return None
@@ -225,7 +225,7 @@ def _last_start(folder: str) -> Start | None:
 
 
 def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> None:
-    """Raises InputError if a folder's run is of another task, or of other data."""
+    """Raises InputError if a folder's run has another task, or other data."""
     if task is None or not files.exists(os.path.join(folder, "checkpoint")):
         return
     there = _last_start(folder)
@@ -247,7 +247,7 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
 
 
 def _task_in_flags(folder: str) -> str | None:
-    """A run's --task_name, as flags.json has it."""
+    """A run's --task_name, from flags.json."""
     path = os.path.join(folder, FLAGS_NAME)
     if not files.exists(path):
         return None
@@ -260,7 +260,7 @@ def _task_in_flags(folder: str) -> str | None:
 
 
 def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Records what a classifier predicts, or checks that it is what the folder says."""
+    """Records what a classifier predicts, or checks that it agrees with the folder."""
     refuse_other_labels(folder, labels, problem_type)
     write_labels(folder, labels, problem_type)
 
@@ -279,7 +279,7 @@ def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -
 
 
 def recorded_labels(folder: str) -> list[str] | None:
-    """The labels that a classifier's run recorded; None where there was none."""
+    """The labels that a classifier's run recorded; None if there are none."""
     labels, _ = read_labels(folder)
     return None if labels is None else list(labels)
 
@@ -294,7 +294,7 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
     """Raises InputError if a folder's model has other weights than this one.
 
     What changes no weight's shape or meaning may differ: the initializer, and dropout
-    rates unless one of them is 0 (a run without dropout has no state of it to go on).
+    rates unless one of them is 0 (a run without dropout has no state of it to resume).
     """
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     # All fields: `to_dict` leaves out those of ours that have their defaults.
@@ -338,7 +338,7 @@ def report_evaluation(
 ) -> None:
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
 
-    Where the folder has a run, its curves are drawn again.
+    If the folder has a run, its curves are redrawn.
     """
     reporter = Reporter(folder, step, after_training=True, is_chief=is_chief)
     if keeps_others:
@@ -347,7 +347,7 @@ def report_evaluation(
     reporter.close()
     if not is_chief:
         return
-    # Values as the original prints them: the shortest digits that mean this float32.
+    # Values as the original prints them: the shortest digits that give this float32.
     names = names or {}
     shown = {
         names.get(name, name): str(np.float32(value)) for name, value in results.items()

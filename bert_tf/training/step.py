@@ -1,6 +1,6 @@
 """One training step and one evaluation step, the same mathematics on any strategy.
 
-With N replicas, each of whose part of the batch comes in k micro-batches b:
+With N replicas, each of which splits its part of the batch into k micro-batches b:
 
     W_t = sum of the weights of loss t, over all replicas and micro-batches
     g   = sum over replicas and micro-batches of the gradient of
@@ -9,7 +9,7 @@ With N replicas, each of whose part of the batch comes in k micro-batches b:
     optimizer: one update with g
 
 So a step is that of one large batch on one device, to rounding, whatever N and k. The
-weights W_t hang on the records alone, and are known before the first forward pass.
+weights W_t depend on the records alone, and are known before the first forward pass.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ from bert_tf.optimization.optimizers import (
 from bert_tf.training.strategy import is_tpu
 from bert_tf.training.task import Task
 
-# In which numbers a model computes: --precision.
+# The number formats that a model computes in: --precision.
 #
-# float32   everything
-# bfloat16  matrix products and activations; weights, moments, losses, softmax and
-# the sums of layer normalization stay float32
-# float16   the same with float16, whose smallest gradients would vanish: the loss is
-# multiplied by a scale, the gradient divided by it (Micikevicius et al.
-# 2018, section 3.2)
+#     float32   everything
+#     bfloat16  matrix products and activations; weights, moments, losses, softmax and
+#               the sums of layer normalization stay float32
+#     float16   the same with float16, whose smallest gradients would vanish: the loss
+#               is multiplied by a scale, the gradient divided by it (Micikevicius et
+#               al. 2018, section 3.2)
 
 
 _POLICIES = {
@@ -54,7 +54,7 @@ PRECISIONS = tuple(_POLICIES)
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Models that are built within it compute in these numbers."""
+    """Within it, models are built with this number format."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(_POLICIES[precision])
     try:
@@ -64,7 +64,7 @@ def computing_in(precision: str) -> Iterator[None]:
 
 
 class LossScale:
-    """The scale of float16's loss, which follows what the gradients bear.
+    """The scale of float16's loss, as large as the gradients allow.
 
     Make it under the strategy's scope.
 
@@ -80,11 +80,11 @@ class LossScale:
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        """What a checkpoint must hold."""
+        """What a checkpoint must contain."""
         return {"scale": self.scale, "good_steps": self.good_steps}
 
     def update(self, is_finite: tf.Tensor) -> None:
-        """Moves on after a step whose gradient was finite, or was not."""
+        """Updates the scale after a step whose gradient was finite or not."""
         scale, good_steps = next_loss_scale(self.scale, self.good_steps, is_finite)
         self.scale.assign(scale)
         self.good_steps.assign(good_steps)
@@ -107,8 +107,8 @@ class StepResults(NamedTuple):
 
     Attributes:
         sums: name -> [total, weight], float32, summed over the steps. `loss` is the
-            sum of the steps' losses and their number; `tokens` counts what is not
-            padding, `sequences` those in packed rows, too.
+            sum of the steps' losses and their number; `tokens` counts tokens without
+            padding, `sequences` also those within packed rows.
         losses: [steps] float32, each step's loss.
         input_seconds: scalar float64: how long the steps waited for their batches.
     """
@@ -323,7 +323,7 @@ def _accumulated(
     batch: Records,
     num_micro_batches: int,
 ) -> tuple[list[tf.Tensor], Sums]:
-    """The sums over micro-batches, one after the other: the memory is that of one."""
+    """The sums over micro-batches, of which only one is in memory at a time."""
     pieces = {
         name: tf.reshape(value, (num_micro_batches, -1, *value.shape[1:]))
         for name, value in batch.items()
@@ -351,14 +351,14 @@ def _total(means: Mapping[str, Mean], weights: Mapping[str, tf.Tensor]) -> tf.Te
 
 
 def _num_tokens(batch: Records) -> tf.Tensor:
-    """How many tokens of a batch are no padding; 0 where it has none."""
+    """How many tokens of a batch are not padding; 0 if it has none."""
     if "input_mask" not in batch:
         return tf.constant(0.0)
     return tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
 
 
 def _num_sequences(batch: Records) -> tf.Tensor:
-    """How many sequences a batch has: one a row, unless rows are packed."""
+    """How many sequences a batch has: one per row, unless rows are packed."""
     if "next_sentence_weights" in batch:
         return tf.reduce_sum(batch["next_sentence_weights"])
     return tf.constant(float(next(iter(batch.values())).shape[0]))

@@ -1,8 +1,8 @@
-"""Which devices to run on: --distribution, and what a strategy asks of the input.
+"""Which devices to run on: --distribution, and what a strategy requires of the input.
 
     default       the machine's first GPU, or else its CPU
-    one_device    the same, under a strategy of its own: variables are placed by it
-    mirrored      all GPUs of the machine (all logical CPUs, where it has none)
+    one_device    the same, under a strategy that places the variables
+    mirrored      all GPUs of the machine (all logical CPUs, if it has none)
     multi_worker  several processes, on one machine or many, that TF_CONFIG names
     tpu           a TPU, or a slice of one
 
@@ -66,7 +66,7 @@ def create_strategy(
 
 
 def strategy_of(options: DeviceOptions) -> tf.distribute.Strategy:
-    """The strategy that a script's device flags ask for; see `create_strategy`."""
+    """The strategy for a script's device flags; see `create_strategy`."""
     distribution = options.distribution
     if options.use_tpu:
         if distribution not in ("default", "tpu"):
@@ -95,7 +95,7 @@ def _tpu_strategy(
     address = tpu_name or master
     try:
         if address and address.startswith("grpc://"):
-            # TensorFlow would wait for ever for one that does not answer.
+            # TensorFlow would wait for ever for one that does not respond.
             for endpoint in address.split(","):
                 place = _host_and_port(endpoint.removeprefix("grpc://"), _TPU_PORT)
                 socket.create_connection(place, timeout=20.0).close()
@@ -155,7 +155,7 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
 
 
 def _host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
-    """An address, "host0:2222", in its parts; `default` is the port of one without."""
+    """The parts of an address, "host0:2222"; `default` is the port if it has none."""
     parts = urllib.parse.urlsplit(f"//{address}")
     port = parts.port or default
     if not parts.hostname or not port:
@@ -164,10 +164,10 @@ def _host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
 
 
 def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
-    """Returns when every other worker has answered once.
+    """Returns when every other worker has responded once.
 
-    TensorFlow waits an hour for them, in silence and deaf to signals. Until its server
-    takes the place, each worker listens at its own address.
+    TensorFlow would wait an hour, silently and ignoring signals. Until its server
+    takes over the port, each worker listens at its own address.
     """
     missing = {name: place for name, place in places.items() if name != own}
     try:
@@ -214,7 +214,7 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
 
 
 def description(strategy: tf.distribute.Strategy) -> str:
-    """Where it runs, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
+    """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
     kind = "TPU core" if is_tpu(strategy) else "CPU"
     if tf.config.list_physical_devices("GPU"):
         kind = "GPU"
@@ -247,7 +247,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the steps run on a TPU, which compiles them as a whole."""
+    """Whether the steps run on a TPU, which compiles whole steps."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
@@ -257,7 +257,7 @@ def check_batch_size(
     accumulation_steps: int = 1,
     flag: str = "train_batch_size",
 ) -> None:
-    """Raises InputError if a batch cannot be dealt out evenly."""
+    """Raises InputError if a batch cannot be split evenly."""
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation_steps):
         raise InputError(
@@ -272,7 +272,7 @@ def distributed(
     strategy: tf.distribute.Strategy,
     dataset: Callable[[InputShard], tf.data.Dataset],
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
-    """A data set of global batches, each dealt out over the replicas."""
+    """A data set of global batches, each split over the replicas."""
     if strategy.num_replicas_in_sync == 1:
         return dataset(ALL_ROWS)
 
@@ -290,14 +290,14 @@ def distributed(
 
 
 class Agreement:
-    """Numbers that all workers must see alike, lest they part ways.
+    """All-reduce of a few numbers over the workers.
 
-    Each worker says its own, and all hear the sum. With one worker it is the identity.
+    Each worker passes its own; all receive the sum. With one worker it is the identity.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, size: int) -> None:
         self._strategy = strategy
-        # Each replica brings its share of what its worker says.
+        # Each replica contributes its share of its worker's numbers.
         self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
         self._function = None
         if num_workers(strategy) > 1:
@@ -306,7 +306,7 @@ class Agreement:
             )
 
     def sum(self, numbers: list[float]) -> np.ndarray:
-        """The sums over the workers. All of them must ask."""
+        """The sums over the workers, all of which must call this."""
         if self._function is None:
             return np.array(numbers, np.float64)
         return self._function(tf.constant(numbers, tf.float64)).numpy()

@@ -1,4 +1,4 @@
-"""What a task is, as data: a model and its objective. The engine knows no task."""
+"""A task as data: a model and its objective. The engine knows nothing else of it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ class Task:
             distribution strategy's scope.
         objective: what training minimises, and what is reported.
         training_flops: the shapes of a batch's arrays -> FLOPs of one training step on
-            it, as `bert_tf.training.throughput` counts them; None where nobody counts.
-        unmeasured: how the names of weights begin that no loss or metric depends on: a
-            checkpoint without them can be evaluated.
+            it, as `bert_tf.training.throughput` counts them; None if not available.
+        unmeasured: prefixes of the names of weights that no loss or metric depends on:
+            a checkpoint without them can be evaluated.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How fast a run trains, and how much of its device that uses."""
+"""How fast a run trains, and what share of its devices' peak it uses."""
 
 import functools
 import os
@@ -16,21 +16,17 @@ from bert_tf.training.task import Task
 
 # How many floating-point operations BERT's mathematics takes.
 #
-# A multiplication and an addition are 2 FLOPs, so a product of [m, k] and [k, n]
-# takes
-# 2 m k n. Only matrix products count: lookups, softmax and normalization are little
-# beside them. Training takes three times the forward pass: the backward pass has two
-# products for each of the forward pass's (Kaplan et al. 2020, arXiv:2001.08361,
-# section
-# 2.1). What is computed again to save memory does not count: divided by the time and
-# by
-# the machine's peak this gives the model FLOPs utilization, MFU, of Chowdhery et al.
-# 2022
+# A multiplication and an addition are 2 FLOPs, so a product of [m, k] and [k, n] takes
+# 2 m k n. Only matrix products count: lookups, softmax and normalization are small in
+# comparison. Training takes three times the forward pass: the backward pass has two
+# products for each of the forward pass's (Kaplan et al. 2020, arXiv:2001.08361, section
+# 2.1). Recomputation to save memory does not count: divided by the time and by the
+# machine's peak this gives the model FLOPs utilization, MFU, of Chowdhery et al. 2022
 # (PaLM, arXiv:2204.02311, appendix B).
 #
-# S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C
-# labels
+# S sequence, P predictions, H hidden, I intermediate, N layers, V vocabulary, C labels
 # (a span has two: start and end).
+#
 # One sequence, forward:
 #
 #     queries, keys, values, attention output   N * 8 S H^2
@@ -40,11 +36,9 @@ from bert_tf.training.task import Task
 #     labels of every token                     2 S H C
 #     masked LM: transform, scores              2 P H^2 + 2 P H V
 #
-# Rows of packed sequences take the attention of their whole length, which is what
-# runs,
-# and as many poolers as they have slots for pairs. Each of several choices is a
-# sequence
-# with one score.
+# Packed rows take the attention of their whole length, which is what is computed, and
+# one pooler for each of their slots. In multiple choice each choice is a sequence with
+# one score.
 
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -56,12 +50,7 @@ _SPAN_LABELS = 2
 
 
 def encoder_flops(config: BertConfig, seq_length: int) -> int:
-    """FLOPs of the Transformer's layers on one sequence, forward.
-
-    Args:
-        config: the architecture.
-        seq_length: S, padding included: it is computed as well.
-    """
+    """FLOPs of the layers on one sequence, forward, with padding."""
     hidden = config.hidden_size
     projections = 8 * seq_length * hidden**2
     attention = 4 * seq_length**2 * hidden
@@ -75,12 +64,7 @@ def pooled_flops(config: BertConfig, num_labels: int) -> int:
 
 
 def masked_lm_flops(config: BertConfig, num_predictions: int) -> int:
-    """FLOPs of the masked LM's head on one sequence, forward.
-
-    Args:
-        config: the architecture.
-        num_predictions: P, unused slots included: they are computed as well.
-    """
+    """FLOPs of the masked LM's head on one sequence, forward, with unused slots."""
     hidden = config.hidden_size
     return 2 * num_predictions * hidden * (hidden + config.vocab_size)
 
@@ -88,14 +72,7 @@ def masked_lm_flops(config: BertConfig, num_predictions: int) -> int:
 def pretraining_flops(
     config: BertConfig, shapes: Shapes, *, next_sentence: bool = True
 ) -> float:
-    """FLOPs of one step of pre-training.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, S], masked_lm_positions [B, P] and,
-            of packed rows, cls_positions [B, pairs].
-        next_sentence: whether the next sentence is predicted.
-    """
+    """FLOPs of one step of pre-training on a batch of these shapes."""
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length)
     forward += masked_lm_flops(config, shapes["masked_lm_positions"][1])
@@ -106,63 +83,44 @@ def pretraining_flops(
 
 
 def classifier_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
-    """FLOPs of one step of training a classifier, or with one label a regression.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, S].
-        num_labels: the classes; 1 for regression.
-    """
+    """FLOPs of one training step of a classifier, or with one label a regression."""
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length) + pooled_flops(config, num_labels)
     return float(_TRAINING_OVER_FORWARD * batch_size * forward)
 
 
 def multiple_choice_flops(config: BertConfig, shapes: Shapes) -> float:
-    """FLOPs of one step of training a choice among several sequences.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, choices, S].
-    """
+    """FLOPs of one training step of multiple choice, input_ids [B, choices, S]."""
     batch_size, num_choices, seq_length = shapes["input_ids"]
     sequences = {"input_ids": (batch_size * num_choices, seq_length)}
     return classifier_flops(config, sequences, num_labels=1)
 
 
 def span_flops(config: BertConfig, shapes: Shapes) -> float:
-    """FLOPs of one step of training a span's start and end; see `tagger_flops`."""
+    """FLOPs of one training step of a span's start and end; see `tagger_flops`."""
     return tagger_flops(config, shapes, num_labels=_SPAN_LABELS)
 
 
 def tagger_flops(config: BertConfig, shapes: Shapes, *, num_labels: int) -> float:
-    """FLOPs of one step of training a label for every token.
-
-    Args:
-        config: the architecture.
-        shapes: of a batch of records: input_ids [B, S].
-        num_labels: the labels.
-    """
+    """FLOPs of one training step of a label for every token."""
     batch_size, seq_length = shapes["input_ids"]
     forward = encoder_flops(config, seq_length)
     forward += 2 * seq_length * config.hidden_size * num_labels
     return float(_TRAINING_OVER_FORWARD * batch_size * forward)
 
 
-# How fast the devices could be: the peak that a run's rate is divided by.
+# The peak rate of the devices, by which a run's rate is divided:
 #
-#     share of the peak = FLOPs of the model a step / seconds a step / peak
+#     share of the peak = FLOPs of the model per step / seconds per step / peak
 #
-# is the model FLOPs utilization of `bert_tf.training.throughput`. The peak is the rate
-# of
-# matrix products in the numbers that the model computes in:
+# is the model FLOPs utilization (see above). The peak is the rate of matrix products in
+# the precision that the model computes in:
 #
 #     GPUs, TPUs  as published, without sparsity, times their number
 #     others      measured, at the start of the run, in less than a second
 #
-# A CPU's is always measured. There the replicas of one process share its cores, so
-# they
-# count once.
+# A CPU's is always measured. The replicas of one process share its cores, so they count
+# once.
 
 
 _TERA = 1e12
@@ -201,8 +159,8 @@ _GPUS = {
 }
 
 # By the type of the accelerator, such as v4-32. Sources: Jouppi et al. 2020 (CACM 63-7)
-# for v2 and v3, the pages of Google Cloud's documentation on each version for the rest.
-# A TPU makes a float32 product of bfloat16 ones unless it is told otherwise.
+# for v2 and v3, Google Cloud's documentation of each version for the rest. By default
+# a TPU computes float32 products from bfloat16 ones.
 _TPU_CHIPS = {
     "v2": 46.0,
     "v3": 123.0,
@@ -211,11 +169,11 @@ _TPU_CHIPS = {
     "v5p": 459.0,
     "v6e": 918.0,
 }
-# The number in the name of a type counts these, two a chip; of the others, chips.
+# The number in these types counts cores, two per chip; in the others, chips.
 _NAMED_BY_CORES = ("v2", "v3", "v4", "v5p")
 
 # Rows and columns. On a CPU the large product takes some 10 ms, the small one 1 ms,
-# short enough to find a moment that no other program takes a share of.
+# short enough that some measurements are undisturbed by other programs.
 _CPU_SIZES = (512, 1024)
 _ACCELERATOR_SIZES = (8192,)
 _MEASURED_SECONDS = 0.7
@@ -232,14 +190,14 @@ def model_flops_per_step(
 
 
 def share_of_peak(flops: float, seconds: float, peak: float) -> float:
-    """The model FLOPs utilization: 1 where the devices do nothing but its products."""
+    """The model FLOPs utilization: 1 if the devices compute only its products."""
     return flops / seconds / peak
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> float:
-    """FLOP/s that all devices of a strategy can make together."""
+    """The peak FLOP/s of all devices of a strategy together."""
     if is_tpu(strategy):
-        # Google's machines set one or the other; the names are those of a whole slice.
+        # Google's machines set one or the other; the names are of a whole slice.
         kind = os.environ.get("TPU_ACCELERATOR_TYPE") or os.environ.get(
             "ACCELERATOR_TYPE", ""
         )
@@ -265,7 +223,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> 
 def published_gpu_peak(
     name: str, precision: str, tensor_float_32: bool = True
 ) -> float | None:
-    """FLOP/s of one GPU, as its maker says; None where this table does not know it."""
+    """FLOP/s of one GPU, from its maker; None if it is not in this table."""
     for pattern, peak in _GPUS.items():
         if re.search(pattern, name):
             if precision == "float32":
@@ -277,7 +235,7 @@ def published_gpu_peak(
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
-    """A whole slice's published FLOP/s; None if this table does not have it."""
+    """A whole slice's published FLOP/s; None if it is not in this table."""
     version, _, number = accelerator_type.partition("-")
     if version not in _TPU_CHIPS or not number.isdecimal():
         return None
@@ -289,8 +247,7 @@ def published_tpu_peak(accelerator_type: str) -> float | None:
 def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
     """FLOP/s of one device in matrix products: the best of many within a second.
 
-    On a machine that is busy with other things it is too low, and the share of it may
-    exceed 1.
+    On a busy machine the result is too low, and the share of it may exceed 1.
     """
     sizes = _CPU_SIZES if "CPU" in device else _ACCELERATOR_SIZES
     return max(

@@ -20,7 +20,7 @@ TrainingData = Callable[[int, "InputShard"], "tf.data.Dataset"]
 # Model -> metrics on held-out records.
 Evaluate = Callable[["keras.Model"], Mapping[str, float]]
 
-# What decides where, how fast and how closely watched a run is made, or how it begins.
+# Flags for where, how fast and how closely watched a run is, or how it begins.
 _WITHOUT_EFFECT = (
     "reinitialize_layers",
     "init_head",
@@ -40,7 +40,7 @@ _WITHOUT_EFFECT = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options, title=options.MODEL):
-    """Which model, and its vocabulary."""
+    """The model and its vocabulary."""
 
     bert_config_file: str | None = option(
         None, "bert_config.json: the architecture of the model.", path=Path.FILE
@@ -71,7 +71,7 @@ class CheckpointOptions(Options, title=options.MODEL):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadOptions(Options, title=options.TRAINING):
-    """Whether the head comes along."""
+    """Whether the head is loaded too."""
 
     init_head: bool = option(
         True,
@@ -82,7 +82,7 @@ class HeadOptions(Options, title=options.TRAINING):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LengthOptions(Options, title=options.LENGTHS):
-    """How long sequences are."""
+    """The sequences' length."""
 
     max_seq_length: int = option(
         128,
@@ -93,7 +93,7 @@ class LengthOptions(Options, title=options.LENGTHS):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OutputOptions(Options, title=options.WHAT_TO_DO):
-    """Where a run is."""
+    """The run's folder."""
 
     output_dir: str = option(
         REQUIRED,
@@ -157,7 +157,7 @@ class DeviceOptions(Options, title=options.DEVICES):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComputingOptions(Options, title=options.TRAINING):
-    """In which numbers to compute, and how it is compiled."""
+    """The number format, and how the model is compiled."""
 
     precision: str = option(
         "float32",
@@ -174,7 +174,7 @@ class ComputingOptions(Options, title=options.TRAINING):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions(ComputingOptions, title=options.TRAINING):
-    """How to train: the options of every command that does."""
+    """The options of every command that trains."""
 
     train_batch_size: int = option(
         32, "Sequences per training step, over all devices.", least=1
@@ -256,7 +256,7 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
     )
 
     def problems(self) -> Iterator[str]:
-        """What the schedule has no use for."""
+        """Options that the schedule does not use."""
         yield from super().problems()
         schedule = self.learning_rate_schedule
         useless = []
@@ -291,16 +291,16 @@ class EvaluationOptions(Options, title=options.TRAINING):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig(TrainingOptions):
-    """How to train: what the engine needs to know.
+    """How to train: the engine's settings.
 
     Attributes:
         num_train_steps: the step to train to, counted from the run's first start.
         num_warmup_steps: steps of rising learning rate.
         num_schedule_steps: steps of the learning-rate schedule; None for
             `num_train_steps`.
-        reinitialize_layers: how many top layers start over, with the pooler: see
+        reinitialize_layers: how many top layers to re-initialize, with the pooler: see
             `bert_tf.optimization.layerwise`.
-        init_head: whether a checkpoint to start from gives its head too.
+        init_head: whether to load the checkpoint's head too.
         init_adapter: LoRA's or adapters' weights to start from, on top of a
             checkpoint: see `bert_tf.conversion.adapter_files`.
         eval_steps: steps between two evaluations; 0 for none.
@@ -317,7 +317,7 @@ class TrainingConfig(TrainingOptions):
     best_metric: str = "loss"
 
     def problems(self) -> Iterator[str]:
-        """A schedule that ends before the training does."""
+        """A schedule that ends before the training."""
         yield from super().problems()
         if (self.num_schedule_steps or self.num_train_steps) < self.num_train_steps:
             yield (
@@ -328,7 +328,7 @@ class TrainingConfig(TrainingOptions):
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """The settings that decide how a run comes out, by name."""
+        """The settings that decide a run's result, by name."""
         names = [field.name for field in dataclasses.fields(self)]
         values = {
             name: getattr(self, name)
@@ -352,19 +352,19 @@ class TrainingConfig(TrainingOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A stretch of a run with records, a length and a batch of its own.
+    """A part of a run with its own records, length and batch size.
 
     Attributes:
-        end_step: the step that it ends with, counted from the run's first start.
-        batch_size: sequences a step, over all devices.
-        streams: the records; several streams where batches differ in shape: one for
+        end_step: its last step, counted from the run's first start.
+        batch_size: sequences per step, over all devices.
+        streams: the records; several streams if batches differ in shape: one for
             each shape.
         stream_of: the number of records read -> the stream that the next batch comes
             from.
-        data_id: tells sets of records apart, so that a run knows whether the records
+        data_id: identifies sets of records, so that a run can check whether the records
             that it has read are of this set; 0 if unknown.
         evaluate: what to do every `eval_steps`; None for nothing.
-        evaluation_id: tells what it evaluates on apart: the best checkpoint is the best
+        evaluation_id: identifies the evaluation data: the best checkpoint is the best
             of evaluations on the same data; 0 where it is the same in all phases.
         name: for messages.
     """
@@ -381,12 +381,12 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class PhaseSpec:
-    """One phase as --phases has it: LENGTH:STEPS:BATCH.
+    """One phase of --phases: LENGTH:STEPS:BATCH.
 
     Attributes:
         max_seq_length: of its records.
         num_steps: steps of this phase alone.
-        batch_size: sequences a step, over all devices.
+        batch_size: sequences per step, over all devices.
     """
 
     max_seq_length: int

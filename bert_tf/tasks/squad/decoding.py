@@ -171,7 +171,7 @@ def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
 
     The tokens' text is lowered and without accents; the answer is the text as written.
     The words are normalized, the answer is found there, and normalized and written text
-    are taken for the same characters one by one, spaces left out. If that cannot be so,
+    are matched character by character, ignoring spaces. If that is impossible,
     the answer is the words, with any punctuation attached to them. It fails on [UNK],
     on characters that tokenization removes, adds or joins (controls, U+00A0, Hangul),
     and on a piece of a word that occurs in the words twice, of which it takes the

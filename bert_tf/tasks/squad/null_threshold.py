@@ -2,7 +2,7 @@
 
     null_threshold.json     {"null_score_diff_threshold": -1.2, ...}: `NullThreshold`
     null_threshold_precision_recall.png     what each threshold is worth
-    null_score_diff_histogram.png           how well it tells the two kinds apart
+    null_score_diff_histogram.png           how well it separates the two kinds
 
 A question's score difference is how much the null answer's score exceeds that of the
 best text; above the threshold the prediction is "". The original has its users find the

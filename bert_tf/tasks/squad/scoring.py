@@ -226,8 +226,8 @@ def best_threshold(
 
     The official search: through the questions by rising null odds, from answering none
     to answering all, to the first place with the best score. Two of its traits are
-    kept. It stops between questions of the same null odd, which no threshold tells
-    apart; and where nothing is better than answering none, its threshold is 0, which
+    kept. It stops between questions of the same null odds, which no threshold can
+    separate; and where nothing is better than answering none, its threshold is 0, which
     is below all probabilities, but not below all score differences.
     """
     score: float = sum(not answerable for answerable in has_answer.values())
@@ -339,7 +339,7 @@ def _answers(
 
 
 def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
-    """The score that says which checkpoint is the best."""
+    """The score by which the best checkpoint is chosen."""
     there = ["exact_match", "f1"]
     if version_2_with_negative:
         kinds = ("", "HasAns_", "NoAns_", "best_")
@@ -368,8 +368,8 @@ class PredictionFiles:
 
     JSON in ASCII, indented by 4, questions in the order in which they came. The n best
     answers, which are most of it, are written as they come. Files get their names when
-    they are complete, predictions.json last: nothing is left of a prediction that does
-    not come to `finish`.
+    they are complete, predictions.json last: a prediction that does not reach `finish`
+    leaves nothing.
 
     Attributes:
         best_texts: question id -> the best answer but "no answer".

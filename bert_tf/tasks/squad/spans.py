@@ -67,9 +67,9 @@ from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import span_flops
 
-# Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; of every
-# token a score for the answer's start and one for its end. If there is no answer, both
-# are at [CLS].
+# Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
+# token has a score as the answer's start and one as its end. If there is no answer,
+# both are at [CLS].
 
 
 def task(
@@ -91,13 +91,10 @@ def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
 
 # Questions into logits, as a stream: memory does not grow with their number.
 #
-# Questions are taken in groups of some thousand windows. A group's windows are put
-# into
-# batches of like length, and its questions are handed on, in their order, when the
-# last
-# of them has come back. The static lengths are chosen from the first group, so that
-# the
-# others need no new compilation.
+# Questions are taken in groups of some thousand windows. A group's windows are batched
+# by similar length, and its questions are yielded in order once all their windows are
+# done. The static lengths are chosen from the first group, so that later groups need no
+# new compilation.
 #
 # Shapes: R windows of a group, B batch, S a batch's length.
 
@@ -255,11 +252,10 @@ def _next_questions(features: Iterator[QuestionFeatures]) -> list[QuestionFeatur
     return questions
 
 
-# Answers to questions about a text of one's own: what `bert_tf.answer` prints.
+# Answers to questions about any text: what `bert_tf.answer` prints.
 #
-# The text is one paragraph of SQuAD, however long: it is read in windows, and an
-# answer
-# is cut from it by the places of its tokens (`--answer_text=offsets`).
+# The text is treated as one paragraph of SQuAD of any length: it is read in windows,
+# and an answer is cut from it at its tokens' offsets (`--answer_text=offsets`).
 #
 # Shapes: W windows of a batch, S tokens of the longest of them.
 
@@ -514,12 +510,12 @@ class Questions:
                 f"{source.report.source}: no paragraph has a token, so that there is"
                 " nothing to train on."
             )
-        # Records that lie there may be of a version that did not count.
+        # Existing records may be of a version that did not count.
         self.log_cut(records.notes.get("num_cut", 0), source)
         return records
 
     def log_cut(self, number: int, source: CheckedQuestions) -> None:
-        """Says how many questions were cut."""
+        """Logs how many questions were cut."""
         if number:
             logging.info(
                 "%d of %d questions were longer than --max_query_length=%d and cut.",
@@ -563,7 +559,7 @@ def read_questions(
     options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> Questions:
     """The questions that the options name, read once and checked."""
-    # A metric that there is none of is told before the files are read.
+    # A metric that does not exist is reported before the files are read.
     best_metric(options.version_2_with_negative, options.best_metric)
     training, scored = None, None
     if options.do_train:

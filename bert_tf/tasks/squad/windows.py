@@ -39,8 +39,8 @@ FIRST_UNIQUE_ID = 1_000_000_000
 # A block has few more records than this, unless one question alone has.
 _RECORDS_AT_ONCE = 2048
 
-# Groups that are made before other processes start: those of some 50,000 questions take
-# as long as a few processes take to start and to learn the usual words.
+# Groups made before other processes start: 160 groups, some 50,000 questions, take as
+# long as a few processes need to start and to fill their caches with the usual words.
 _GROUPS_ALONE = 160
 
 # Questions of one paragraph mostly come one after the other.

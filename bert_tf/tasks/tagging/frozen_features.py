@@ -49,11 +49,10 @@ from bert_tf.tasks.tagging.words import (
 from bert_tf.training.checkpoint_files import STATE_NAME
 from bert_tf.training.strategy import num_workers
 
-# Tagged words as the feature model reads them: a vector for each word.
+# Tagged words as input of the feature model: one vector per word.
 #
-# Windows are those that a tagger is fine-tuned on (`bert_tf.tasks.tagging.words`),
-# and a
-# word's vector is that of its first piece, in the window that shows the word best.
+# The windows are those used to fine-tune a tagger (`bert_tf.tasks.tagging.words`). A
+# word's vector is that of its first piece, in the window with most context of the word.
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -129,19 +128,16 @@ def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
         return png(drawn)
 
 
-# Batches of words' vectors: records say where they are, and an array holds them.
+# Batches of words' vectors: records give their places in an array that holds them.
 #
-# The records are those of tagging (`bert_tf.tasks.tagging.words`) of "windows" whose
-# tokens
-# are
-# words: input_ids are the words' places in the array. So all that knows how to write,
-# plan, shuffle and predict records of tagging does so here, and a batch gets its
-# vectors
-# when it is handed out:
+# The records are those of tagging (`bert_tf.tasks.tagging.words`) with words for
+# tokens: input_ids are the words' places in the array. So the code that writes, plans,
+# shuffles and predicts records of tagging works here too, and a batch gets its vectors
+# when it is read:
 #
 #     features  [B, S, L, F] float32, zeros behind the words
 #
-# Shapes: B batch, S words, L vectors a word, F their width, T words of all windows.
+# Shapes: B batch, S words, L vectors per word, F their width, T words of all windows.
 
 
 FEATURES = "features"
@@ -170,7 +166,7 @@ class WordFeaturizer(SentenceFeaturizer):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that records depend on beside the sentences, as JSON has it."""
+        """All that records depend on in addition to the sentences, as JSON."""
         return {**self._featurizer.settings, **self._settings}
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
@@ -210,7 +206,7 @@ class VectorTable(ExampleTable):
     """Records in memory whose batches for training have features.
 
     Attributes:
-        vectors: [T, L, F]; set by whoever makes the table.
+        vectors: [T, L, F]; set by the code that makes the table.
     """
 
     vectors: np.ndarray
@@ -275,11 +271,10 @@ def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndar
     return found
 
 
-# The runs on tagged words with BERT as it is, and a BiLSTM on top that is trained.
+# Tagging with frozen BERT, and a BiLSTM that is trained on its features.
 #
-# Devlin et al. 2018, section 5.3. The vectors of a split's words are computed once,
-# and
-# lie in a folder beside the run, or in one that several runs share.
+# Devlin et al. 2018, section 5.3. The vectors of a split's words are computed once and
+# kept in a folder of the run, or in one that several runs share.
 
 
 Arrays = Mapping[str, np.ndarray]

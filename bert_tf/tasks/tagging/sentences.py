@@ -57,7 +57,7 @@ from bert_tf.text.tfds import TfdsRows
 
 FORMATS = ("auto", "conll", "conllu", "jsonl", "slashes")
 DOCUMENT_START = "-DOCSTART-"
-# CoNLL-U's columns, and what stands in one that is not annotated.
+# CoNLL-U's columns, and the value of one that is not annotated.
 _ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 COLUMNS = tuple(_ALL.split())
 UNSPECIFIED = "_"
@@ -328,7 +328,7 @@ def _conll(
 def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int]:
     """The lines, and the number and columns of the first one that is a word for sure.
 
-    Where all begin with #, that is the first of them; 0 and 0 where there is no word.
+    If all begin with #, that is the first of them; 0 and 0 if there is no word.
     """
     seen: list[Numbered] = []
     found = 0, 0
@@ -347,7 +347,7 @@ def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int
 def _has_labels(
     where: str, width: int, words: int, labels: int, has_labels: bool | None
 ) -> bool:
-    """Whether words of so many columns have a label; InputError if they must."""
+    """Whether words of that many columns have a label; InputError if they must."""
     if not -width <= words < width:
         raise InputError(
             f"{where}: --word_column={words}, but there are {width}"

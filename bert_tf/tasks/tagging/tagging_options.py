@@ -55,7 +55,7 @@ PAPER_DEV_F1 = {
     **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
 }
 
-# How a BiLSTM on features is trained, where no flag says otherwise.
+# How a BiLSTM on features is trained, unless a flag is given.
 BILSTM_LEARNING_RATE = 1e-3
 BILSTM_EPOCHS = 10.0
 
@@ -194,7 +194,7 @@ class SentenceWindows(Options, title=options.LENGTHS):
     )
 
     def problems(self) -> Iterator[str]:
-        """Documents that there are none of."""
+        """Documents in data without any."""
         yield from super().problems()
         length = getattr(self, "max_seq_length", 3)
         if length < 3:

@@ -62,11 +62,10 @@ from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import tagger_flops
 
-# Texts longer than the model in windows, and the one that shows a word best.
+# Texts longer than the model in windows, and the window with most context of a word.
 #
-# Windows of r tokens begin every s tokens; the last one is moved back to be as long
-# as
-# the others. So each token is in one of them at least.
+# Windows of r tokens begin every s tokens; the last one is moved back to be as long as
+# the others. So each token is in at least one of them.
 
 
 class WordWindow(NamedTuple):
@@ -106,19 +105,14 @@ def best_windows(places: np.ndarray, found: list[WordWindow]) -> np.ndarray:
 
 # Sentences into windows of tokens: a label for the first token of each word.
 #
-# Devlin et al. 2018, section 5.3: a word is cut into pieces, and the first one's
-# output
-# is what its label is predicted from; the others have none. A text is a sentence, or,
-# for
-# "the maximal document context provided by the data", a whole document, its sentences
-# one
-# after another. What is longer than the model is read in windows, and a word counts,
-# in
-# training as in prediction, in that one alone that has most context of it.
+# Devlin et al. 2018, section 5.3: a word is cut into pieces, and its label is predicted
+# from the first one's output; the others have none. A text is a sentence or, for "the
+# maximal document context provided by the data", a whole document. A longer text is
+# read in windows, and a word counts, in training and in prediction, only in the window
+# with most context of it.
 #
-# A word without a piece, such as a soft hyphen alone, is [UNK], so that it has a
-# label
-# like any other.
+# A word without a piece, such as a lone soft hyphen, becomes [UNK], so that it has a
+# label like any other.
 
 
 # [CLS] and [SEP].
@@ -162,7 +156,7 @@ class SentenceFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that windows depend on beside the sentences, as JSON has it."""
+        """All that windows depend on in addition to the sentences, as JSON."""
         return {
             "vocabulary": self._tokenizer.vocabulary.sha256,
             "do_lower_case": self._tokenizer.do_lower_case,
@@ -211,9 +205,8 @@ class SentenceFeaturizer:
 
 # Tagging as a task: a label for every word, such as a named entity's.
 #
-# Devlin et al. 2018, section 5.3: the label is predicted from the output of the
-# word's
-# first token. Words and windows are made in `bert_tf.tagging`.
+# Devlin et al. 2018, section 5.3: the label is predicted from the output of the word's
+# first token.
 #
 # A record (`schema`), L being max_seq_length:
 #
@@ -221,9 +214,8 @@ class SentenceFeaturizer:
 #     segment_ids            int64[L]    0
 #     label_ids              int64[L]    at a word's first token its label, else 0
 #     label_weights          int64[L]    1 where a word is predicted, else 0: padding,
-#     the
-#                                        other tokens, words that another window shows
-#                                        better, labels that the model does not have
+#                                        other tokens, words with more context in
+#                                        another window, labels unknown to the model
 #
 # R records of a block, W words of all.
 
@@ -339,7 +331,7 @@ def find_file_schemes(
 def _warn_of_odd_labels(
     split: str, sentences: Sequence[Sentence], *, are_entities: bool
 ) -> None:
-    """Names the rarest of the few labels that spell no entity beside those that do."""
+    """Names the rarest labels, if few, that spell no entity, unlike the others."""
     parts = 0
     odd: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -381,9 +373,9 @@ def find_labels(
 ) -> TaggerLabels:
     """What the model predicts.
 
-    In training it is what --labels says; else what a trained head predicts, where it
-    knows all labels; else the labels of the sentences. Without, it is what the run
-    recorded, or --labels, or what the checkpoint says.
+    In training it is --labels; else a trained head's labels, if they include all in the
+    data; else the labels of the sentences. Without training, it is what the run
+    recorded, or --labels, or the checkpoint's labels.
     """
     given = tuple(options.labels or ())
     repeated = [label for label, count in Counter(given).items() if count > 1]
@@ -478,22 +470,18 @@ def _labels(sentences: Sequence[Sentence]) -> Iterator[tuple[str, ...]]:
     return (one.labels for one in sentences if one.labels is not None)
 
 
-# Predicted labels as a column file, which the official scorer (conlleval) reads.
+# Predicted labels as a column file, for the official scorer (conlleval).
 #
 #     EU NNP B-NP B-ORG B-ORG
 #     rejects VBZ B-VP O O
 #
-# The columns of the file that was read, a blank between them, and the predicted label
-# behind them; of other formats the word, its label where it is known, and the
-# predicted
-# one. The scorer compares the last two columns: where the labels are not the last one
-# that was read, they stand once more before the predicted ones. There is a line for
-# each
-# of the input's but its comments, blank ones and -DOCSTART- with them, so that two
-# files
-# can be laid side by side. The scorer counts a -DOCSTART- as a word that is rightly
-# O,
-# which is in its accuracy and in no entity.
+# It has the columns of the input file, separated by a blank, and the predicted label
+# after them; for other formats the word, its label if known, and the predicted one. The
+# scorer compares the last two columns: if the labels are not the last input column,
+# they are repeated before the predicted ones. There is one line for each input line
+# except comments, including blank ones and -DOCSTART-, so that the two files can be
+# compared line by line. The scorer counts -DOCSTART- as a word correctly labelled O,
+# which affects its accuracy but no entity.
 
 
 def write_predictions(
@@ -540,8 +528,7 @@ def _has_labels_last(sentence: Sentence) -> bool:
 
 # Windows into the labels of their words.
 #
-# Shapes: W words, R records, B batch, S a batch's length, C labels, N words of a
-# batch.
+# Shapes: W words, R records, B batch, S a batch's length, C labels, N words of a batch.
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -978,7 +965,7 @@ def refuse_features(folder: str) -> None:
 
 
 def read_features(path: str) -> dict[str, str]:
-    """What a run's features.json says."""
+    """The content of a run's features.json."""
     found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
     if "features" not in found:
         raise InputError(f'{path}: it must have "features". Give another --output_dir.')
