@@ -122,7 +122,7 @@ def _worthwhile_lengths(
     max_lengths: int,
     batches_per_length: int,
 ) -> tuple[int, ...]:
-    """The static lengths of batches: the fewer, the fewer batches there are."""
+    """The static lengths of batches: fewer lengths for few batches."""
     count = num_batches // batches_per_length
     return static_lengths(lengths, max(1, min(max_lengths, count)))
 
