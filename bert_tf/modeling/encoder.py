@@ -285,7 +285,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         layer_mixture: whether what is pooled, or without a pooler the sequence output,
             is a learned mixture of all layers.
         lora_rank: rank of LoRA's product of matrices; 0 for no LoRA. With LoRA or
-            adapters the pre-trained weights are frozen: see `parameter_efficient`.
+            adapters the pre-trained weights are frozen.
         adapter_size: size of the layers' adapters; 0 for none.
         train_pooler: whether the pooler is trained with LoRA or adapters.
         dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.

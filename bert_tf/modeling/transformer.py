@@ -162,7 +162,7 @@ class SelfAttention(keras.layers.Layer):
 class ResidualOutput(keras.layers.Layer):
     """LayerNorm(residual + Dropout(Dense(x))): how both halves of a layer end.
 
-    With an adapter, after the dropout: see `adapters`.
+    With an adapter, after the dropout: see `bert_tf.modeling.adapters`.
     """
 
     def __init__(

@@ -262,7 +262,7 @@ class MomentOptimizer(keras.optimizers.Optimizer):
             makes it where a gradient is not, leaves weights and moments as they are. It
             is counted all the same.
         layerwise_decay: factor of the learning rate from a layer to the one below it;
-            see layer_rates.py.
+            see `bert_tf.optimization.layerwise`.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 
@@ -502,7 +502,7 @@ class AdamWeightDecay(MomentOptimizer):
         skip_nonfinite: whether a step whose `scale` is not finite changes nothing; see
             MomentOptimizer.
         layerwise_decay: factor of the learning rate from a layer to the one below it;
-            see layer_rates.py.
+            see `bert_tf.optimization.layerwise`.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 
@@ -602,7 +602,7 @@ class Lamb(MomentOptimizer):
         skip_nonfinite: whether a step whose `scale` is not finite changes nothing; see
             MomentOptimizer.
         layerwise_decay: factor of the learning rate from a layer to the one below it;
-            see layer_rates.py.
+            see `bert_tf.optimization.layerwise`.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 

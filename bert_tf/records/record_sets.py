@@ -530,7 +530,7 @@ def plan_record_set(
 ) -> RecordSet:
     """Checks the arguments, and reads the input once to identify it.
 
-    The arguments are those of `pretraining.create_pretraining_records`, as are the
+    The arguments are those of `create_pretraining_records`, as are the
     errors.
     """
     vocabulary.require_special_tokens("--vocab_file")

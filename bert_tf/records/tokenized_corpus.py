@@ -322,7 +322,7 @@ class TokenizeJob:
     work_folder: str  # where the result goes
     vocab_file: str  # the vocabulary
     do_lower_case: bool  # as for the tokenizer
-    # Of what digests are needed: one of `tokenized.DEDUPLICATION`.
+    # What digests are needed of: one of `DEDUPLICATION`.
     deduplicate: str = NO_DEDUPLICATION
 
     @property

@@ -283,7 +283,7 @@ class DatasetSource:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A piece of a source, the work of one core; `readers.read_chunk` reads it."""
+    """A piece of a source, the work of one core; see `read_chunk`."""
 
     source: FileSource | DatasetSource  # what to read
     # In bytes of a file, or examples of a dataset's split. The documents that begin
