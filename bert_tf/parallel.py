@@ -4,8 +4,8 @@ The result never depends on the number of workers: each piece is a function of i
 and results come back in the order of the pieces.
 
 Workers are spawned, not forked: a fork of a process that has threads (TensorFlow's, a
-progress bar's) may hang. So what they are given must be picklable, and a script of
-one's own that asks for workers must keep its work under `if __name__ == "__main__"`.
+progress bar's) may hang. So their arguments must be picklable, and a user's script
+that asks for workers must keep its work under `if __name__ == "__main__"`.
 """
 
 import concurrent.futures
