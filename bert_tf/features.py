@@ -25,7 +25,7 @@ An npz file has these arrays:
     offsets   [N + 1]    int64: line i has vectors[offsets[i]:offsets[i + 1]]
     names     [T]        the tokens or words; longer ones' first 200 characters
     layers    [L]        what each of a token's vectors is: "-1", "sum(-1,-2)"
-    pooled    [N, H]     where they are asked for, as below
+    pooled    [N, H]     on request, as below
     cls       [N, L, W]
     mean      [N, L, W]
     settings             JSON: what they were made with

@@ -414,7 +414,7 @@ def pretrain(settings: QuickstartOptions) -> dict[str, float]:
 def held_out(scores: dict[str, float]) -> str:
     """The accuracies on held-out text, each next to that of a constant answer.
 
-    A next sentence accuracy counts as learnt if it is above the majority's by three
+    A next sentence accuracy counts as learned if it is above the majority's by three
     standard errors.
     """
     lines = ["    held-out text     accuracy   always the most frequent answer"]

@@ -13,7 +13,7 @@ What a checkpoint can do depends on its head:
 
 Lengths, windows and thresholds are the run's own, as in its flags.json, so
 predictions are those of the commands. Each method takes a list of texts, or one str as
-a list of one, makes batches of like length, and returns one result for each text.
+a list of one, makes batches of similar length, and returns one result for each text.
 
 Shapes: N texts, C outputs, H hidden.
 """

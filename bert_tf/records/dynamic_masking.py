@@ -22,7 +22,7 @@ from bert_tf.text.vocabulary import Vocabulary
 #
 # SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
 # gamma), which needs no number before it. The key stands for (seed, epoch, record); n
-# holds the purpose and, within it, the number asked for. So a record's numbers depend
+# holds the purpose and, within it, the number's index. So a record's numbers depend
 # on nothing else: not on the batch, the order or earlier draws.
 #
 # Shapes: B batch, N numbers for each record.

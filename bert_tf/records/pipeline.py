@@ -334,7 +334,7 @@ class InputShard(NamedTuple):
 
     worker: int = 0  # its number, from 0
     num_workers: int = 1  # how many there are
-    num_replicas: int = 1  # of each worker: its rows come as so many batches
+    num_replicas: int = 1  # of each worker: its rows are that many batches
 
     def rows(self, batch_size: int) -> slice:
         """The worker's rows of a batch."""

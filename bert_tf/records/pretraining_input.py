@@ -264,7 +264,7 @@ class PretrainingRecords:
         Records that are masked as they are read have the same masks at every
         evaluation, whatever the run: they depend on the seed of the records' making.
         """
-        _ = self.counts  # whole files: see `record_counts.first_record`
+        _ = self.counts  # whole files: see `first_record`
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,

@@ -45,8 +45,8 @@ class TokenizedPart:
         sentence_lengths: tokens of each sentence; none is 0.
         paragraph_lengths: sentences of each paragraph; none is 0.
         document_lengths: sentences of each document; none is 0.
-        paragraph_digests: of each paragraph's text; empty unless asked for.
-        document_digests: of each document's text; empty unless asked for.
+        paragraph_digests: of each paragraph's text; empty unless requested.
+        document_digests: of each document's text; empty unless requested.
     """
 
     def __init__(self) -> None:
@@ -464,7 +464,7 @@ _KEPT = "kept_sentences"
 class TokenizedCorpus:
     """All chunks of a work folder."""
 
-    work_folder: str = dataclasses.field(default="", compare=False)  # where they lie
+    work_folder: str = dataclasses.field(default="", compare=False)  # their folder
     token_type: str  # numpy's name of the ids' type
     # The documents of each chunk, those that are dropped included.
     chunk_documents: tuple[int, ...]

@@ -245,7 +245,7 @@ _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 class FileSource:
     """A text file."""
 
-    path: str  # where it lies
+    path: str
     input_format: str  # "text", "wikiextractor" or "jsonl"
     text_field: str = "text"  # of a jsonl file's objects
 
@@ -260,7 +260,7 @@ class DatasetSource:
     end: int  # the first one behind them
     is_whole: bool  # whether these are all examples of the split
     text_field: str = "text"  # the feature that holds the text
-    # Where prepared datasets lie; None for the library's own folder.
+    # The folder of prepared datasets; None for the library's own.
     data_dir: str | None = None
     input_format: str = dataclasses.field(default="tfds", init=False)
 
