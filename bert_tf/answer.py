@@ -42,7 +42,7 @@ def _as_run(name: str, help_text: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswererOptions(SourceOptions):
-    """Which model answers questions on which text."""
+    """The model, its text and its questions."""
 
     context_file: str = option(
         REQUIRED,

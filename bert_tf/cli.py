@@ -1,8 +1,8 @@
 """From a command line to a function: parsing, `--help`, and errors in one line.
 
 A script is a function `run(options)` of a class of options (`bert_tf.options`), which
-it hands to `main` here. Flags are defined when `main` runs, so that several scripts
-live in one process (tests, the quickstart) and `--help` needs no TensorFlow.
+it passes to `main` here. Flags are defined when `main` runs, so that several scripts
+can run in one process (tests, the quickstart) and `--help` needs no TensorFlow.
 
 Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stopped by
 signal N (143 for SIGTERM) with everything saved.
@@ -47,7 +47,7 @@ def main(
     Args:
         run: the script: a function of its options.
         arguments: what it takes in addition to flags; None for nothing.
-        argument_kind: what those must be, if they are paths.
+        argument_kind: what the arguments must be, if they are paths.
     """
     kind = options_of(run)
     options.define(flags.FLAGS, kind)
@@ -61,7 +61,7 @@ def main(
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Of text that the terminal's encoding cannot spell; stderr does so anyway.
+        # For text that the terminal's encoding lacks; stderr does so anyway.
         sys.stdout.reconfigure(errors="backslashreplace")
     read: list[T] = []
 
@@ -88,9 +88,9 @@ def main(
             sys.exit(128 + signal.SIGINT)
 
     def parsed(argv: Sequence[str]) -> list[str]:
-        # Flags are flags behind a stray word, too.
+        # Flags after a stray word are flags, too.
         flags.FLAGS.set_gnu_getopt()
-        # In the place of absl's, which app.run has defined.
+        # Replaces absl's, which app.run has defined.
         flags.DEFINE_flag(_HelpFlag(kind))
         try:
             left = flags.FLAGS(argv)
@@ -114,7 +114,7 @@ def main(
     try:
         app.run(guarded, flags_parser=parsed)
     except BrokenPipeError:
-        # The reader, such as `head`, has all that it wants. Nothing is left to flush.
+        # The reader, such as `head`, has closed the pipe. Nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
@@ -125,11 +125,11 @@ def options_of(run: Callable[[T], None]) -> type[T]:
 
 
 def parse(run: Callable[[T], None], arguments: Sequence[str]) -> T:
-    """A script's options of some arguments, without touching absl's global flags.
+    """A script's options from given arguments, without changing absl's global flags.
 
     Raises:
-        absl.flags.Error: a flag is unknown or missing, a value is not what it must be,
-            or some do not go together.
+        absl.flags.Error: a flag is unknown or missing, a value is invalid,
+            or some exclude each other.
     """
     kind = options_of(run)
     flag_values = flags.FlagValues()
@@ -167,7 +167,7 @@ class _OurLines(python_logging.Filter):
 
 
 class _PlainFormatter(python_logging.Formatter):
-    """The message alone; its level before it where it is not just information."""
+    """The message alone; preceded by its level unless it is just information."""
 
     def format(self, record: python_logging.LogRecord) -> str:
         """A line of the log."""
@@ -207,7 +207,7 @@ def _users_errors() -> tuple[type[Exception], ...]:
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without what its C++ parts print at import.
+    """Imports TensorFlow without the messages that its C++ parts print at import.
 
     They report drivers and processor features to stderr, whatever the log level, before
     any log is set up. To see it, set TF_CPP_MIN_LOG_LEVEL to less than 3.
@@ -228,7 +228,7 @@ def import_tensorflow() -> None:
 
 
 def require_packages(needed_for: str, *names: str, pip_options: str = "") -> None:
-    """Asks for packages that few need, before any work, without importing them."""
+    """Checks for rarely needed packages before any work, without importing them."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         install = " ".join(["pip install", *pip_options.split(), *missing])
@@ -236,7 +236,7 @@ def require_packages(needed_for: str, *names: str, pip_options: str = "") -> Non
 
 
 def _with_flags(message: str, names: Container[str] | None = None) -> str:
-    """A message with flags in the place of the arguments of those names.
+    """A message with flags in place of the arguments of those names.
 
     Messages address Python callers too: they name `max_seq_length=640`.
     """
@@ -249,7 +249,7 @@ def _with_flags(message: str, names: Container[str] | None = None) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception's message as one line; of TensorFlow's traces what went wrong."""
+    """An exception's message as one line; for TensorFlow's traces their cause."""
     if isinstance(error, OSError) and error.strerror:
         return ": ".join([error.strerror, *filter(None, [error.filename])])
     text = str(error)
@@ -274,7 +274,7 @@ def one_line(error: Exception) -> str:
         )
     line = " ".join(text.split())
     if len(line) > _LONGEST_LINE:
-        # A file's line may be a megabyte; what to do about it comes last.
+        # A line of a file may be a megabyte; the advice comes last.
         line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
     return line
 
@@ -309,7 +309,7 @@ class _HelpFlag(app.HelpFlag):
     def parse(self, arg: str | bool) -> None:
         """Exits if the flag is set."""
         if self._parse(arg):
-            # What is given before --help is no default.
+            # Flags given before --help are no defaults.
             flags.FLAGS.unparse_flags()
             flags.FLAGS.mark_as_parsed()
             doc = sys.modules["__main__"].__doc__ or ""
@@ -320,7 +320,7 @@ class _HelpFlag(app.HelpFlag):
 def page(
     docstring: str, flag_values: flags.FlagValues, kind: type[options.Options]
 ) -> str:
-    """What --help prints: what must be given, then the flags in their groups."""
+    """What --help prints: required flags, then the others in their groups."""
     names = list(options.declarations(kind))
     required = [name for name in names if options.is_required(kind, name)]
     rules = [_with_flags(rule, names) for rule in options.problems_of_defaults(kind)]
@@ -344,7 +344,7 @@ def page(
 def _entry(flag: flags.Flag) -> str:
     usage = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
     values = getattr(flag.parser, "enum_values", None) or ()
-    # absl has the values before the text.
+    # absl prints the values before the text.
     text = re.sub(r"^<[^<>]*>: ", "", flag.help)
     if values:
         text = f"{' | '.join(values)}. {text}"
@@ -370,10 +370,10 @@ def _default(flag: flags.Flag) -> str:
     return f"(default: {value})" if value != "" else ""
 
 
-# What flags of other packages are called here, for a command line that has them.
+# Other packages' names of flags, for command lines that use them.
 
-# A name with dashes between its words is looked up with underscores. Where commands
-# call it differently, each name is there, and the one that the command has is meant.
+# A name with dashes between its words is looked up with underscores. If commands have
+# different names for it, all are listed, and the one that the command has is suggested.
 _OURS = {
     "adam_beta1": "Adam's is 0.9, as in the paper",
     "adam_beta2": "Adam's is 0.999, as in the paper",
@@ -435,7 +435,7 @@ _OURS = {
 
 
 def _meaning(name: str, names: Sequence[str]) -> str:
-    """What an unknown flag is called by this command; "" if that is unknown."""
+    """This command's name for an unknown flag; "" if there is none."""
     name = name.replace("-", "_")
     if name in names:
         return f"--{name}"

@@ -16,8 +16,8 @@ LAYER_NORM_EPSILON = 1e-12
 CLASSIFIER_DROPOUT = 0.1
 ATTENTION_MASK_PENALTY = -10000.0
 
-# What a classifier predicts, in the words of Hugging Face's `problem_type`: one of its
-# labels, numbers, or any of its labels, each by itself.
+# What a classifier predicts, in terms of Hugging Face's `problem_type`: one of its
+# labels, numbers, or any number of its labels.
 SINGLE_LABEL = "single_label_classification"
 REGRESSION = "regression"
 MULTI_LABEL = "multi_label_classification"
@@ -35,7 +35,7 @@ _OURS = {
     "masked_lm_layer_norm_eps": None,
 }
 
-# Keys that released configs carry and no code of the original reads (the Chinese and
+# Keys of released configs that the original's code never reads (the Chinese and
 # multilingual releases, google-research/bert issue 82).
 _KNOWN_AND_UNUSED = frozenset(
     {
@@ -86,7 +86,7 @@ class BertConfig:
         max_position_embeddings: the longest sequence the model can take.
         type_vocab_size: number of segment ids (2 in every release, 16 by default).
         initializer_range: standard deviation of the truncated normal initializer.
-        left_to_right: whether a token sees only itself and those before it, the
+        left_to_right: whether a token sees only itself and earlier ones, the
             ablation "LTR" of section 5.1.
         layer_norm_eps: what layer normalization adds to the variance; 1e-12 in the
             original's code.
@@ -94,7 +94,7 @@ class BertConfig:
             `hidden_act`. KerasHub's head has another one than its encoder.
         masked_lm_layer_norm_eps: likewise; None for `layer_norm_eps`.
 
-    The last four are not in the original's files, and in ours only where they are not
+    The last four are not in the original's files, and in ours only if they differ from
     the original's constants.
 
     Raises:
@@ -217,8 +217,8 @@ class BertConfig:
         fields = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(values) - set(fields) - _KNOWN_AND_UNUSED)
         for key in unknown:
-            # 0.8: one or two letters off, or a word's ending; "model_type" and the like
-            # stay far below it.
+            # 0.8: one or two letters differ, or a word's ending; "model_type" and such
+            # are far below it.
             near = difflib.get_close_matches(key, fields, n=1, cutoff=0.8)
             if near:
                 raise InputError(
@@ -231,7 +231,7 @@ class BertConfig:
         if "vocab_size" not in values:
             raise InputError(f"{source}: `vocab_size` is missing.")
         known = {key: values[key] for key in fields if key in values}
-        # The original takes any case, and nothing for no activation.
+        # The original accepts any case, and an empty string for no activation.
         activation = known.get("hidden_act", "gelu")
         if activation is None or isinstance(activation, str):
             known["hidden_act"] = (activation or "linear").lower()
@@ -269,8 +269,8 @@ class BertConfig:
 
         Args:
             num_tokens: of the vocabulary.
-            source: what it is, or its file.
-            advice: what to do about it.
+            source: its description, or its file.
+            advice: how to correct it.
         """
         if num_tokens > self.vocab_size:
             raise InputError(
@@ -288,11 +288,11 @@ class BertConfig:
 
     @property
     def computes_as_the_original(self) -> bool:
-        """Whether the original's code computes this model."""
+        """Whether the original's code can compute this model."""
         return not self.beyond_the_original()
 
     def beyond_the_original(self) -> dict[str, Any]:
-        """The fields whose values the original's code does not know."""
+        """The fields with values unknown to the original's code."""
         values = {name: x for name, x in self.to_dict().items() if name in _OURS}
         for name in ("hidden_act", "layer_norm_eps"):
             if values.get(f"masked_lm_{name}") == getattr(self, name):
@@ -302,5 +302,5 @@ class BertConfig:
         return values
 
     def to_json_string(self) -> str:
-        """The text of bert_config.json, as the original writes it: sorted keys."""
+        """The text of bert_config.json, in the original's format: sorted keys."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"

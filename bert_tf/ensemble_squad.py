@@ -43,7 +43,7 @@ _NUMBERS = ("probability", "start_logit", "end_logit")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnsembleOptions(Options):
-    """Which runs' answers are put together."""
+    """The runs whose answers are combined."""
 
     prediction_dirs: tuple[str, ...] = option(
         REQUIRED,
@@ -75,7 +75,7 @@ class EnsembleOptions(Options):
 
 
 class Ensemble:
-    """Adds up runs, one at a time; only sums of their n-best lists are kept."""
+    """Adds runs one at a time, keeping only sums of their n-best lists."""
 
     def __init__(self, *, version_2_with_negative: bool = False, n_best_size: int = 20):
         self._version_2_with_negative = version_2_with_negative
@@ -99,7 +99,7 @@ class Ensemble:
             self._compare(null_odds, odds_path)
             for question_id in null_odds:
                 score_diff = _number(null_odds, question_id, odds_path)
-                # A run that found no span at all has no vote.
+                # A run that found no span at all does not count.
                 if score_diff < NO_SPAN_SCORE_DIFF:
                     self._score_diffs[question_id].append(score_diff)
         elif files.exists(odds_path):
@@ -152,7 +152,7 @@ class Ensemble:
                 sums[i] += number
 
     def _compare(self, questions: dict[str, Any], path: str) -> None:
-        """Refuses other questions than the first run's."""
+        """Raises InputError for other questions than the first run's."""
         differing = questions.keys() ^ self._texts.keys()
         if differing:
             example = min(differing)

@@ -1,4 +1,4 @@
-"""The one exception that means: the user's input is wrong; this is how to mend it."""
+"""The exceptions for user errors and for diverged training."""
 
 import itertools
 import re
@@ -10,24 +10,24 @@ class InputError(ValueError):
     """What a user gave (a file, a flag, a checkpoint) cannot be used.
 
     The message is one line: what is wrong, where (file and line, or flag), what to do.
-    `bert_tf.cli` prints it and exits with 2; any other exception is a bug of ours and
-    keeps its traceback.
+    `bert_tf.cli` prints it and exits with 2; any other exception is a bug and keeps
+    its traceback.
     """
 
 
 class DivergedError(InputError):
-    """Training came to numbers that are not finite.
+    """Training produced numbers that are not finite.
 
-    What is wrong are this run's settings, such as its learning rate; the same run again
-    would end the same way, and one with other settings need not.
+    The cause is this run's settings, such as its learning rate: repeating the run would
+    give the same result, other settings may not.
     """
 
 
 def cause_of(message: str) -> str:
     """The line of a TensorFlow error's message that explains what went wrong.
 
-    What a `tf.function` raises begins with "Graph execution error:" and the places in
-    Python that made the graph; the cause stands before the graph's node, "[[{{node".
+    Errors from a `tf.function` begin with "Graph execution error:" and the places in
+    Python that made the graph; the cause precedes the graph's node, "[[{{node".
     """
     if "Collective ops is aborted" in message:
         return _stopped_worker(message)

@@ -42,7 +42,7 @@ class GoldFile(NamedTuple):
 
     @property
     def golds(self) -> dict[str, Gold]:
-        """The answers by id; of an id that comes twice the last ones."""
+        """The answers by id; for a repeated id the last ones."""
         return dict(self.questions)
 
 
@@ -101,7 +101,7 @@ def _questions(data: Any, path: str) -> Iterator[tuple[str, Gold]]:
         where = f"{path}: article {title}"
         for paragraph in _value(article, "paragraphs", list, where):
             for question in _value(paragraph, "qas", list, where):
-                # Numbers are text as the predictions' keys.
+                # Numbers are text, like the predictions' keys.
                 question_id = str(_value(question, "id", (str, int), where))
                 place = f"{where}, question {question_id}"
                 answers = _value(question, "answers", list, place)

@@ -51,7 +51,7 @@ _LEAST_SEQ_LENGTH = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions(ModelOptions):
-    """What is exported, and as what."""
+    """The checkpoint to export, and the format."""
 
     output_dir: str = with_default(OutputOptions, "output_dir", REQUIRED)
     checkpoint: str = option(
@@ -90,7 +90,7 @@ class ExportOptions(ModelOptions):
     )
 
     def problems(self) -> Iterator[str]:
-        """What has no effect on a format."""
+        """Options without effect on a format."""
         yield from super().problems()
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
@@ -196,7 +196,7 @@ def _write_saved_model(path: str, model: "Source", options: ExportOptions) -> No
 
 
 def _span_options(options: ExportOptions, max_seq_length: int) -> dict[str, int]:
-    """Of how contexts are read in windows: each has room for the question and more."""
+    """The windows of contexts: each has room for the question and more."""
     of_spans = {name: getattr(options, name) for name in _OF_SPANS}
     # [CLS], two [SEP] and at least one token of the context.
     most = max_seq_length - 4

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ExtractionOptions(
     ModelOptions, CheckpointOptions, FeatureRunOptions, PaddingOptions
 ):
-    """Which vectors of which text."""
+    """The text, and the vectors to compute."""
 
     input_file: str = option(
         REQUIRED,
@@ -105,7 +105,7 @@ def run(options: ExtractionOptions) -> None:
 
     strategy = strategy_of(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
-    # The whole input is read and checked before anything is computed.
+    # The whole input is read and checked before any computation.
     num_lines = features.count_lines(options.input_file)
     found = model_files(
         options.init_checkpoint,

@@ -25,7 +25,7 @@ An npz file has these arrays:
     offsets   [N + 1]    int64: line i has vectors[offsets[i]:offsets[i + 1]]
     names     [T]        the tokens or words; longer ones' first 200 characters
     layers    [L]        what each of a token's vectors is: "-1", "sum(-1,-2)"
-    pooled    [N, H]     where they are asked for, as below
+    pooled    [N, H]     on request, as below
     cls       [N, L, W]
     mean      [N, L, W]
     settings             JSON: what they were made with
@@ -84,7 +84,7 @@ from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Agreement, is_chief, num_workers
 from bert_tf.training.task import Task
 
-# What is made of a token's layers (Devlin et al. 2018, Table 7, has sums and a
+# How a token's layers are combined (Devlin et al. 2018, Table 7, has sums and a
 # concatenation of the last four, and the embeddings).
 NONE, SUM, MEAN, WEIGHTED, CONCAT = "none", "sum", "mean", "weighted", "concat"
 COMBINATIONS = (NONE, SUM, MEAN, WEIGHTED, CONCAT)
@@ -230,11 +230,11 @@ def feature_model(
     token_vectors: bool = True,
     sentence_vectors: Sequence[str] = (),
 ) -> RecordModel:
-    """A model of features; layers above the highest one asked for are not computed.
+    """A model of features; layers above the highest requested one are not computed.
 
-    `encoder` is made with `output_hidden_states=True`. The outputs are float32, those
-    that are asked for: vectors [B, S, L, W], pooled [B, H], cls [B, L, W], and mean
-    [B, L, W] over the tokens, [CLS] and [SEP] included.
+    `encoder` is made with `output_hidden_states=True`. The requested outputs, in
+    float32: vectors [B, S, L, W], pooled [B, H], cls [B, L, W], and mean
+    [B, L, W] over the tokens, including [CLS] and [SEP].
     """
     unknown = set(sentence_vectors) - set(SENTENCE_VECTORS)
     if unknown or not (token_vectors or sentence_vectors):
@@ -277,7 +277,7 @@ def weights_digest(model: keras.Model) -> str:
 
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
-# Python splits at some controls too that the tokenizer removes.
+# Python also splits at some control characters that the tokenizer removes.
 _WORD = re.compile(rf"(?:\S|{SPLITTING_CONTROLS.pattern})+")
 
 Spans = list[tuple[int, int]]
@@ -291,7 +291,7 @@ class Line(NamedTuple):
 
 
 class FeatureInput(NamedTuple):
-    """What the model reads, and what of it gets a vector.
+    """The model's input, and which parts of it get a vector.
 
     Attributes:
         ids: the tokens' ids, [CLS] and [SEP] included.
@@ -315,7 +315,7 @@ class FeatureInput(NamedTuple):
 
 
 def parse_line(text: str) -> Line:
-    """A line as the original reads it."""
+    """A line read as in the original."""
     text = text.strip()
     pair = _PAIR.match(text)
     return Line(text) if pair is None else Line(pair[1], pair[2])
@@ -330,7 +330,7 @@ def read_lines(path: str) -> Iterator[Line]:
 
 
 def count_lines(path: str) -> int:
-    """How many lines a file has; reads it through, so that a fault shows early."""
+    """The number of lines in a file; reads all of it, so that errors appear early."""
     _require_file(path)
     return sum(len(blocks.lines(block, path)) for block in blocks.read_blocks(path))
 
@@ -399,7 +399,7 @@ class FeatureReader:
     def _assembled(
         self, ids_a: list[int], ids_b: list[int]
     ) -> tuple[FeatureInput, tuple[int, int]]:
-        """The input without names, and the tokens that are left of either text."""
+        """The input without names, and the remaining tokens of both texts."""
         room = self._max_seq_length - (3 if ids_b else 2)
         left_a, left_b = truncate_pair(ids_a, ids_b, room)
         lengths = len(left_a), len(left_b)
@@ -414,8 +414,8 @@ class FeatureReader:
 
 
 # Extraction: a stream, whose memory does not grow with the number of inputs. Inputs are
-# taken in groups, whose features fit in memory together. A group's inputs are put into
-# batches of like length, and their features are handed on in the inputs' order.
+# taken in groups, whose features fit in memory together. A group's inputs are batched
+# by similar length, and their features are yielded in the inputs' order.
 
 
 INPUTS_AT_ONCE = 4096
@@ -460,7 +460,7 @@ def _of_names(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureOptions:
-    """Which vectors there are, and how they are computed."""
+    """The vectors to compute, and how."""
 
     batch_size: int = 32  # over all devices
     max_seq_length: int = 128
@@ -633,7 +633,7 @@ class FeatureExtractor:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """All that the features depend on but the inputs, for JSON."""
+        """All that the features depend on except the inputs, as JSON."""
         config = self._config.to_dict()
         for name in _OF_TRAINING_ALONE:
             del config[name]
@@ -646,7 +646,7 @@ class FeatureExtractor:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this process writes the files."""
         return is_chief(self._strategy)
 
     def extract(
@@ -753,7 +753,7 @@ class FeatureExtractor:
 # Files
 
 
-# An array of strings is as wide as its longest one.
+# All strings of an array take the width of its longest one.
 _MAX_NAME = 200
 _ROWS_AT_ONCE = 1 << 12
 
@@ -816,7 +816,7 @@ def write_arrays(
         types["names"] = f"U{min(width, _MAX_NAME)}"
         with zipfile.ZipFile(file, "w") as archive:
             for name in sorted([*arrays, *columns]):
-                # Without the time: the same features are the same bytes.
+                # Without the time: the same features give the same bytes.
                 entry = zipfile.ZipInfo(f"{name}.npy")
                 with archive.open(entry, "w", force_zip64=True) as member:
                     if name in arrays:

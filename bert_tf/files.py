@@ -26,12 +26,12 @@ def is_remote(path: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """The path that means the same file whatever the working directory is."""
+    """The absolute path of the same file, independent of the working directory."""
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def expanded(path: str) -> str:
-    """The path with the user's folder for a `~` that it begins with."""
+    """The path with the user's folder in place of a leading `~`."""
     return os.path.expanduser(path)
 
 
@@ -42,13 +42,13 @@ def _gfile() -> Any:
 
 
 def remote_errors() -> tuple[type[Exception], ...]:
-    """What an operation on a remote file may raise; nothing before there was one."""
+    """What an operation on a remote file may raise; nothing before the first one."""
     tensorflow = sys.modules.get("tensorflow")
     return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
 def identity(path: str) -> str:
-    """The same for every name of a file, links included."""
+    """A key equal for all names of a file, including links."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
@@ -139,14 +139,14 @@ def parse_json(text: str, path: str, first_line: int = 1) -> Any:
         line = first_line + error.lineno - 1
         raise InputError(f"{path}:{line}: not valid JSON: {error.msg}.") from error
     except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, as many lists in one another.
+        # A number of thousands of digits, or as many nested lists.
         raise InputError(f"{path}:{first_line}: not valid JSON: {error}.") from error
 
 
 def temporary_name(path: str) -> str:
-    """What a file is called until it is complete: FILE.tmp-NUMBER.
+    """The name of a file until it is complete: FILE.tmp-NUMBER.
 
-    No two writers have the same, be they threads, or processes of several machines that
+    No two writers use the same, whether threads or processes of several machines that
     write to one disk.
     """
     return f"{path}.tmp-{int.from_bytes(os.urandom(8), 'big')}"
@@ -173,22 +173,22 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
 
 def write_atomically(path: str, content: bytes | str) -> None:
-    """Writes a file that is there as a whole, or not at all: see `replacing`."""
+    """Writes a file completely or not at all: see `replacing`."""
     with replacing(path) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def names_in(folder: str) -> list[str]:
-    """The names of all that is in a folder, hidden files too, sorted."""
+    """The names of all files in a folder, including hidden ones, sorted."""
     if is_remote(folder):
         return sorted(name.rstrip("/") for name in _gfile().listdir(folder))
     return sorted(os.listdir(folder))
 
 
 def inside(folder: str, name: str, said_by: str) -> str:
-    """The path of a file that a downloaded folder's own file names.
+    """The path of a file named in a downloaded folder's own file.
 
-    What counts is the path as written: caches keep links to files elsewhere.
+    The path counts as written: caches have links to files elsewhere.
     """
     if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
         raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
@@ -196,7 +196,7 @@ def inside(folder: str, name: str, said_by: str) -> str:
 
 
 def move(source: str, target: str) -> None:
-    """Moves a file or folder to a new place, of another disk too."""
+    """Moves a file or folder to a new place, even on another disk."""
     if is_remote(target):
         _gfile().rename(source, target)
     else:
@@ -212,7 +212,7 @@ def replace(source: str, target: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Removes a file or a folder with all that is in it."""
+    """Removes a file or a folder with its content."""
     if is_remote(path):
         _gfile().rmtree(path) if is_folder(path) else _gfile().remove(path)
     elif is_folder(path) and not os.path.islink(path):

@@ -26,7 +26,7 @@ class Guess(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FillMaskOptions(SourceOptions):
-    """Which model fills blanks in."""
+    """The model, and the texts with blanks."""
 
     top_k: int = option(5, "How many tokens to print for each blank.", least=1)
 
@@ -105,7 +105,7 @@ def _top(row, top_k: int, tokenizer: "WordPieceTokenizer") -> list[tuple[int, st
 
 
 def show(text: str, guesses: Sequence[Sequence[Guess]]) -> str:
-    """Guesses as a person reads them: a block for each blank."""
+    """Guesses as readable text: a block for each blank."""
     lines = [text]
     for number, blank in enumerate(guesses, start=1):
         if len(guesses) > 1:

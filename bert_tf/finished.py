@@ -1,4 +1,4 @@
-"""What was made before is not made again: results in a file, with what they depend on.
+"""Finished results in a file, with what they depend on, so that none is made twice.
 
     {"format_version": 1,
      "results": {"train.tf_record": {"made_from": SHA-256, "result": ...}}}
@@ -30,7 +30,7 @@ def digest(made_from: Any) -> str:
 
 
 class FinishedResults(Generic[T]):
-    """The results that a file holds, by name; of a dataclass, or of a JSON type.
+    """The results in a file, by name; each a dataclass, or of a JSON type.
 
     Several threads may keep results. A file without a path keeps them for this
     process alone.
@@ -43,7 +43,7 @@ class FinishedResults(Generic[T]):
         self._entries = _read(path) if path and files.exists(path) else {}
 
     def find(self, name: str, made_from: Any) -> T | None:
-        """A result, if it is there and was made from the same."""
+        """A result, if it exists and was made from the same."""
         entry = self._entries.get(name)
         if entry is None or entry.made_from != digest(made_from):
             return None
@@ -56,7 +56,7 @@ class FinishedResults(Generic[T]):
             return None
 
     def add(self, name: str, made_from: Any, result: T) -> None:
-        """Takes in a result, for `save`."""
+        """Adds a result, for `save`."""
         values: Any = result
         if dataclasses.is_dataclass(values) and not isinstance(values, type):
             values = dataclasses.asdict(values)
@@ -64,7 +64,7 @@ class FinishedResults(Generic[T]):
             self._entries[name] = _Entry(made_from=digest(made_from), result=values)
 
     def keep(self, name: str, made_from: Any, result: T) -> None:
-        """Takes in a result, and writes the file."""
+        """Adds a result, and writes the file."""
         self.add(name, made_from, result)
         self.save()
 

@@ -12,7 +12,7 @@ SUPPORTED = "tensorflow"
 def require_tensorflow() -> None:
     """Raises InputError if Keras has another back end, or is told to load one.
 
-    Nothing is imported: without its package Keras cannot be, with another back end.
+    Nothing is imported: Keras cannot be imported without its back end's package.
     """
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "config"):

@@ -25,7 +25,7 @@ def pearson_and_spearman(
     return float(pearson), float(spearman)
 
 
-# The scores of classifiers, as GLUE gives them, and GLUE's average.
+# The scores of classifiers, as in GLUE, and GLUE's average.
 #
 # Wang et al. 2018 (GLUE), section 3 and table 1: Matthews correlation for CoLA, F1 of
 # class 1 for MRPC and QQP, Pearson and Spearman correlation for STS-B, accuracy.
@@ -35,7 +35,7 @@ def pearson_and_spearman(
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
-# What a metric's name ends in for MNLI's second development set.
+# The suffix of a metric's name for MNLI's second development set.
 MISMATCHED = "_mismatched"
 
 
@@ -65,10 +65,10 @@ def glue_average(
 ) -> float:
     """The mean over tasks of the mean of each task's metrics.
 
-    So the GLUE server averages (Wang et al. 2018, section 5), all nine tasks: with
-    `without=("AX",)` the leaderboard's figure comes out. MNLI is one task, whose two
-    metrics are the accuracies on its two sets. Devlin et al. 2018 average otherwise:
-    one metric a task, MNLI's sets as two, no WNLI (`bert_tf.tasks.glue`).
+    The GLUE server averages like this (Wang et al. 2018, section 5), over all nine
+    tasks: `without=("AX",)` gives the leaderboard's figure. MNLI is one task, whose two
+    metrics are the accuracies on its two sets. Devlin et al. 2018 average differently:
+    one metric per task, MNLI's sets as two, no WNLI (`bert_tf.tasks.glue`).
     """
     means = []
     for task, task_scores in scores_by_task.items():
@@ -149,7 +149,7 @@ METRICS: dict[str, Metric] = {
     "mean_squared_error": _mean_squared_error,
 }
 
-# Which metrics there are for what a classifier predicts.
+# The metrics for each kind of prediction.
 METRICS_OF: dict[str, tuple[str, ...]] = {
     SINGLE_LABEL: (
         "accuracy",

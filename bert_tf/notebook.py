@@ -43,7 +43,7 @@ class CommandFailedError(Exception):
 
 
 def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
-    """Finds the device, installs what it needs, and makes the output folder."""
+    """Finds the device, installs the packages, and makes the output folder."""
     if device == AUTO:
         device = find_device()
     if device not in DEVICE_FLAGS:
@@ -70,7 +70,7 @@ def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
 
 
 def find_device() -> str:
-    """What the machine has, told without TensorFlow: a TPU serves one process."""
+    """The machine's device, found without TensorFlow: a TPU serves one process."""
     # Some drivers of GPUs make /dev/accel* too, so GPUs are asked first.
     nvidia_smi = shutil.which("nvidia-smi")
     if nvidia_smi:
@@ -93,7 +93,7 @@ def _installations(device: str) -> Iterator[list[str]]:
             if file.name == _TPU_REQUIREMENTS
         )
         yield ["-r", requirements, f"tensorflow-tpu=={build}"]
-        # They ask for the ordinary tensorflow package.
+        # They require the ordinary tensorflow package.
         yield ["--no-deps", f"tensorflow-text=={text}", *_KERAS_HUB]
         return
     needed = [
@@ -110,11 +110,11 @@ def _installations(device: str) -> Iterator[list[str]]:
 
 
 def run(command: str) -> None:
-    """Runs a command and shows what it prints, progress bars included."""
+    """Runs a command and shows its output, including progress bars."""
     words = shlex.split(command)
     if words[0] == "python":
         words[0] = sys.executable
-    # A terminal of its own: progress bars are for terminals.
+    # Its own terminal: progress bars need one.
     ours, its = pty.openpty()
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its)
     os.close(its)
@@ -143,7 +143,7 @@ def run(command: str) -> None:
 
 
 def run_until(command: str, path: str) -> None:
-    """Runs a command and kills it, as a machine that is taken away would."""
+    """Runs a command and kills it, as when a machine is taken away."""
     process = subprocess.Popen(
         [sys.executable, *shlex.split(command)[1:]],
         stdout=subprocess.DEVNULL,

@@ -6,8 +6,8 @@
         num_tpu_cores: int = option(8, "Number of TPU cores.", least=1)
 
 A command's options are one such class, which inherits the groups that it needs. The
-same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; other settings
-are `dataclasses.replace(options, learning_rate=3e-5)`. What a value must be is checked
+same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; for other
+settings use `dataclasses.replace(options, learning_rate=3e-5)`. Values are checked
 when the object is made, on the command line before TensorFlow is imported.
 """
 
@@ -49,7 +49,7 @@ TITLES = (
     DEVICES,
 )
 
-# The largest whole number that every part of a run takes: sizes, steps, seeds.
+# The largest whole number that every part of a run accepts: sizes, steps, seeds.
 _MOST = 2**31 - 1
 
 T = TypeVar("T", bound="Options")
@@ -64,13 +64,13 @@ class Path(enum.Enum):
     FILES = enum.auto()
     # A folder, a file or a prefix in it, or the name of a preset.
     CHECKPOINT = enum.auto()
-    # Nothing needs to be there yet.
+    # Nothing needs to exist yet.
     OUTPUT = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What is declared of a field, its type and default aside."""
+    """A field's declaration, except its type and default."""
 
     help: str
     least: float | None
@@ -85,7 +85,7 @@ class Declared:
     is_repeated: bool
 
 
-# The default of an option that must be given.
+# The default of a required option.
 REQUIRED: Any = dataclasses.MISSING
 
 
@@ -111,12 +111,12 @@ def option(
         help_text: for --help.
         least: the smallest value.
         most: the largest value.
-        above: a bound that is no value itself, as `below`.
+        above: a bound that is itself excluded, like `below`.
         below: likewise.
         choices: the values of a string.
-        path: what must be there.
+        path: what must exist there.
         needed_for: options of which one must be set for the path to be used.
-        within: the option of the folder that the path is relative to.
+        within: the option for the folder that the path is relative to.
         is_dashed: whether the flag may be spelt with dashes too.
         is_repeated: whether each string of several has a flag of its own.
     """
@@ -174,7 +174,7 @@ class Options:
             raise InputError(problem)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the values, each in one sentence."""
+        """The errors in the values, each in one sentence."""
         for name, declared in declarations(type(self)).items():
             value = getattr(self, name)
             several = isinstance(value, tuple)
@@ -185,7 +185,7 @@ class Options:
                     yield f"`{name}={one}` {problem}{of_each}."
 
     def is_given(self, name: str) -> bool:
-        """Whether it was chosen: on the command line, or other than the default."""
+        """Whether it was set: on the command line, or to a non-default value."""
         if self.given_names is not None:
             return name in self.given_names
         return getattr(self, name) != type(self).__dataclass_fields__[name].default
@@ -195,7 +195,7 @@ class Options:
         return getattr(self, name) if self.is_given(name) else None
 
     def as_flags(self) -> dict[str, Any]:
-        """Every option's value by name, as JSON has it."""
+        """Every option's value by name, as JSON."""
         values = {name: getattr(self, name) for name in declarations(type(self))}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -221,12 +221,12 @@ class Options:
     def refuse_together(
         self, *names: str, why: str = "mean the same: give one of them"
     ) -> Iterator[str]:
-        """For `problems`: these must not all be given."""
+        """For `problems`: these exclude each other."""
         if all(self.is_given(name) for name in names):
             yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
 
     def refuse_without(self, other: str, *names: str) -> Iterator[str]:
-        """For `problems`: what has no effect without another option."""
+        """For `problems`: options without effect unless another one is set."""
         useless = [name for name in names if self.is_given(name)]
         if useless and not getattr(self, other):
             is_boolean = isinstance(getattr(self, other), bool)
@@ -274,7 +274,7 @@ def is_required(kind: type[Options], name: str) -> bool:
 
 
 def title_of(kind: type[Options], name: str) -> str:
-    """The group that an option belongs to: of the class that first declares it."""
+    """The group of an option: the class that first declares it."""
     first: Any = next(
         each
         for each in reversed(kind.__mro__)
@@ -310,7 +310,7 @@ def read(
     """The options that a command line gives.
 
     Raises:
-        InputError: a value is not what it must be, or some do not go together.
+        InputError: a value is invalid, or some options exclude each other.
     """
     names = list(declarations(kind))
     values = {name: flag_values[name].value for name in names}
@@ -329,10 +329,10 @@ def problems_of_defaults(kind: type[Options]) -> list[str]:
 
 
 def check_paths(options: Options) -> None:
-    """Looks for what the given options name, without TensorFlow.
+    """Checks that the paths in the given options exist, without TensorFlow.
 
     Raises:
-        InputError: a path is not there, or is not what it must be.
+        InputError: a path does not exist, or is of the wrong kind.
     """
     for name, declared in declarations(type(options)).items():
         value = getattr(options, name)
@@ -349,15 +349,15 @@ def check_paths(options: Options) -> None:
             check_path(os.path.join(folder, path), f"`{name}`: ", declared.path)
 
 
-# What a KerasHub preset may be called; which ones there are KerasHub knows.
+# Possible names of KerasHub presets; KerasHub has the list of existing ones.
 _PRESET = re.compile("[a-z0-9_]+")
-# What a model of the Hugging Face Hub may be called.
+# Possible names of models on the Hugging Face Hub.
 _ON_THE_HUB = re.compile(r"[\w-]+(/[\w.-]+)?")
 _STANDARD_INPUT = "-"
 
 
 def check_path(path: str, where: str, kind: Path) -> None:
-    """Raises InputError if a path is not what it must be; remote ones always are."""
+    """Raises InputError if a path is of the wrong kind; remote ones are not checked."""
     if not path or files.is_remote(path):
         return
     if kind is Path.OUTPUT or os.path.exists(path):
@@ -380,7 +380,7 @@ def check_path(path: str, where: str, kind: Path) -> None:
 
 
 def no_checkpoint(path: str) -> str:
-    """The message for a checkpoint that is not there, neither as folder nor prefix."""
+    """The message for a missing checkpoint, neither a folder nor a prefix."""
     message = f"No checkpoint {path}: there is no such folder, and no {path}.index."
     of_a_folder = "ckpt" in path or os.path.isdir(os.path.dirname(path))
     if _ON_THE_HUB.fullmatch(path) and not of_a_folder:
@@ -399,7 +399,7 @@ def _expanded(value: str | Sequence[str]) -> Any:
 
 
 def _problem(value: Any, declared: Declared) -> str:
-    """What is wrong with a value; "" if nothing is."""
+    """The error in a value; "" if there is none."""
     if value is None or isinstance(value, bool):
         return ""
     if declared.choices and value not in declared.choices:
@@ -441,7 +441,7 @@ class _NumbersParser(flags.ArgumentParser):
             raise ValueError(f"must be {kind} with commas between") from error
 
     def flag_type(self) -> str:
-        """What --help calls it."""
+        """The type's name in --help."""
         return "numbers"
 
 

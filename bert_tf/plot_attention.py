@@ -3,9 +3,9 @@ r"""Draws what the tokens of a sentence look at: PNG, and a page to explore.
     python -m bert_tf.plot_attention --checkpoint=/tmp/pretraining_output \
         --output_dir=/tmp/attention --layers=0,-1 "The cat sat because it was tired."
 
-writes attention.png, one row per layer and one column per head, and attention.html,
-where pointing at a token shows what it attends to. Two texts with " ||| " between them
-are a pair.
+writes attention.png, a row a layer and a column a head, and attention.html, where
+pointing at a token shows what it looks at. Of two texts with " ||| " between the second
+one is the pair's other sentence.
 """
 
 import dataclasses

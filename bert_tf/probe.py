@@ -1,4 +1,4 @@
-r"""Probes how well words' labels can be read from each layer of a model.
+r"""Probes what each layer of a model tells of words' labels.
 
     python -m bert_tf.probe --init_checkpoint=/tmp/pretraining_output \
         --train_file=$CONLL_DIR/eng.train --test_file=$CONLL_DIR/eng.testa \

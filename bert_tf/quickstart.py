@@ -2,11 +2,11 @@
 
 Learns a vocabulary from the prose in Python's own documentation, writes masked
 next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
-fine-tunes it on a labelled task next to the same network from scratch:
+fine-tunes it on a labelled task beside the same network from scratch:
 
     python -m bert_tf.quickstart --output_dir=quickstart_output
 
-Started again, it resumes where it was stopped, or reports that all is done.
+Started again, it goes on where it was stopped, or says that all is done.
 """
 
 import ast
@@ -414,7 +414,7 @@ def pretrain(settings: QuickstartOptions) -> dict[str, float]:
 def held_out(scores: dict[str, float]) -> str:
     """The accuracies on held-out text, each next to that of a constant answer.
 
-    A next sentence accuracy counts as learnt if it is above the majority's by three
+    A next sentence accuracy counts as learned if it is above the majority's by three
     standard errors.
     """
     lines = ["    held-out text     accuracy   always the most frequent answer"]

@@ -6,9 +6,9 @@ r"""Compares the ways to use BERT for tagging, as the paper's Table 7.
         --output_dir=/tmp/feature_table
 
 fine-tunes the model, and trains a BiLSTM on each choice of its layers, by run_ner with
-its flags; prints the scores on the development set next to the paper's, and writes them
-to feature_table.md and, drawn, feature_table.png. Each way has its own folder, and the
-same command again resumes.
+its flags; prints the scores on the development set beside the paper's, and writes them
+to feature_table.md and, drawn, feature_table.png. Each way has a folder of its own, and
+the same command again goes on.
 """
 
 import dataclasses

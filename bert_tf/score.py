@@ -26,7 +26,7 @@ SEPARATOR = " ||| "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreOptions(SourceOptions):
-    """Which model scores which sentences."""
+    """The model, and the sentences to score."""
 
     input_file: str | None = option(
         None,
@@ -47,7 +47,7 @@ class Text(NamedTuple):
 
     Attributes:
         text: a sentence, or two with `SEPARATOR` between.
-        place: where it stands, "FILE:LINE: "; "" for an argument.
+        place: its place, "FILE:LINE: "; "" for an argument.
     """
 
     text: str
@@ -78,7 +78,7 @@ def _texts(options: ScoreOptions) -> list[Text]:
 
 
 def show_sentence(text: str, score: "SentenceScore", *, tokens: bool) -> str:
-    """A sentence's score as a person reads it."""
+    """A sentence's score as readable text."""
     lines = [f"{score.pseudo_perplexity:12.3f}  {text}"]
     if tokens:
         lines += [

@@ -1,7 +1,7 @@
 """Lets Keras find our classes in saved files, without importing Keras or TensorFlow.
 
 A class registers itself with Keras when its module is imported, which `import bert_tf`
-alone does not do. Until then a stand-in has its name.
+alone does not do. Until then a placeholder has its name.
 """
 
 import importlib
@@ -38,7 +38,7 @@ def register() -> None:
 
 
 class _StandIn:
-    """What Keras deserializes in the place of a class that is not imported yet."""
+    """What Keras deserializes in place of a class that is not imported yet."""
 
     def __init__(self, name: str, module: str) -> None:
         self._name = name

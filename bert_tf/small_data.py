@@ -1,8 +1,8 @@
 """The notebooks' data on a small scale: text that every Python has, no download.
 
-Sentences are of `corpus`: the language reference and the docstrings. Two layers that
-were trained for half a minute know little; the tasks are of the simplest kind, so that
-they learn something of them all the same.
+The sentences are from the language reference and the docstrings. Models of two layers
+trained for half a minute know little, so the tasks are of the simplest kind, for which
+that is enough.
 """
 
 import inspect
@@ -143,7 +143,7 @@ def _squad_file(paragraphs: Iterable[str], version: str) -> str:
 
 
 def write_sentences(path: str) -> None:
-    """Writes some sentences, one a line."""
+    """Writes some sentences, one per line."""
     sentences = [
         sentence
         for document in small_documents()

@@ -1,7 +1,7 @@
 """JSON objects into frozen dataclasses, every key and type checked.
 
-So a file of ours that was edited, or that a disk has damaged, is an InputError where it
-is read, and no other exception wherever its values are used.
+So a file that was edited or damaged causes an InputError where it is read, and no
+other exception where its values are used.
 """
 
 import collections.abc
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bert_tf import files
 from bert_tf.errors import InputError
 
-# By type: how messages call it, and what `json` makes of it.
+# By type: its name in messages, and Python's type for it in `json`.
 _WANTED: dict[Any, tuple[str, Any]] = {
     str: ("a string", str),
     bool: ("true or false", bool),
@@ -25,7 +25,7 @@ _WANTED: dict[Any, tuple[str, Any]] = {
     dict: ("an object", dict),
     collections.abc.Mapping: ("an object", dict),
 }
-# Integers beyond are no sizes, counts or steps, and fit no array.
+# Larger integers are no sizes, counts or steps, and fit no array.
 _LARGEST_INTEGER = 2**63 - 1
 
 
@@ -71,7 +71,7 @@ def _optional(kind: type) -> set[str]:
 
 
 def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
-    """A value of a JSON object, if it is of the wanted type."""
+    """A value of a JSON object, if it has the expected type."""
     if isinstance(wanted, types.UnionType):
         if value is None:
             return None
@@ -89,7 +89,7 @@ def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
     if is_right and isinstance(value, int):
         is_right = abs(value) <= _LARGEST_INTEGER
     if not is_right:
-        # Between backticks a command would show a flag of that name.
+        # Commands replace names in backticks by flags of that name.
         raise InputError(f'{source}: "{name}" must be {words}. Found: {_shown(value)}')
     if wanted in (tuple, list):
         return wanted(checked(of[0], item, source, name) for item in value)
@@ -100,7 +100,7 @@ def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value in a few words, however long or deep it is."""
+    """A value in a few words, however long or nested it is."""
     shorter = reprlib.Repr()
     shorter.maxstring = shorter.maxother = 100
     return shorter.repr(value)

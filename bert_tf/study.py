@@ -43,12 +43,12 @@ _LENGTH_STEP = 16
 
 
 class SentenceScore(NamedTuple):
-    """What a model makes of a sentence.
+    """A model's scores of a sentence.
 
     Attributes:
         tokens: its WordPieces.
         log_probabilities: of each of them, the natural logarithm of its probability
-            where it alone is masked.
+            when it alone is masked.
     """
 
     tokens: list[str]
@@ -99,7 +99,7 @@ class SentenceScorer:
             inputs: dict[str, tf.Tensor], targets: tf.Tensor
         ) -> tf.Tensor:
             outputs = model(inputs, training=False)
-            # Logits of what the vocabulary lacks, the rows of padding, are of no token.
+            # Padding rows, beyond the vocabulary, are logits of no token.
             logits = outputs["masked_lm_logits"][:, 0, : len(tokenizer.vocabulary)]
             logits = tf.nn.log_softmax(tf.cast(logits, tf.float32))
             return tf.gather(logits, targets, batch_dims=1)
@@ -166,7 +166,7 @@ class SentenceScorer:
                 raise InputError(
                     f"There is no token to score in {text!r}: leave it out."
                 )
-            # [SEP] written in a text is no special token; so the first one ends A.
+            # [SEP] written in a text is ordinary text; so the first special one ends A.
             ids += [*tokens, self._sep]
         if len(ids) > self._longest:
             raise InputError(
@@ -266,7 +266,7 @@ class ProbeScore:
 
     @property
     def selectivity(self) -> float:
-        """How much of the accuracy learning by heart does not reach."""
+        """How much of the accuracy exceeds what memorizing reaches."""
         return self.accuracy - self.control_accuracy
 
 
@@ -305,9 +305,9 @@ def probe(
 
 
 def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeScore:
-    """What comes of a word's type alone: the label that it most often has in training.
+    """The accuracy from a word's type alone: its most frequent label in training.
 
-    A type that is not there has the commonest label of all.
+    An unseen type has the most frequent label of all.
     """
     drawn, test_drawn = (
         control_labels(part.words, train.labels, seed=seed) for part in (train, test)
@@ -529,7 +529,7 @@ def _chosen(wanted: Sequence[int], there: Sequence[int], what: str) -> list[int]
 
 
 def _shown(token: str) -> str:
-    # What stands between dollars would be set as a formula.
+    # Text between dollar signs would be set as a formula.
     return token.replace("$", r"\$")
 
 

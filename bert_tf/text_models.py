@@ -13,7 +13,7 @@ What a checkpoint can do depends on its head:
 
 Lengths, windows and thresholds are the run's own, as in its flags.json, so
 predictions are those of the commands. Each method takes a list of texts, or one str as
-a list of one, makes batches of like length, and returns one result for each text.
+a list of one, makes batches of similar length, and returns one result for each text.
 
 Shapes: N texts, C outputs, H hidden.
 """
@@ -105,13 +105,13 @@ def load(
     Args:
         path: as for `open_source`: a run's output_dir, a checkpoint in it, a TF1
             release, a Hugging Face folder, a KerasHub preset.
-        max_length: the most tokens of a sequence, or of a window. Default: as the run
-            had it; else 128, of a SQuAD model 384, or the model's positions.
-        batch_size: texts, or windows, that the model is given at once.
+        max_length: the most tokens of a sequence, or of a window. Default: as in the
+            run; else 128, of a SQuAD model 384, or the model's positions.
+        batch_size: how many texts, or windows, the model gets at once.
 
     Returns:
-        A TextClassifier, MaskFiller, QuestionAnswerer or WordTagger, as the
-        checkpoint's head is; a TextModel where it has none of these.
+        A TextClassifier, MaskFiller, QuestionAnswerer or WordTagger, depending on the
+        checkpoint's head; a TextModel if it has none of these.
 
     Raises:
         InputError: there is no checkpoint or no vocabulary, they do not fit, or
@@ -208,7 +208,7 @@ class TextModel:
         *,
         pooling: str = "mean",
     ) -> "np.ndarray":
-        """A vector for each text, or pair, as extract_features has them.
+        """A vector for each text, or pair, as from extract_features.
 
         Args:
             texts: N texts; what is beyond `max_length` tokens is cut, with a warning.
@@ -258,7 +258,7 @@ class TextModel:
         return np.stack([one.sentence[pooling].reshape(-1) for one in found])
 
     def _features(self) -> tuple[list[str], _Predict]:
-        """The vectors of texts that there are, and what computes them."""
+        """The available vectors of texts, and what computes them."""
         if self._embedder is None:
             from bert_tf.conversion import names
             from bert_tf.conversion.loading import load_encoder
@@ -335,12 +335,11 @@ class TextClassifier(TextModel):
 
         Args:
             texts: N texts. One beyond `max_length` tokens is cut, with a warning, or
-                read in windows where the run had --long_text=window.
+                read in windows if the run had --long_text=window.
             pairs: as many second texts; None or "" for none.
 
-        Returns:
-            N predictions; where the checkpoint has no names of labels, they are "0",
-            "1", ...
+        N predictions; if the checkpoint has no names of labels, they are "0",
+        "1", ...
 
         Raises:
             InputError: an input is no text.
@@ -416,7 +415,7 @@ class MaskFiller(TextModel):
         return load_pretrainer(self.source)
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
-        """The likeliest tokens for each [MASK], as fill_mask has them.
+        """The likeliest tokens for each [MASK], as from fill_mask.
 
         Args:
             texts: N texts, with a [MASK] at least.
@@ -462,7 +461,7 @@ class QuestionAnswerer(TextModel):
     def answer(
         self, questions: Texts, contexts: Texts, *, top_k: int = 1
     ) -> list[list[Answer]]:
-        """Answers questions, as the command answer does, one after the other.
+        """Answers questions one after the other, like the command answer.
 
         Args:
             questions: N questions.
@@ -470,7 +469,7 @@ class QuestionAnswerer(TextModel):
             top_k: how many answers for each, at most.
 
         Returns:
-            For each question its answers: the one that the model gives, then the
+            For each question its answers: the model's own first, then the
             others, the likeliest first.
 
         Raises:

@@ -1,12 +1,12 @@
 """Creates masked language model and next sentence records for BERT's pre-training.
 
 The flags of google-research/bert, their defaults and the records are as there. The
-input is UTF-8 text, one sentence per line, with a blank line between documents, or what
-wikiextractor, a JSON lines file or a TensorFlow dataset holds. Next to the records are
+input is UTF-8 text, one sentence a line, with a blank line between documents, or what
+wikiextractor, a JSON lines file or a TensorFlow dataset holds. Beside the records stand
 NAME.manifest.json and NAME.vocab.txt, where NAME is the first output file without a
 shard suffix such as -00000-of-00008.
 
-The same command again finds its records done, or resumes where it was killed. It does
+The same command again finds its records done, or goes on where it was killed. It does
 not write over others' files unless told to by --overwrite.
 """
 

@@ -2,7 +2,7 @@
 
 python -m bert_tf.tfrecords.inspect_records records/text.tfrecord
 
-A token to predict is marked: [MASK→river] where the model sees [MASK] and must predict
+A token to predict is marked: [MASK→river] where the model sees [MASK] and must say
 "river", [the→river] where it sees another token, [river=] where it sees the token
 itself. Vocabulary and settings come from the manifest next to the records. Broken files
 and sets that are not complete are shown as far as they go.

@@ -20,7 +20,7 @@ from bert_tf.training.training_options import ModelOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyOptions(TextOptions):
-    """Which vocabulary is learnt, from which text."""
+    """The vocabulary to learn, and its text."""
 
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     output_file: str = option(REQUIRED, "The vocab.txt to write.", path=Path.OUTPUT)

@@ -1,7 +1,7 @@
 """Checkpoints of other formats in and out, by the original's variable names.
 
 names            the table of every weight's names
-weights          arrays that are read when they are asked for
+weights          arrays that are read on demand
 tensorflow       our runs, and the TF1 releases
 huggingface      folders of transformers
 kerashub         presets

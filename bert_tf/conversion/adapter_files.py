@@ -46,7 +46,7 @@ FORMAT_VERSION = 1
 # Arguments of BertClassifier for what was added and trained.
 MODEL_OPTIONS = ("lora_rank", "adapter_size", "layer_mixture", "train_pooler")
 
-# What must be the same in a base.
+# What must be equal in the base.
 _BASE_FIELDS = (
     "hidden_size",
     "num_hidden_layers",
@@ -149,7 +149,7 @@ def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
 def load_adapter(
     model: keras.Model, adapter: str | AdapterFiles, *, init_head: bool = True
 ) -> list[str]:
-    """Gives a model, which has its base's weights, those of an adapter."""
+    """Gives a model with its base's weights those of an adapter."""
     if isinstance(adapter, str):
         adapter = open_adapter(adapter)
     refuse_other_base(adapter, model.bert_config)

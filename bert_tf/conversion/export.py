@@ -82,7 +82,7 @@ def completed(
 
 
 def source_of(options: SourceOptions) -> Source:
-    """What `checkpoint` names, completed by the other options."""
+    """The source that `checkpoint` names, completed by the other options."""
     config, vocabulary = options.bert_config_file, options.vocab_file
     return completed(
         open_source(options.checkpoint),
@@ -126,7 +126,7 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class NewFolder:
-    """A folder that is there when it is complete, and not before.
+    """A folder that appears only when it is complete.
 
     Within the `with`, files go to a locked folder next to it, which is renamed at the
     end. A folder that exists is filled file by file: it may be a mount. Its export.json
@@ -163,7 +163,7 @@ class NewFolder:
         return there
 
     def is_done(self, made_from: dict[str, Any]) -> bool:
-        """Whether the export is there already."""
+        """Whether the export exists already."""
         self._made_from = made_from
         if self._there is None:
             return False
@@ -178,7 +178,7 @@ class NewFolder:
         return self._there.complete
 
     def _lock(self) -> None:
-        """Makes the folder that files go to, empty and for this process alone."""
+        """Makes the folder to write to, empty and for this process alone."""
         if files.is_remote(self.path):
             files.make_folder(self.path)
             return
@@ -189,7 +189,7 @@ class NewFolder:
             files.remove(os.path.join(self.path, name))
 
     def _unlock(self, *, is_renamed: bool = False) -> None:
-        """Removes that folder; one of its name may be another process's already."""
+        """Removes that folder, unless it is now another process's of the same name."""
         if not is_renamed:
             files.remove(self.path)
         if self._handle is not None:
@@ -217,7 +217,7 @@ class NewFolder:
             self._unlock(is_renamed=is_renamed)
 
     def _publish(self) -> bool:
-        """Gives the files their names; whether their folder was renamed for it."""
+        """Gives the files their names; whether the folder was renamed for that."""
         names = files.names_in(self.path)
         export = Export(made_from=self._made_from, names=names, complete=True)
         if not files.is_remote(self._folder) and not files.exists(self._folder):
@@ -292,7 +292,7 @@ def write_kerashub(folder: str, model: Source) -> None:
 
 
 def _refuse_added(model: Source) -> None:
-    """Raises InputError for weights that no program but this one computes with."""
+    """Raises InputError for weights that only this program computes with."""
     options = added_options(model.weights)
     if options:
         raise InputError(

@@ -1,8 +1,8 @@
 """The exact tokenizer as TensorFlow operations, for a SavedModel that takes raw text.
 
-Token for token what `WordPieceTokenizer` gives. tensorflow-text's BertTokenizer is not:
-it has rules and Unicode data of its own. Here its part is the greedy longest match
-alone, on normalised words. Loading such a SavedModel takes tensorflow and
+It gives the same tokens as `WordPieceTokenizer`. tensorflow-text's BertTokenizer does
+not: it has its own rules and Unicode data. Here it only does the greedy longest
+match, on normalised words. Loading such a SavedModel takes tensorflow and
 tensorflow-text.
 
 All texts of a batch are one line of code points, with a line feed after each text:
@@ -28,7 +28,7 @@ from bert_tf.text.normalization import CJK_RANGES, is_punctuation, is_removed
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
 
-# What becomes of each Unicode character is an entry of 32 bits: the flags below, the
+# The result for each Unicode character is an entry of 32 bits: the flags below, the
 # canonical combining class, and the number of its expansion (0: the character itself).
 
 # For the rule of the final sigma (Unicode Standard, section 3.13): a cased letter, or
@@ -54,7 +54,7 @@ CAPITAL_SIGMA = ord("Σ")
 FINAL_SIGMA = ord("ς")
 
 _NUM_CODE_POINTS = 0x110000
-# The other planes hold ideographs, private use or nothing: they stay as they are.
+# The other planes hold ideographs, private use or nothing: they are not changed.
 _SCANNED = (range(0x20000), range(0x2F800, 0x2FA20), range(0xE0000, 0xF0000))
 
 
@@ -101,7 +101,7 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
             if expanded != char:
                 expansions[char] = expanded
         entries[ord(char)] |= entry
-    # Nothing reads expansion 0, but it has a place.
+    # Nothing reads expansion 0, but it needs a place.
     texts = [
         "\0",
         *sorted(set(expansions.values()), key=lambda text: (len(text), text)),
@@ -175,7 +175,7 @@ def _previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
 def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
     """0 `lengths[0]` times, then 1 `lengths[1]` times, and so on; none is 0.
 
-    `tf.repeat` would take memory for all at the greatest length.
+    `tf.repeat` would need memory for all at the greatest length.
     """
     ends = tf.cumsum(lengths)[:-1, None]
     steps = tf.scatter_nd(ends, tf.ones_like(ends[:, 0]), [tf.reduce_sum(lengths)])
@@ -183,7 +183,7 @@ def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
 
 
 class _Characters(NamedTuple):
-    """Characters on their way from the text to its words: [K]."""
+    """Characters between the text and its words: [K]."""
 
     values: tf.Tensor  # code points
     entries: tf.Tensor  # in `UnicodeTables`
@@ -284,7 +284,7 @@ def _reorder(text: _Characters) -> _Characters:
 
 
 def _give_accents(text: _Characters) -> _Characters:
-    """Lets each character reach to the end of the accents behind it."""
+    """Extends each character to the end of the accents after it."""
     is_accent = _have(text.entries, ACCENT)
 
     def extended() -> _Characters:
@@ -440,7 +440,7 @@ class GraphTokenizer(tf.Module):
         ]
         self._unicode = unicode_tables(do_lower_case)
         self._unknown_id = vocabulary.unk_id
-        # tensorflow-text refuses some of the tokens that no word can be.
+        # tensorflow-text rejects some tokens that cannot occur as words.
         tokens = {
             token: token_id
             for token, token_id in vocabulary.ids.items()
@@ -467,7 +467,7 @@ class GraphTokenizer(tf.Module):
             text, words = self._words(texts)
             ids, ids_of_text = self._match(words)
             starts, ends = self._places(ids, words)
-            # `tf.repeat` would take memory for all texts at the longest's length.
+            # `tf.repeat` would need memory for all texts at the longest's length.
             tokens = tf.range(tf.size(starts))
             text_of = tf.searchsorted(ids_of_text, tokens, side="right") - 1
             text_begins = tf.gather(text.row_splits, text_of)
@@ -525,7 +525,7 @@ class GraphTokenizer(tf.Module):
 
 
 def _is_possible(token: str) -> bool:
-    """Whether it may be a word or a part of one; U+0000 is removed from the text."""
+    """Whether it may be a word or part of one; U+0000 is removed from the text."""
     length = len(token.removeprefix(CONTINUATION))
     return 0 < length <= MAX_CHARACTERS_PER_WORD and "\0" not in token
 

@@ -108,7 +108,7 @@ _COPIES = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-# Constants that are stored among the weights.
+# Constants stored among the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 # Older files have TensorFlow's names of these.
 _OLD_ENDINGS = {
@@ -169,7 +169,7 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
         name: np.ascontiguousarray(tensor.read(), "<f4").reshape(tensor.shape)
         for name, tensor in tensors.items()
     }
-    # transformers asks which framework's layout a file has.
+    # transformers checks for which framework the file was written.
     metadata = {"format": "pt"}
     temporary = files.temporary_name(path)
     try:
@@ -349,7 +349,7 @@ def to_config(
 
 
 def _check_masked_lm(config: BertConfig, architecture: str) -> None:
-    """Refuses a masked LM's head with an activation or epsilon of its own."""
+    """Raises InputError if the masked LM's head has its own activation or epsilon."""
     for field, encoders in (
         ("masked_lm_hidden_act", "hidden_act"),
         ("masked_lm_layer_norm_eps", "layer_norm_eps"),
@@ -430,7 +430,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             raise InputError(f"{folder}: {found[key].problem}.")
     copies = {copy: found.pop(copy) for copy in _COPIES if copy in found}
     for copy, tensor in copies.items():
-        # A file may have the one or the other, or both.
+        # A file may have either, or both.
         found.setdefault(_COPIES[copy], tensor)
     weights = Weights(
         folder,
@@ -448,7 +448,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
 
 
 def _current_name(name: str) -> str:
-    """A tensor's name as transformers has it today, the encoder's without `bert.`."""
+    """A tensor's name in today's transformers, the encoder's without `bert.`."""
     for old, new in _OLD_ENDINGS.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
@@ -463,7 +463,7 @@ def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
 
 
 def _check_labels(weights: Weights, values: Mapping[str, Any], path: str) -> None:
-    """Raises InputError if a classifier has not as many outputs as there are labels."""
+    """Raises InputError if a classifier does not have one output per label."""
     labels = values.get("id2label")
     for head in (names.CLASSIFIER, names.TAGGING):
         shape = weights.shapes.get(names.HEADS[head][0].original)
@@ -475,7 +475,7 @@ def _check_labels(weights: Weights, values: Mapping[str, Any], path: str) -> Non
 
 
 def _check_same(folder: str, copy: str, tensor: Tensor, other: Tensor) -> None:
-    """Raises InputError unless a copy is one, bit for bit: NaN is equal to itself."""
+    """Raises InputError unless a copy is equal, bit for bit: NaN equals itself."""
     if tensor is other:
         return
     if tensor.shape != other.shape or not np.array_equal(

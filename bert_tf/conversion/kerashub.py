@@ -1,6 +1,6 @@
 """KerasHub's presets, read and written.
 
-A preset is a folder as `save_to_preset` writes it, or a handle of one:
+A preset is a folder written by `save_to_preset`, or a handle of one:
 
     config.json         the backbone's class and settings
     model.weights.h5    its weights; from 10 GB on in parts, listed in
@@ -11,8 +11,8 @@ A preset is a folder as `save_to_preset` writes it, or a handle of one:
     tokenizer.json, assets/tokenizer/vocabulary.txt
 
 The HDF5 files are read tensor by tensor, by the places in the table of names. Keras'
-own `from_preset` would skip tensors that config.json has no layer for, and would take
-quantized numbers for weights; here both are errors.
+own `from_preset` would skip tensors that config.json has no layer for, and would
+mistake quantized numbers for weights; here both are errors.
 """
 
 import json
@@ -51,7 +51,7 @@ TOKENIZER_NAME = "tokenizer.json"
 VOCABULARY_NAME = os.path.join("assets", "tokenizer", "vocabulary.txt")
 
 _SCHEMES = ("kaggle://", "hf://", "modelscope://")
-# The files of a preset; a repository may hold more.
+# The files of a preset; a repository may have more.
 _FILES = ["*.json", "*.weights.h5", "assets/tokenizer/*"]
 
 _BACKBONE = "BertBackbone"
@@ -85,7 +85,7 @@ _MASKED_LM_COMPUTATION = {
     "masked_lm_layer_norm_eps": 1e-5,
 }
 
-# Settings of a BertTokenizer that must be as they are in the original. strip_accents is
+# Settings of a BertTokenizer that must equal the original's. strip_accents is
 # not among them: its default is false even for models whose text had no accents.
 _TOKENIZER_FIXED = {
     "split": True,
@@ -108,7 +108,7 @@ def is_handle(path: str) -> bool:
     """
     if path.startswith(_SCHEMES):
         return True
-    # The cheap questions first: the last one imports KerasHub.
+    # The cheap checks first: the last one imports KerasHub.
     return (
         re.fullmatch(r"[a-z0-9_]+", path) is not None
         and not files.exists(path)
@@ -269,8 +269,8 @@ def _head_of(folder: str) -> str | None:
 def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
     """The weights of KerasHub's model by their places.
 
-    The head's places begin with the name of its file: a layer of the head may be called
-    as one of the backbone.
+    The head's places begin with the name of its file: a layer of the head may have the
+    same name as one of the backbone.
     """
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
@@ -377,7 +377,7 @@ def _stored_in(path: str) -> dict[str, Tensor]:
             refused.append(f"{place} is empty")
             return
         shapes[place] = item.shape
-        # Such a tensor may be in any file of this machine.
+        # Such a tensor may refer to any file of this machine.
         if item.external or item.is_virtual:
             refused.append(f"{place} is outside the file")
         elif item.dtype.kind != "f" and not is_bfloat16(item):
@@ -471,7 +471,7 @@ def write(
 def _check_can_be_written(
     weights: Weights, config: BertConfig, vocabulary: Vocabulary | None
 ) -> None:
-    """Raises InputError if a model is none that a BertBackbone preset can hold."""
+    """Raises InputError if a BertBackbone preset cannot hold a model."""
     for field, only in _COMPUTATION.items():
         if getattr(config, field) != only:
             raise InputError(

@@ -39,7 +39,7 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 
 Model = TypeVar("Model", bound=keras.Model)
 
-# With the same weights, a model computes something else if one of these differs.
+# With the same weights, a model gives other outputs if one of these differs.
 _FUNCTION: tuple[str, ...] = (
     "num_attention_heads",
     "hidden_act",
@@ -157,7 +157,7 @@ def _refuse_what_does_not_fit(
 def refuse_other_function(
     source: Source, config: BertConfig, said_by: str = "the model's config"
 ) -> None:
-    """Raises InputError if a config computes something else with a source's weights.
+    """Raises InputError if a config gives other outputs with a source's weights.
 
     The weights' shapes do not show it: heads of attention, activation, epsilon.
     """
@@ -217,7 +217,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
     Args:
         path: as for `open_source`: a run's output_dir, a TF1 release, a Hugging Face
             folder, a KerasHub preset.
-        **options: handed to BertEncoder, such as `output_hidden_states=True`.
+        **options: passed to BertEncoder, such as `output_hidden_states=True`.
     """
     source = _opened(path)
     options.setdefault("use_pooler", names.POOLER[0].original in source.weights)
@@ -232,7 +232,7 @@ def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: handed to BertPretrainer.
+        **options: passed to BertPretrainer.
 
     Raises:
         InputError: as `load_weights`, or the checkpoint has no masked LM.
@@ -253,7 +253,7 @@ def load_classifier(
     Args:
         path: as for `open_source`: a fine-tuned classifier, or an encoder.
         num_labels: the number of outputs. Default: the checkpoint's own.
-        problem_type: as BertClassifier has it. Default: the checkpoint's own.
+        problem_type: as for BertClassifier. Default: the checkpoint's own.
 
     Raises:
         InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
@@ -349,7 +349,7 @@ def model_files(
     """The model that options of these names describe, or else the checkpoint's files.
 
     Options must agree with the checkpoint: with another vocabulary or casing the model
-    would get ids that mean something else, and nothing would show it.
+    would silently get ids with another meaning.
     """
     source = open_source(init_checkpoint) if init_checkpoint else None
     if bert_config_file:

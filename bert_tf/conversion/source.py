@@ -77,7 +77,7 @@ class Format(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A checkpoint, opened; its weights are read when they are asked for.
+    """A checkpoint, opened; its weights are read on demand.
 
     Attributes:
         path: as it was given.

@@ -1,4 +1,4 @@
-"""Weights by the original's names, whatever the format; each is read when asked for."""
+"""Weights by the original's names, whatever the format; each is read on demand."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ _MOST_NAMED = 8
 
 
 class Tensor(NamedTuple):
-    """An array that is read when asked for."""
+    """An array that is read on demand."""
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]  # float32

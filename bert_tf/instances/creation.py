@@ -25,7 +25,7 @@ CONTINUATION = "##"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenIds:
-    """Which ids have a meaning of their own."""
+    """The special ids of a vocabulary, and those for random tokens."""
 
     cls_id: int  # of [CLS], in front of a sequence
     sep_id: int  # of [SEP], after each segment
@@ -38,9 +38,9 @@ class TokenIds:
     def from_vocabulary(cls, ids: Mapping[str, int]) -> "TokenIds":
         """The ids of a vocabulary.
 
-        A random token is any token, special ones included; one that stands twice in the
-        vocabulary file counts once, at its first place and with its last id, as in the
-        original's dictionary.
+        A random token is any token, including special ones. A token that occurs twice
+        in the vocabulary file counts once, at its first place and with its last id, as
+        in the original's dictionary.
         """
         missing = [token for token in (CLS, SEP, MASK) if token not in ids]
         if missing:
@@ -63,11 +63,11 @@ class TokenIds:
 # The original's procedure (google-research/bert, create_pretraining_data): all
 # documents are one pool with one random stream. They are shuffled; in each of
 # `dupe_factor` passes every document is cut into pairs and each pair masked, with fresh
-# draws; at last all instances are shuffled.
+# draws; finally all instances are shuffled.
 
 
-# Instances made between two reports of progress, for which there must be room, and of
-# how many tokens at most.
+# Instances made between two reports of progress, for which memory is reserved, and
+# their tokens at most.
 _AT_A_TIME = 1 << 14
 _TOKENS_AT_A_TIME = 1 << 22
 
@@ -87,7 +87,7 @@ class Buffers(NamedTuple):
     labels: np.ndarray  # the ids that stood at `positions`
 
     def resize(self, num_instances: int, num_tokens: int, num_predictions: int) -> None:
-        """Makes room or gives it back, in place: the parts are large."""
+        """Resizes the parts in place: they are large."""
         for array in (
             self.stops,
             self.first_lengths,
@@ -101,7 +101,7 @@ class Buffers(NamedTuple):
 
 
 class _Recipe(NamedTuple):
-    """The settings, as compiled code takes them."""
+    """The settings in the form for compiled code."""
 
     kind: int
     specials: tuple[int, int]
@@ -113,12 +113,12 @@ class _Recipe(NamedTuple):
 class Instances:
     """The instances of a corpus, in the order in which they are written.
 
-    `len` is their number. They are held as compact arrays: about 2.5 bytes a token.
+    `len` is their number. They are held as compact arrays: about 2.5 bytes per token.
 
     Attributes:
         num_documents: the documents that they were made from.
         num_left_out: documents' last lone tokens, of which no exact pair can be made,
-            each counted once a pass.
+            each counted once per pass.
         buffers: all of them, in the order in which they were made.
         order: their numbers in the buffers.
     """
@@ -146,11 +146,11 @@ class Instances:
         return np.diff(self.buffers.stops, prepend=0)[self.order]
 
     def num_predictions(self) -> np.ndarray:
-        """The predictions of each; none where they are not masked."""
+        """The predictions of each; none if they are not masked."""
         return np.diff(self.buffers.prediction_stops, prepend=0)[self.order]
 
     def counts_by_length(self) -> list[tuple[int, int]]:
-        """How many there are of each length that occurs."""
+        """How many instances there are of each length that occurs."""
         values, counts = np.unique(self.lengths(), return_counts=True)
         return list(zip(values.tolist(), counts.tolist(), strict=True))
 
@@ -307,7 +307,7 @@ def _make_room(
 def _make_instances(
     documents, order, recipe, masking, cursor, stream, buffers, num_instances, count
 ):
-    """Makes up to `count` instances more; returns how many there are then."""
+    """Makes up to `count` more instances; returns their total number."""
     stop = prediction_stop = 0
     if num_instances:
         stop = buffers.stops[num_instances - 1]

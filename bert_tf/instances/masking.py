@@ -1,8 +1,8 @@
-"""The masked language model: which tokens are predicted, and what takes their place.
+"""The masked language model: which tokens are predicted, and what replaces them.
 
 Devlin et al. 2018, section 3.1 "Task #1" and appendix A.1: 15 % of the tokens are
-chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay. Equality with the
-original, record for record, needs its order of draws from the random stream, which the
+chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay. Record-for-record
+equality with the original depends on its order of random draws, which the
 docstrings give.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.instances.random_stream import compiled, random, random_below, shuffle
 from bert_tf.instances.settings import MASK_RATE
 
-# Half of what does not become [MASK] stays, half becomes a random token.
+# Of those that do not become [MASK], half stay, half become a random token.
 KEEP_RATE_OF_REST = 0.5
 
 
@@ -35,8 +35,8 @@ class Masking(NamedTuple):
 def num_predictions(num_tokens, masked_lm_prob, max_predictions_per_seq):
     """How many tokens of a sequence are chosen: at least one.
 
-    The share is of all tokens, [CLS] and [SEP] included, and rounded half to even, as
-    Python 3 rounds.
+    The share is of all tokens, including [CLS] and [SEP], and rounded half to even, as
+    in Python 3.
     """
     share = int(np.rint(num_tokens * masked_lm_prob))
     return min(max_predictions_per_seq, max(1, share))
@@ -83,7 +83,7 @@ def mask(
 
 @compiled
 def _candidates(sequence, masking):
-    """What is chosen together, in the sequence's order.
+    """The units of masking, in the sequence's order.
 
     A piece with ## joins the candidate before it, even over a [SEP]: a second segment
     that was cut in front may begin within a word.

@@ -13,7 +13,7 @@ from bert_tf.instances.random_stream import (
 )
 from bert_tf.instances.settings import NUM_SPECIAL_TOKENS
 
-# Larger vocabularies need more than 16 bits a token.
+# Larger vocabularies need more than 16 bits per token.
 _LAST_UINT16 = 0xFFFF
 
 
@@ -25,7 +25,7 @@ def token_dtype(vocab_size: int) -> type[np.integer]:
 class Documents(NamedTuple):
     """A corpus: documents of sentences of token ids. None of them is empty."""
 
-    # uint16 or int32 [num_tokens], those of all sentences one after another.
+    # uint16 or int32 [num_tokens], the tokens of all sentences one after another.
     tokens: np.ndarray
     # int64 [num_sentences + 1], where each sentence begins in `tokens`, and where the
     # last one ends.
@@ -59,14 +59,13 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 # Sentence pairs for next sentence prediction, cut from documents.
 #
 # Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A
-# [SEP] B [SEP], where A and B are spans of several sentences; half of the time B is
-# what follows A, else it comes from another document. Equality with the original,
-# record for record, needs its order of draws from the random stream, which the
-# docstrings say.
+# [SEP] B [SEP], where A and B are spans of several sentences; half of the time B
+# follows A, else it comes from another document. Record-for-record equality with the
+# original depends on its order of random draws, which the docstrings give.
 #
-# A segment is a range of the corpus's tokens, for the sentences of a document stand
-# side by side: nothing is copied until a sequence is put together. Documents are spoken
-# of by their place in `order`, the shuffled pool.
+# A segment is a range of the corpus's tokens, because the sentences of a document are
+# contiguous: nothing is copied until a sequence is built. Documents are identified by
+# their place in `order`, the shuffled pool.
 
 
 IS_RANDOM_RATE = 0.5
@@ -80,15 +79,15 @@ class Pair(NamedTuple):
     first_stop: int  # where it ends
     second_start: int  # where segment B begins
     second_stop: int  # where it ends
-    # 1 where B was drawn at random rather than follows A; for sentence order, where B
-    # stands before A in the text.
+    # 1 if B was drawn at random rather than follows A; for sentence order, if B
+    # comes before A in the text.
     label: int
     next_sentence: int  # where the document is to be cut next
 
 
 @compiled
 def target_length(max_num_tokens, short_seq_prob, stream):
-    """How many tokens a document's sequences aim at: all, or fewer now and then.
+    """The target length of a document's sequences: the most, or sometimes less.
 
     Draws: `random()`, and the target if it is short.
     """
@@ -109,8 +108,8 @@ def next_sentence_pair(
     """The original's pair: gathered sentences, split, the second part maybe random.
 
     Sentences are gathered until they reach the target or the document ends. Of n of
-    them the first 1 to n - 1 are A. B is the others, or random, and the others are
-    gathered again. A lone sentence always gets a random B.
+    them the first 1 to n - 1 are A. B is either the others, or random; then the others
+    are gathered again. A lone sentence always gets a random B.
     """
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, order[document], sentence, target, 1)
@@ -123,7 +122,7 @@ def next_sentence_pair(
     first_stop = sentence_starts[split]
     if not is_random:
         return Pair(first_start, first_stop, first_stop, sentence_starts[end], 0, end)
-    # After ten draws of the same document it is taken: a corpus may have only one.
+    # The tenth draw is taken even if it is the same document: it may be the only one.
     other = random_below(stream, len(order))
     for _ in range(MAX_TRIES_FOR_ANOTHER_DOCUMENT - 1):
         if other != document:
@@ -147,8 +146,8 @@ def exact_next_sentence_pair(
     """A pair with a true label, which only the text reveals.
 
     Two things differ from the original's pair. A random B never comes from the same
-    document, where it might be what follows. And a sentence that stands alone does not
-    always get a random B: it takes the next sentence along, or, at a document's end, is
+    document, where it might actually follow. And a lone sentence does not always get a
+    random B: it is joined with the next sentence or, at a document's end, is
     itself split in two.
     """
     pair = _neighbours(documents, order[document], sentence, target, stream)
@@ -189,7 +188,7 @@ def sentence_order_pair(documents, order, document, sentence, target, stream):
 
 @compiled
 def _neighbours(documents, number, sentence, target, stream):
-    """Two segments as they follow each other.
+    """Two consecutive segments.
 
     Draws: the number of A's sentences if there are two or more, else of A's tokens.
     """
@@ -240,8 +239,8 @@ def _random_segment(documents, number, target, stream):
 def truncated(pair, max_num_tokens, stream):
     """The pair, cut token by token until both segments together fit.
 
-    Each time the longer one loses a token, the second if they are equal: from its front
-    or its back, at random, so that neither place is always complete.
+    Each time the longer one loses a token, the second if they are equal: randomly from
+    its front or its back, so that neither end is always complete.
 
     Draws: one `random()` for each token cut.
     """
@@ -268,16 +267,16 @@ def truncated(pair, max_num_tokens, stream):
     )
 
 
-# A cursor says where in the corpus the next sequence begins, so that making them can
-# stop for lack of room, and resume.
+# A cursor marks where in the corpus the next sequence begins, so that making
+# sequences can stop when memory is full, and resume.
 
 
-# How a sequence is made; compiled code knows no strings.
+# The kinds of sequences, as numbers: compiled code has no strings.
 NEXT_SENTENCE, EXACT_NEXT_SENTENCE, SENTENCE_ORDER, FULL_SENTENCES = range(4)
 
-# The fields of a cursor: the place in the pool, the sentence (-1 before a document is
-# begun), the target length of the document's pairs or how many tokens of the sentence
-# are used up, and how many lone tokens were left out.
+# The fields of a cursor: the place in the pool; the sentence (-1 before a document is
+# begun); the target length of the document's pairs, or how many tokens of the sentence
+# are used up; and how many lone tokens were left out.
 DOCUMENT, SENTENCE, TARGET, LEFT_OUT = range(4)
 OFFSET = TARGET
 
@@ -298,7 +297,7 @@ def pair_sequence(
     stream: np.ndarray,
     to: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Puts the next [CLS] A [SEP] B [SEP] together."""
+    """Builds the next [CLS] A [SEP] B [SEP]."""
     cls_id, sep_id = specials
     max_num_tokens = len(to) - NUM_SPECIAL_TOKENS
     while cursor[DOCUMENT] < len(order):

@@ -12,9 +12,9 @@ import numpy as np
 from absl import logging
 
 # Inner loops are Python functions on numpy arrays. numba compiles them at their first
-# call and keeps the machine code beside the source (or in the user's cache folder,
-# where that cannot be written), so that only the first run on a machine waits for it.
-# Where neither can be written, each run waits.
+# call and keeps the machine code next to the source (or in the user's cache folder, if
+# that is not writable), so that only the first run on a machine waits for it. If
+# neither is writable, each run waits.
 
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -33,7 +33,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def say_if_not_compiled_yet(function: Any) -> None:
-    """Logs that a function's first call will compile it, unless its code is kept."""
+    """Logs that a function's first call will compile it, unless its code is cached."""
     if not hasattr(function, "stats"):
         return
     folder = function.stats.cache_path
@@ -51,11 +51,11 @@ def say_if_not_compiled_yet(function: Any) -> None:
 
 @functools.cache
 def forget_older_code(cache_folder: str) -> None:
-    """Removes machine code that is older than a source of this folder.
+    """Removes machine code that is older than a source file of this folder.
 
-    numba compares a function with its own source file alone, but the machine code holds
-    the functions and constants of other files that it uses: after an update it would go
-    on with theirs as they were.
+    numba compares a function only with its own source file, but the machine code
+    includes functions and constants from other files: after an update it would still
+    use the old ones.
     """
     sources = pathlib.Path(__file__).parent.glob("*.py")
     newest = max(source.stat().st_mtime_ns for source in sources)
@@ -68,7 +68,7 @@ def forget_older_code(cache_folder: str) -> None:
 
 # The original draws from `random.Random(seed)`: the Mersenne Twister MT19937 (Matsumoto
 # and Nishimura 1998). The records are the original's only if each draw is the same, bit
-# for bit, so the generator and what `random` makes of its words stand here again. A
+# for bit, so the generator and `random`'s functions are reimplemented here. A
 # stream is an array: the generator's 624 words, and how many of them are used up.
 
 

@@ -29,7 +29,7 @@ STATIC_MASKING = "static"
 DYNAMIC_MASKING = "dynamic"
 MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
 
-# A packed row has a slot for a sequence for each 32 tokens, or for each quarter of the
+# A packed row has one slot for a sequence per 32 tokens, or per quarter of the
 # longest sequence if that is less.
 _TOKENS_PER_SLOT = 32
 
@@ -42,7 +42,7 @@ class InstanceSettings:
         max_seq_length: tokens of a sequence, [CLS], [SEP] and padding included.
         max_predictions_per_seq: masked-LM slots of a sequence.
         masked_lm_prob: share of a sequence's tokens to predict.
-        short_seq_prob: the chance that a document's pairs aim at a shorter length.
+        short_seq_prob: the chance that a document's pairs have a shorter target length.
         dupe_factor: passes over the documents, each with other pairs and masks.
         do_whole_word_mask: mask all pieces of a word or none.
         random_seed: of the one random stream.
@@ -107,7 +107,7 @@ class InstanceSettings:
 
     @property
     def max_predictions_per_record(self) -> int:
-        """Masked-LM slots of a record: as many for each token as a sequence has."""
+        """Masked-LM slots of a record: the same ratio to tokens as in a sequence."""
         slots = self.max_predictions_per_seq * self.record_length
         return -(-slots // self.max_seq_length)
 
@@ -119,6 +119,6 @@ class InstanceSettings:
 
     @property
     def least_documents(self) -> int:
-        """The documents that a corpus must have: exact labels need another one."""
+        """How many documents a corpus needs: exact labels need another one."""
         needs_another = self.pairs == NEXT_SENTENCE and self.nsp_labels == EXACT_LABELS
         return 2 if needs_another else 1

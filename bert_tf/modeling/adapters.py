@@ -26,10 +26,10 @@ from bert_tf.modeling.layers import gelu, truncated_normal
 
 
 class LowRankDense(keras.layers.Dense):
-    """A dense layer whose A and B are saved as they are.
+    """A dense layer whose A and B are saved separately.
 
-    Keras' own writes W + A B and loads it with A = B = 0: from there neither would get
-    a gradient any more.
+    Keras' own saves W + A B and loads it with A = B = 0, from where neither would get
+    a gradient.
     """
 
     def save_own_variables(self, store: Any) -> None:
@@ -71,7 +71,7 @@ INITIALIZER_RANGE = 1e-3
 
 
 class Adapter(keras.layers.Layer):
-    """A bottleneck with a residual of its own.
+    """A bottleneck with its own residual.
 
     Args:
         size: M.
@@ -136,14 +136,14 @@ def is_added(name: str) -> bool:
 def freeze_pretrained(
     encoder: Any, *, train_layer_norms: bool, train_pooler: bool
 ) -> None:
-    """Freezes an encoder's weights, apart from those that were added.
+    """Freezes an encoder's weights, except those that were added.
 
     Args:
         encoder: a BertEncoder with LoRA or adapters.
         train_layer_norms: whether LayerNorms are trained too.
         train_pooler: whether the pooler is.
     """
-    # The choice is by weight: a layer that is not trainable at all would hide its own.
+    # Chosen by weight: a layer that is not trainable as a whole would hide its weights.
     for layer in encoder.layers:
         layer.trainable = True
     for variable in encoder.trainable_variables:

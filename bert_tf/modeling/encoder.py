@@ -14,36 +14,36 @@ from bert_tf.modeling.adapters import freeze_pretrained
 from bert_tf.modeling.layers import Embeddings, GatherPositions, Pooler
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
-# Models that are fed with whole parsed records.
+# Models that take whole parsed records.
 
 
 class RecordModel(keras.Model):
-    """A functional model with a dict of inputs that takes dicts with further entries.
+    """A functional model with a dict of inputs that ignores further entries.
 
-    Keras pairs the values of a dict with the inputs by position, so a record's labels
-    must be left out before it looks.
+    Keras matches the values of a dict with the inputs by position, so a record's labels
+    must be removed first.
 
-    Arrays and eager tensors are checked before the model sees them: a device may look
-    up another row than an id's, or none.
+    Arrays and eager tensors are checked before the model gets them: a device may look
+    up a wrong row for an invalid id, or none.
     """
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Runs the model; InputError where an input does not fit it."""
+        """Runs the model; InputError if an input does not fit it."""
         self._check(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError where an input does not fit the model."""
+        """Keras' own; InputError if an input does not fit the model."""
         self._check(x)
         return super().fit(x, y, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError where an input does not fit the model."""
+        """Keras' own; InputError if an input does not fit the model."""
         self._check(x)
         return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError where an input does not fit the model."""
+        """Keras' own; InputError if an input does not fit the model."""
         self._check(x)
         return super().predict(x, *args, **kwargs)
 
@@ -59,7 +59,7 @@ class RecordModel(keras.Model):
         ):
             if name in inputs:
                 check_range(inputs[name], limit, name)
-        # Otherwise positions do not follow from the length.
+        # Otherwise positions do not depend on the length.
         if {"position_ids", "sequence_ids"}.isdisjoint(self.input):
             length = np.shape(inputs.get("input_ids", ()))[-1:]
             if length and (length[0] or 0) > config.max_position_embeddings:
@@ -183,13 +183,13 @@ class PackedPositions(keras.layers.Layer):
 
 
 class PooledTokens(keras.layers.Layer):
-    """The hidden states that stand for whole sequences.
+    """The hidden states that represent whole sequences.
 
-    [CLS], the first token; or the last one where tokens see only what stands before
-    them: there [CLS] has seen nothing of the sequence.
+    [CLS], the first token; or the last one if tokens only attend to earlier ones:
+    there [CLS] has seen nothing of the sequence.
 
     Args:
-        left_to_right: whether tokens see only what stands before them.
+        left_to_right: whether tokens attend only to earlier ones.
     """
 
     def __init__(self, left_to_right: bool, dtype: Any = None, name: str | None = None):
@@ -213,11 +213,11 @@ class PooledTokens(keras.layers.Layer):
         Args:
             sequence_output: [B, S, H].
             input_mask: [B, S], 0 for padding.
-            sequence_ids: [B, S], where rows are packed.
-            cls_positions: [B, N], where rows are packed.
+            sequence_ids: [B, S], for packed rows.
+            cls_positions: [B, N], for packed rows.
 
         Returns:
-            [B, H]; [B, N, H] where rows are packed.
+            [B, H]; [B, N, H] for packed rows.
         """
         if sequence_ids is None or cls_positions is None:
             if not self.left_to_right:
@@ -285,7 +285,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         layer_mixture: whether what is pooled, or without a pooler the sequence output,
             is a learned mixture of all layers.
         lora_rank: rank of LoRA's product of matrices; 0 for no LoRA. With LoRA or
-            adapters the pre-trained weights are frozen: see `parameter_efficient`.
+            adapters the pre-trained weights are frozen.
         adapter_size: size of the layers' adapters; 0 for none.
         train_pooler: whether the pooler is trained with LoRA or adapters.
         dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.
@@ -394,7 +394,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                 if mixture is None:
                     tokens = pooled_tokens(x, *masks)
                 else:
-                    # Of the pooled tokens alone: the same, of far fewer numbers.
+                    # Of the pooled tokens alone: the same from far fewer numbers.
                     tokens = mixture([pooled_tokens(h, *masks) for h in hidden_states])
                 outputs["pooled_output"] = pooler(tokens)
         if output_hidden_states:
@@ -433,7 +433,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
 
         Args:
             rank: the rank of each product.
-            target_layer_names: KerasHub's argument, not taken here.
+            target_layer_names: KerasHub's argument, not supported here.
 
         Raises:
             ValueError: `target_layer_names` is given, or there is LoRA already.

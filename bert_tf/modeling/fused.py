@@ -1,4 +1,4 @@
-"""Compiled and fused forms of what the encoder computes, equal to the plain ones."""
+"""Compiled and fused forms of the encoder's operations, equal to the plain ones."""
 
 import contextlib
 import contextvars
@@ -26,9 +26,9 @@ _in_inference = False
 
 
 def compiled(function: Function) -> Function:
-    """The function, compiled by XLA where the backend is TensorFlow; else as it is.
+    """The function, compiled by XLA if the backend is TensorFlow; else unchanged.
 
-    Inside of what XLA compiles already, and within `pieces_left_alone`, it is the
+    Within code that XLA already compiles, and within `pieces_left_alone`, it is the
     identity.
     """
     compiled_function: Any = None
@@ -48,10 +48,10 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_with_gradient(function: Function) -> Function:
-    """`compiled`, and the gradient is one kernel too, that starts from the arguments.
+    """`compiled`, with the gradient as one kernel too, computed from the arguments.
 
-    Nothing but the arguments is kept for the backward pass: what the function computes
-    on the way is computed again, in the same pass over memory.
+    Nothing but the arguments is kept for the backward pass: intermediate results are
+    recomputed in the same pass over memory.
     """
     forward: Any = None
     backward: Any = None
@@ -106,7 +106,7 @@ def _has_gradient(arg: Any) -> bool:
 
 @functools.cache
 def xla_compiles_for_the_cpu() -> bool:
-    """Whether it does here: the builds of TensorFlow for TPUs lack that compiler."""
+    """Whether XLA compiles here: TensorFlow's builds for TPUs lack that compiler."""
     import tensorflow as tf
 
     with tf.init_scope(), tf.device("/CPU:0"):
@@ -142,14 +142,14 @@ def compiles_inference() -> bool:
     """Whether what is traced now computes by pieces, as training does, without dropout.
 
     Only within `pieces_in_inference`: models that are exported, or called with any
-    length, are better off with the backend's own operations.
+    length, are faster with the backend's own operations.
     """
     return _in_inference and _is_on()
 
 
 @contextlib.contextmanager
 def pieces_in_inference() -> Iterator[None]:
-    """Within it, models compute by pieces in inference, too: for a few shapes."""
+    """Within it, models compute by pieces in inference, too: for few shapes."""
     global _in_inference
     before, _in_inference = _in_inference, True
     try:
@@ -195,7 +195,7 @@ def masks_of_replica(number: Any) -> Iterator[None]:
 
 
 def next_seed(layer: keras.layers.Dropout) -> Any:
-    """The seed of a layer's next mask, [2] integers; None where it drops nothing."""
+    """The seed of a layer's next mask, [2] integers; None if it drops nothing."""
     if not layer.rate > 0.0:
         return None
     seed = layer.seed_generator.next()
@@ -205,7 +205,7 @@ def next_seed(layer: keras.layers.Dropout) -> Any:
 
 
 def dropout(x: Any, seed: Any, rate: float) -> Any:
-    """Numbers x / (1 - rate) where they are kept, else 0; x where the seed is None.
+    """Numbers x / (1 - rate) where they are kept, else 0; x if the seed is None.
 
     Args:
         x: [N, F].
@@ -335,7 +335,7 @@ def add_bias(x: Any, bias: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             return _cast_as(x, upstream), _column_sums(upstream)
 
-        # In float32 the product takes the bias in its stride.
+        # In float32 TensorFlow fuses the bias into the product.
         add = _add if x.dtype == bias.dtype else _cast_and_add
         return add(x, bias), gradient
 
@@ -439,7 +439,7 @@ def _softmax_gradient(p: Any, d: Any, upstream: Any) -> Any:
 def softmax(scores: Any, bias: Any) -> Any:
     """The softmax of scores + bias in float32, where a row sums to 1; as `scores`.
 
-    Not compiled: TensorFlow's own kernel is quicker than XLA's.
+    Not compiled: TensorFlow's own kernel is faster than XLA's.
     """
     return _cast_as(scores, ops.softmax(_float32(scores) + _float32(bias), axis=-1))
 

@@ -51,9 +51,9 @@ from bert_tf.modeling.objectives import (
 # `objectives`.
 
 
-# What an encoder can be given after it was made.
+# Options that an encoder can be given after it was made.
 _LATER = ("lora_rank",)
-# What BertEncoder may be given besides: name -> default.
+# BertEncoder's further options: name -> default.
 _ADDED = {
     "layer_mixture": False,
     "lora_rank": 0,
@@ -61,8 +61,8 @@ _ADDED = {
     "train_pooler": False,
 }
 
-# Keras takes a model's outputs for probabilities where a loss is named by a string;
-# these models' are logits.
+# Keras takes a model's outputs for probabilities if a loss is named by a string;
+# these models' outputs are logits.
 _LOSSES_OF_LOGITS = {
     "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
     "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
@@ -110,7 +110,7 @@ class HeadModel(RecordModel):
         Args:
             optimizer: as Keras takes it.
             loss: a loss of the logits; a cross-entropy may be named by a string.
-            **kwargs: handed to Keras.
+            **kwargs: passed to Keras.
         """
         if isinstance(loss, str) and loss in _LOSSES_OF_LOGITS:
             loss = _LOSSES_OF_LOGITS[loss](from_logits=True)
@@ -118,21 +118,21 @@ class HeadModel(RecordModel):
         super().compile(optimizer, loss, **kwargs)
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
-        """Compiles a loaded model, as Keras' own does where `compile` is its own."""
+        """Compiles a loaded model, like Keras' own with its own `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError where an input or a label does not fit the model."""
+        """Keras' own; InputError if an input or a label does not fit the model."""
         return super().fit(x, self._labels(y), *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError where an input or a label does not fit the model."""
+        """Keras' own; InputError if an input or a label does not fit the model."""
         return super().evaluate(x, self._labels(y), *args, **kwargs)
 
     def _labels(self, y: Any) -> Any:
-        """Targets as Keras takes them, checked."""
+        """Targets in Keras' form, checked."""
         if isinstance(y, list | tuple):
             y = np.asarray(y)
         if not isinstance(y, np.ndarray):
@@ -204,7 +204,7 @@ class HeadModel(RecordModel):
             "name": self.name,
             "trainable": self.trainable,
         }
-        # LoRA may have come after the constructor.
+        # LoRA may have been added after the constructor.
         encoder = self.encoder.get_config()
         config.update((name, encoder[name]) for name in config if name in _LATER)
         return config
@@ -512,7 +512,7 @@ class BertTagger(HeadModel):
     """A label for every word, such as a named entity's (Devlin et al., section 5.3).
 
     Every token has scores; a word's label is that of its first token, and the others
-    count for nothing.
+    have weight 0.
 
     Inputs: the encoder's. Output, in float32: logits [B, S, C]. Labels in the records:
     label_ids [B, S] ints, and label_weights [B, S], 1 at the first token of each word
@@ -607,14 +607,14 @@ class BertPretrainer(HeadModel):
 
     Packed, next_sentence_logits are [B, N, 2], of each of a row's sequences, labels
     next_sentence_labels and next_sentence_weights [B, N]. The weights are the same, so
-    that a checkpoint is good for rows of both kinds.
+    that a checkpoint can be used for rows of both kinds.
 
     With `left_to_right` in the config it is a language model: records made by
     `bert_tf.records.dynamic_masking` ask for the next token at every position.
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
-        next_sentence: whether to predict the next sentence. Without, the encoder has no
+        next_sentence: whether to predict the next sentence. If not, the encoder has no
             pooler: nothing would train it.
         use_position_ids: whether there is an input `position_ids`.
         use_attention_mask: whether there is an input `attention_mask`.
@@ -706,7 +706,7 @@ NUM_LAYERS = 2
 DROPOUT = 0.1
 
 _HEAD_INITIALIZER_RANGE = 0.02
-# Adam moves a score by about the learning rate a step, here some 1e-3.
+# Adam changes a score by about the learning rate per step, here some 1e-3.
 _SCORE_SCALE = 1.0
 
 
@@ -723,7 +723,7 @@ class BiLstmTagger(RecordModel):
         num_labels: C.
         hidden_size: H, of both directions together.
         num_layers: of the BiLSTM.
-        dropout: dropout rate of what goes into each layer, and into the last one.
+        dropout: dropout rate of the input of each layer, and of the last one.
         dtype: Keras dtype policy.
         name: the model's name.
 

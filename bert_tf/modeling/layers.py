@@ -109,8 +109,8 @@ class Embeddings(keras.layers.Layer):
                 name=table_name,
                 shape=(rows, config.hidden_size),
                 initializer=truncated_normal(config.initializer_range),
-                # Under mixed precision the few rows that are read are cast, not the
-                # whole table.
+                # Under mixed precision only the few rows that are read are cast, not
+                # the whole table.
                 autocast=False,
             )
             setattr(self, table_name, table)
@@ -137,7 +137,7 @@ class Embeddings(keras.layers.Layer):
             [B, S, H].
         """
         words = ops.take(self.word_embeddings, input_ids, axis=0)
-        # So few segments that a matrix product is quicker than a lookup, above all
+        # With so few segments a matrix product is faster than a lookup, especially
         # backwards. It is exact: 1 * row + 0 * the others.
         segments = ops.matmul(
             ops.one_hot(segment_ids, self.bert_config.type_vocab_size, dtype="float32"),
@@ -197,7 +197,7 @@ class GatherPositions(keras.layers.Layer):
 
     def call(self, sequence_output: Any, positions: Any) -> Any:
         """[B, S, H] and positions [B, P] to [B, P, H]."""
-        # One lookup of whole rows in the flattened batch: quick on a CPU, and the form
+        # One lookup of whole rows in the flattened batch: fast on a CPU, and the form
         # that the original ran on TPUs.
         batch, length, hidden_size = ops.shape(sequence_output)
         first_rows = ops.arange(batch, dtype="int32")[:, None] * length
@@ -215,7 +215,7 @@ class MaskedLMHead(keras.layers.Layer):
     """Scores of every token at the masked positions.
 
     LayerNorm(act(Dense(x))), then the product with the word embeddings, which the head
-    shares with the encoder, plus a bias of its own.
+    shares with the encoder, plus its own bias.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class PooledDropout(keras.layers.Dropout):
-    """Dropout of the pooled output, with masks of each replica's own."""
+    """Dropout of the pooled output, with different masks on each replica."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[B, H] to [B, H]."""
@@ -269,7 +269,7 @@ class PooledDropout(keras.layers.Dropout):
 
 
 class TokenDropout(keras.layers.Dropout):
-    """Dropout of every token's output, with masks of each replica's own."""
+    """Dropout of every token's output, with different masks on each replica."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[B, S, H] to [B, S, H]."""

@@ -34,20 +34,20 @@ def masked_lm_loss(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
 
 
 def masked_lm_accuracy(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
-    """How often the likeliest token is the masked one; see `masked_lm_loss`."""
+    """The accuracy of the likeliest token; see `masked_lm_loss`."""
     return _weighted(_is_likeliest_row(_rows(logits), _flat(ids)), _flat(weights))
 
 
 def next_sentence_loss(
     logits: Any, labels: Any, weights: Any = None
 ) -> tuple[Any, Any]:
-    """-log p(label) where label 1 stands for a random sentence.
+    """-log p(label), where label 1 is a random sentence.
 
     Args:
         logits: [B, 2].
         labels: B integers, of any shape.
-        weights: B floats, of any shape, 0 for what is no sequence; all 1 where they
-            are not given.
+        weights: B floats, of any shape, 0 for what is no sequence; all 1 if not
+            given.
     """
     return classification_loss(logits, labels, weights)
 
@@ -55,7 +55,7 @@ def next_sentence_loss(
 def next_sentence_accuracy(
     logits: Any, labels: Any, weights: Any = None
 ) -> tuple[Any, Any]:
-    """How often the likelier label is right; arguments as `next_sentence_loss`."""
+    """The accuracy of the likelier label; arguments as for `next_sentence_loss`."""
     return classification_accuracy(logits, labels, weights)
 
 
@@ -68,7 +68,7 @@ def classification_loss(
         logits: [B, C].
         label_ids: [B] or [B, 1] integers.
         is_real_example: [B] or [B, 1], 0 for examples that only fill up a batch; all
-            are real where it is not given.
+            are real if it is not given.
     """
     return _weighted(
         _negative_log_likelihood(logits, _flat(label_ids)), _flat(is_real_example)
@@ -78,7 +78,7 @@ def classification_loss(
 def classification_accuracy(
     logits: Any, label_ids: Any, is_real_example: Any = None
 ) -> tuple[Any, Any]:
-    """How often the likeliest label is right; arguments as `classification_loss`."""
+    """The accuracy of the likeliest label; arguments as for `classification_loss`."""
     return _weighted(_is_likeliest(logits, _flat(label_ids)), _flat(is_real_example))
 
 
@@ -102,8 +102,8 @@ def multi_label_loss(
 ) -> tuple[Any, Any]:
     """The mean over the labels of -log p(label is there, or is not).
 
-    Each label is a question of its own, p its sigmoid; so the whole is the mean over
-    B C of them, as of Hugging Face's multi-label classifiers.
+    Each label is a separate question, with p its sigmoid; so the whole is the mean over
+    B C of them, as in Hugging Face's multi-label classifiers.
 
     Args:
         logits: [B, C].
@@ -135,7 +135,7 @@ def span_loss(
 ) -> tuple[Any, Any]:
     """The mean of -log p(start) and -log p(end) (Devlin et al. 2018, section 4.2).
 
-    The original's mean of the two, where the paper speaks of their sum. Probabilities
+    The original takes the mean of the two, the paper their sum. Probabilities
     are over all S tokens, padding included.
 
     Args:
@@ -256,7 +256,7 @@ def _is_first_of_largest(logits: Any, ids: Any) -> Any:
     own = _at(logits, ids)[:, None]
     is_before = _index(logits) < ids[:, None]
     is_better = ops.where(is_before, logits >= own, logits > own)
-    # XLA's maximum of floats is quicker than its `any`.
+    # XLA's maximum of floats is faster than its `any`.
     return 1.0 - ops.max(ops.cast(is_better, "float32"), axis=-1)
 
 
@@ -309,10 +309,10 @@ class Mean(NamedTuple):
     epsilon: float = 0.0
 
     def value(self, weight: Any = None) -> Any:
-        """The mean; 0 where nothing has a weight.
+        """The mean; 0 if nothing has a weight.
 
         Args:
-            weight: the weight of the whole batch, where this is a part of it.
+            weight: the weight of the whole batch, if this is a part of it.
         """
         weight = self.weight if weight is None else weight
         return ops.divide_no_nan(self.total, weight + self.epsilon)
@@ -347,8 +347,8 @@ class Objective:
     """The losses, whose means add up to what is minimised, and further metrics.
 
     Attributes:
-        losses: by the name that they are reported under.
-        metrics: by the name that they are reported under.
+        losses: by their reported names.
+        metrics: by their reported names.
     """
 
     losses: Mapping[str, Loss]
@@ -370,7 +370,7 @@ class Objective:
         return {name: loss.weight(records) for name, loss in self.losses.items()}
 
 
-# What a function of `losses` wants, the logits and what belongs to them, from a batch.
+# The arguments of a function of `losses`, from a batch and a model's outputs.
 _Arguments = Callable[[Records, Outputs], tuple[Any, ...]]
 
 
@@ -408,7 +408,7 @@ def _masked_lm_weight(records: Records) -> Any:
 
 
 def _next_sentence(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    # One label for each row, or, where rows are packed, for each of its sequences.
+    # One label for each row, or, if rows are packed, for each of its sequences.
     logits = ops.reshape(outputs["next_sentence_logits"], (-1, 2))
     labels = records["next_sentence_labels"]
     return logits, labels, records.get("next_sentence_weights")

@@ -18,10 +18,10 @@ from bert_tf.modeling.layers import activation, dense, layer_norm
 
 
 class AttentionBias(keras.layers.Layer):
-    """What to add to attention scores: 0 where a token may look, else the penalty.
+    """What to add to attention scores: 0 where a token may attend, else the penalty.
 
     Args:
-        left_to_right: whether a token sees only itself and those before it.
+        left_to_right: whether a token attends only to itself and earlier ones.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class AttentionBias(keras.layers.Layer):
         """Turns masks of zeros and ones into a bias.
 
         Args:
-            input_mask: [B, S], 0 for padding, which no token sees.
-            attention_mask: [B, S (from), S (to)], 0 where the one token does not see
-                the other.
+            input_mask: [B, S], 0 for padding, which no token attends to.
+            attention_mask: [B, S (from), S (to)], 0 where the one token does not attend
+                to the other.
             sequence_ids: [B, S], the number of each token's sequence in a packed row;
-                a token sees those of its own sequence alone.
+                a token attends only to those of its own sequence.
 
         Returns:
             [B, 1, 1 or S, S].
@@ -68,7 +68,7 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(dtype=dtype, name=name)
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
-        # LoRA is for queries and values, where it is asked for.
+        # LoRA is for queries and values, if requested.
         self.query, self.key, self.value = (
             dense(config, config.hidden_size, self.dtype_policy, name, kind=kind)
             for name, kind in (
@@ -102,7 +102,7 @@ class SelfAttention(keras.layers.Layer):
             x: [B, S, H].
             attention_bias: [B, 1, 1 or S, S], added to the scores.
             training: whether to drop out attention probabilities.
-            seed: of the dropout; drawn where it is not given.
+            seed: of the dropout; drawn if it is not given.
 
         Returns:
             The context [B, S, H] and the probabilities before dropout [B, A, S, S].
@@ -120,7 +120,7 @@ class SelfAttention(keras.layers.Layer):
     def probabilities(self, x: Any, attention_bias: Any) -> Any:
         """The attention probabilities [B, A, S, S]; arguments as the call's."""
         # The original scales the scores. Scaling the queries is the same, on fewer
-        # numbers, and to the bit where D is a power of 4 (64 in every release).
+        # numbers, and exact where D is a power of 4 (64 in every release).
         query = self._by_head(self.query(x) * self.head_size**-0.5)
         key = self._by_head(self.key(x))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
@@ -162,7 +162,7 @@ class SelfAttention(keras.layers.Layer):
 class ResidualOutput(keras.layers.Layer):
     """LayerNorm(residual + Dropout(Dense(x))): how both halves of a layer end.
 
-    With an adapter, after the dropout: see `adapters`.
+    With an adapter, after the dropout: see `bert_tf.modeling.adapters`.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class TransformerLayer(keras.layers.Layer):
         x = self.attention_output(context, x, training=training, seed=seeds[1])
         dense = self.intermediate
         if training or compiles_inference():
-            # Cast here: Keras' scope that casts weights is gone where the backward
+            # Cast here: Keras' scope that casts weights has ended when the backward
             # pass computes this again.
             kernel, bias = (
                 ops.cast(weight, self.compute_dtype)

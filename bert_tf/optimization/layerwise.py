@@ -1,4 +1,4 @@
-"""What is set layer by layer: frozen weights, learning rates, layers reinitialized."""
+"""Settings by layer: frozen weights, learning rates, re-initialized layers."""
 
 import contextlib
 import re
@@ -87,7 +87,7 @@ _EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
 
 
 def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
-    """What the learning rate of each variable is multiplied by.
+    """The factor of each variable's learning rate.
 
     Args:
         paths: the paths of all variables, such as "bert/encoder/layer_3/...".
@@ -125,10 +125,10 @@ def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
 
 @contextlib.contextmanager
 def keeping_initial(encoder: Any, num_layers: int) -> Iterator[None]:
-    """Within it, weights are loaded; in the end, the top has its initial values again.
+    """Within it, weights are loaded; at the end, the top gets its initial values back.
 
-    Those are what the model was made with: drawn by its own initializers, LayerNorms 1
-    and biases 0, from the seed of the run.
+    Those are the values that the model was made with: drawn by its own initializers,
+    LayerNorms 1 and biases 0, from the seed of the run.
 
     Args:
         encoder: a BertEncoder, just made.

@@ -1,4 +1,4 @@
-"""AdamWeightDecay as the original has it, and LAMB."""
+"""AdamWeightDecay as in the original, and LAMB."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ class MomentRule:
     """One variable's update, a pure function.
 
     Attributes:
-        excluded: whether the variable is one of those that do not decay.
+        excluded: whether the variable does not decay.
         weight_decay_rate: of the variables that do.
         beta_1: decay of the first moment.
         beta_2: decay of the second moment.
@@ -85,7 +85,7 @@ class MomentRule:
         return weight - length * update, next_m, next_v
 
     def step_factor(self, weight: Any, update: Any) -> Any:
-        """How far to go along the update, as a multiple of the learning rate."""
+        """The step size, as a multiple of the learning rate."""
         return 1.0
 
 
@@ -101,7 +101,7 @@ def assign_next_values(
 ) -> None:
     """Updates a variable and its moments by the rule."""
     targets = (variable, first_moment, second_moment)
-    # A cast reads the variable; convert_to_tensor hands it back as it is.
+    # A cast reads the variable; convert_to_tensor returns it as is.
     w, m, v = (ops.cast(target, target.dtype) for target in targets)
     next_values = rule.next_values(w, gradient, m, v, rate, scale, corrections)
     for target, value in zip(targets, next_values, strict=True):
@@ -109,9 +109,9 @@ def assign_next_values(
 
 
 def compiled_assignment(rule: MomentRule) -> Callable[..., None]:
-    """`assign_next_values` of a rule as one kernel, compiled once a shape.
+    """`assign_next_values` of a rule as one kernel, compiled once per shape.
 
-    It takes the variables, not their values, so that the kernel writes where it reads:
+    It takes the variables, not their values, so that the kernel writes in place:
     with new arrays for the results it takes half as long again. Its traces refer to
     these variables: it must not outlive them.
     """
@@ -129,8 +129,8 @@ def dense_gradient(gradient: Any) -> Any:
     """The gradient as one dense tensor.
 
     TensorFlow gives the gradient of a lookup as the rows that were looked up
-    (tf.IndexedSlices), a row looked up twice standing there twice. BERT's optimizer
-    updates every row at each step, and a norm must see their sum.
+    (tf.IndexedSlices), with a row looked up twice occurring twice. BERT's optimizer
+    updates every row at each step, and a norm needs their sum.
 
     Args:
         gradient: a tensor, IndexedSlices, or None for a weight that the loss does not
@@ -157,9 +157,9 @@ def global_norm(gradients: Sequence[Any]) -> Any:
 
 
 def clip_scale(gradients: Sequence[Any], clip_norm: float) -> tuple[Any, Any]:
-    """What all gradients are multiplied by so that their global norm is at most this.
+    """The factor of all gradients that limits their global norm.
 
-    clip_norm / max(norm, clip_norm), as tf.clip_by_global_norm: NaN where the norm is
+    clip_norm / max(norm, clip_norm), as tf.clip_by_global_norm: NaN if the norm is
     infinite or not a number, so that every gradient becomes NaN, not a wrong number.
 
     Args:
@@ -167,16 +167,16 @@ def clip_scale(gradients: Sequence[Any], clip_norm: float) -> tuple[Any, Any]:
         clip_norm: the largest norm.
 
     Returns:
-        (scale, norm), float32 scalars: norm is that of the gradients as they came.
+        (scale, norm), float32 scalars: norm is that of the gradients before scaling.
     """
     norm = global_norm(gradients)
     scale = clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm)
-    # norm - norm is 0, or NaN where the norm is not finite.
+    # norm - norm is 0, or NaN if the norm is not finite.
     return scale + (norm - norm), norm
 
 
 def clip_by_global_norm(gradients: Sequence[Any], clip_norm: float) -> list[Any]:
-    """The gradients times their `clip_scale`, in a pass over memory of its own.
+    """The gradients times their `clip_scale`, in a separate pass over memory.
 
     Args:
         gradients: tensors, IndexedSlices (made dense), or None (stays None).
@@ -203,7 +203,7 @@ INITIAL_LOSS_SCALE = 2.0**15
 GROWTH_STEPS = 2000
 FACTOR = 2.0
 SMALLEST_LOSS_SCALE = 1.0
-# A power of two that float32 holds, with room for the next one.
+# A power of two that float32 can hold, with room for the next one.
 LARGEST_LOSS_SCALE = 2.0**126
 
 
@@ -262,7 +262,7 @@ class MomentOptimizer(keras.optimizers.Optimizer):
             makes it where a gradient is not, leaves weights and moments as they are. It
             is counted all the same.
         layerwise_decay: factor of the learning rate from a layer to the one below it;
-            see layer_rates.py.
+            see `bert_tf.optimization.layerwise`.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 
@@ -310,7 +310,7 @@ class MomentOptimizer(keras.optimizers.Optimizer):
         self._assignments: list[Callable[..., None]] = []
 
     def build(self, variables: list[Any]) -> None:
-        """Makes the moments of each variable, and settles which variables decay.
+        """Makes the moments of each variable, and determines which variables decay.
 
         Must have run before `apply` is traced: call it with the model's
         trainable_variables, under the strategy's scope.
@@ -399,7 +399,7 @@ class MomentOptimizer(keras.optimizers.Optimizer):
         return any((self.clipnorm, self.global_clipnorm, self.clipvalue))
 
     def _clip_gradients(self, grads: Any) -> Any:
-        """Where one replica is all, the update's pass clips by the global norm too."""
+        """With a single replica the update's pass also clips by the global norm."""
         strategy = getattr(self, "_distribution_strategy", None)
         if not self.global_clipnorm or getattr(strategy, "num_replicas_in_sync", 1) > 1:
             return super()._clip_gradients(grads)
@@ -409,8 +409,8 @@ class MomentOptimizer(keras.optimizers.Optimizer):
     def _backend_update_step(
         self, grads: Any, trainable_variables: Any, learning_rate: Any
     ) -> None:
-        # Computed once a step, and handed to every variable's update in the place of
-        # the learning rate: tf.distribute then takes each replica its own.
+        # Computed once per step, and passed to every variable's update in place of
+        # the learning rate: tf.distribute then gives each replica its own.
         scalars = (
             ops.cast(learning_rate, "float32"),
             None if self._scale is None else ops.cast(self._scale, "float32"),
@@ -440,7 +440,7 @@ class MomentOptimizer(keras.optimizers.Optimizer):
         )
 
     def _correction(self, beta: float) -> Any:
-        """1 / (1 - beta^t) at step t = 1, 2, ...; 1 - 0.999 would lose its digits."""
+        """1 / (1 - beta^t) at step t = 1, 2, ...; computing 1 - 0.999 loses digits."""
         t = ops.cast(self.iterations + 1, "float32")
         return -1.0 / ops.expm1(t * math.log(beta)) if beta else ops.ones_like(t)
 
@@ -464,9 +464,9 @@ class MomentOptimizer(keras.optimizers.Optimizer):
 
 
 def _on_this_replica(variable: Any) -> Any:
-    """The variable that Keras' TensorFlow optimizer hands to `update_step`.
+    """The variable that Keras' TensorFlow optimizer passes to `update_step`.
 
-    That is TensorFlow's own, and of a mirrored one the copy to be updated.
+    It is TensorFlow's own; for a mirrored one, the copy to be updated.
     """
     if keras.backend.backend() != "tensorflow":
         return variable
@@ -502,7 +502,7 @@ class AdamWeightDecay(MomentOptimizer):
         skip_nonfinite: whether a step whose `scale` is not finite changes nothing; see
             MomentOptimizer.
         layerwise_decay: factor of the learning rate from a layer to the one below it;
-            see layer_rates.py.
+            see `bert_tf.optimization.layerwise`.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 
@@ -602,7 +602,7 @@ class Lamb(MomentOptimizer):
         skip_nonfinite: whether a step whose `scale` is not finite changes nothing; see
             MomentOptimizer.
         layerwise_decay: factor of the learning rate from a layer to the one below it;
-            see layer_rates.py.
+            see `bert_tf.optimization.layerwise`.
         name: the optimizer's name.
         **kwargs: Keras' own: global_clipnorm, use_ema, ...
 
@@ -646,7 +646,7 @@ class Lamb(MomentOptimizer):
         return config
 
 
-# The optimizer of a run, with its schedule, by the names that the flags give them.
+# The optimizer of a run, with its schedule, by the flags' names.
 
 
 OPTIMIZERS = ("adamw", "lamb")
@@ -679,8 +679,8 @@ def create_optimizer(
         power: see WarmupSchedule.
         decay_from: see WarmupSchedule.
         bias_correction: AdamWeightDecay's; LAMB has it always.
-        global_clipnorm: the largest global norm of the gradients; None where a training
-            loop clips them itself (Keras clips each replica's before it adds them up).
+        global_clipnorm: the largest global norm of the gradients; None if a training
+            loop clips them itself (Keras clips each replica's before adding them up).
         **kwargs: what both optimizers take: weight_decay_rate, layerwise_decay,
             skip_nonfinite, ...
 

@@ -12,7 +12,7 @@ With peak r, end rate e, N training and W warmup steps, at step s = 0, 1, 2, ...
     polynomial    f(p) = (1 - p)^power
     cosine        f(p) = (1 + cos(pi p)) / 2         (Loshchilov and Hutter 2017)
 
-and two that no last step is known for:
+and two without a last step:
 
     inverse_sqrt  r sqrt(W / s), W at least 1        (Vaswani et al. 2017)
     constant      r
@@ -46,7 +46,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         decay_from: "start" or "warmup": where the decay begins to count.
 
     Raises:
-        ValueError: a value is out of its range, or the shape has no use for it.
+        ValueError: a value is out of its range, or the shape does not use it.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         if not self.num_warmup_steps:
             return decayed
         num_warmup_steps = ops.cast(self.num_warmup_steps, "float32")
-        # One or the other, and each operation as the original's: the same bits.
+        # One or the other, with each operation as in the original: the same bits.
         return ops.where(
             step < num_warmup_steps, rate * (step / num_warmup_steps), decayed
         )

@@ -26,12 +26,12 @@ from bert_tf.records.pipeline import (
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import ShardWriter
 
-# A batch is padded to one of a few static lengths rather than to the longest there may
-# be, so that little is computed on padding and little is compiled. The lengths are
-# chosen from the data: those that leave the least padding (`static_lengths`).
+# A batch is padded to one of a few static lengths rather than to the longest possible
+# one, so that little is computed on padding and little is compiled. The lengths chosen
+# are those that leave the least padding in the data (`static_lengths`).
 #
 # The plan is a function of (lengths, batch size, seed, number of the batch) alone, so
-# that a run that is killed resumes with the very batch it would have made next:
+# that a killed run resumes with exactly the next batch:
 #
 # - an epoch draws an order of the examples by (seed, epoch) and goes through the static
 #   lengths from the shortest one: those of its examples that fit are cut into whole
@@ -45,7 +45,7 @@ from bert_tf.records.writing import ShardWriter
 # Shapes: N examples, M batches, B batch.
 
 
-# The number of an example that is none.
+# The number of an example that stands for padding.
 PADDING = -1
 
 # A length takes about as long to compile as this many batches take to compute: forward
@@ -110,7 +110,7 @@ def training_lengths(
 def prediction_lengths(
     lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
 ) -> tuple[int, ...]:
-    """The static lengths of batches that are predicted."""
+    """The static lengths of batches for prediction."""
     return _worthwhile_lengths(
         lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH_FORWARD
     )
@@ -122,7 +122,7 @@ def _worthwhile_lengths(
     max_lengths: int,
     batches_per_length: int,
 ) -> tuple[int, ...]:
-    """The static lengths of batches: fewer where few batches would make up for them."""
+    """The static lengths of batches: fewer lengths for few batches."""
     count = num_batches // batches_per_length
     return static_lengths(lengths, max(1, min(max_lengths, count)))
 
@@ -150,11 +150,11 @@ class LengthPlan:
 
     @property
     def batches_per_epoch(self) -> int:
-        """The batches that all examples make."""
+        """The batches of all examples."""
         return -(-len(self._bucket_of) // self.batch_size)
 
     def epoch(self, number: int) -> PlannedBatches:
-        """An epoch's batches, in their order."""
+        """An epoch's batches, in order."""
         order, generator = self._by_length, None
         if self._seed is not None:
             generator = np.random.Generator(np.random.PCG64([self._seed, number]))
@@ -198,10 +198,10 @@ class LengthPlan:
 
 
 # A sequence feature of a record (input_ids, input_mask, segment_ids) is padded with
-# zeros to max_seq_length. The table keeps what stands before the padding, all records
-# one after another, and hands batches out padded to the length that is asked for. The
-# records of a fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of
-# about 40 tokens, take 200 MB.
+# zeros to max_seq_length. The table keeps only the tokens before the padding, of all
+# records one after another, and pads batches to the requested length. The records of a
+# fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of about 40
+# tokens, take 200 MB.
 #
 # A record may have several sequences, each choice of an example its own: what is [N] or
 # [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
@@ -229,7 +229,7 @@ class ExampleTable:
     def __init__(
         self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSpec
     ) -> None:
-        """Takes the padding off records."""
+        """Removes the padding of records."""
         self._sequences = [
             f.name for f in schema.features if f.flag == "max_seq_length"
         ]
@@ -244,7 +244,7 @@ class ExampleTable:
                 if name in self._sequences:
                     assert not value[~is_token].any(), f"{name}: padding that is not 0"
                     value = value[is_token]
-                # As `RecordSpec.parse` has them.
+                # As from `RecordSpec.parse`.
                 is_int = np.issubdtype(value.dtype, np.integer)
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
@@ -318,7 +318,7 @@ class ExampleTable:
         )
 
     def by_length(self, batch_size: int, max_lengths: int) -> "EvaluationBatches":
-        """All records once, in batches of like length."""
+        """All records once, in batches of similar length."""
         num_batches = -(-len(self) // batch_size)
         buckets = prediction_lengths(self.lengths, num_batches, max_lengths)
         plan = LengthPlan(self.lengths, batch_size, buckets, seed=None).epoch(0)
@@ -348,13 +348,13 @@ class ExampleTable:
             batch[name] = tf.constant(
                 np.where(is_there, values, 0).astype(column.dtype)
             )
-        # Not int64: some devices copy no such integers.
+        # Not int64: some devices cannot copy such integers.
         batch[ROWS] = tf.constant(rows.astype(np.int32))
         return batch
 
 
 class EvaluationBatches:
-    """Batches in the order of a plan, for evaluation: made as they are asked for.
+    """Batches in the order of a plan, for evaluation: made on demand.
 
     Attributes:
         element_spec: of all batches: the length is not known.
@@ -418,7 +418,7 @@ class SplitRecords:
     ) -> "SplitRecords":
         """The existing records, if they were made from the same; else new ones.
 
-        A file appears under its name when it is complete.
+        A file gets its name when it is complete.
         """
         depends_on = [
             _WAY_OF_MAKING,
@@ -432,8 +432,8 @@ class SplitRecords:
         if made and _has(path, made.num_records):
             logging.info("%s is there already.", name)
         else:
-            # The manifest must not speak for other records, should this be killed
-            # before it is written. Another worker may have come first.
+            # The manifest must not describe other records if this process is killed
+            # before writing it. Another worker may have come first.
             with contextlib.suppress(FileNotFoundError, *files.remote_errors()):
                 files.remove(manifest_path)
             num_records = 0
@@ -501,7 +501,7 @@ def _has(path: str, num_records: int) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Made:
-    """What the manifest keeps of the records."""
+    """The manifest's description of the records."""
 
     num_records: int
     notes: dict

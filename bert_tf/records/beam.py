@@ -3,8 +3,8 @@
     chunks -> tokenize -> (drop repetitions) -> (drop short documents)
            -> group by document number modulo --num_shards -> sort -> record file
 
-The machines share no disk but the one that the records go to. Tokens travel in Beam's
-own shuffle, one element a document, and each group's record file is made in one piece
+The machines share no disk except that of the records. Tokens travel in Beam's own
+shuffle, one element per document, and each group's record file is made as a whole
 by one worker, from the same documents in the same order and with the same random stream
 as locally: the files are the same, byte for byte.
 
@@ -76,8 +76,8 @@ from bert_tf.text.vocabulary import Vocabulary
 #
 # These are plain tuples of bytes, which Beam packs without pickling.
 #
-# A user error is an output too, a problem `(step, number, message)`: Beam would try
-# again after an exception, and show pages of traceback.
+# A user error is an output too, a problem `(step, number, message)`: Beam would retry
+# after an exception, and print pages of traceback.
 
 
 # Outputs in addition to the documents.
@@ -185,7 +185,7 @@ def keep_paragraphs(
 def drop_short(
     document: tuple[tuple[int, int], Payload], min_bytes: int
 ) -> Iterator[Any]:
-    """Yields a document if its tokens have as many bytes."""
+    """Yields a document if its tokens have at least that many bytes."""
     if len(document[1][0]) < min_bytes:
         yield TaggedOutput(DROPPED, SHORT_DOCUMENTS)
     else:
@@ -225,7 +225,7 @@ def write(
     """Makes a group's record file, and yields what is wrong if it cannot be made."""
     number, members = group
     job = jobs[number]
-    # Beam gives a bundle of groups to a worker again when it has lost another one.
+    # Beam gives a bundle of groups to a worker again if it has lost another one.
     if problems or finished_shard(job) is not None:
         return
     try:
@@ -262,7 +262,7 @@ def write_outcome(
     problems: Sequence[tuple[int, int, str]],
     counts: Sequence[tuple[str, int]],
 ) -> None:
-    """Writes down what the pipeline came to, for the program that launched it."""
+    """Records the pipeline's outcome, for the program that launched it."""
     outcome = {
         "chunks": [
             summary for _, summary in sorted(summaries, key=lambda item: item[0])
@@ -348,8 +348,8 @@ def _keep(
 ) -> tuple[Any, tuple[Any, ...]]:
     """The documents that are kept, the first of repeated ones, and names to count.
 
-    Digests are combined before they are shuffled, so that a text that comes a million
-    times is no burden for the worker that it falls to.
+    Digests are combined before they are shuffled, so that a text that is repeated a
+    million times is no burden for a single worker.
     """
     token_type = np.dtype(token_dtype(manifest.vocab_size))
     counted: tuple[Any, ...] = ()
@@ -400,7 +400,7 @@ def _num_documents(summary: tuple[int, dict[str, Any]]) -> tuple[int, int]:
 
 
 def _absolute(chunk: Chunk) -> Chunk:
-    """The chunk under a path that is right in a worker's own working directory."""
+    """The path of a chunk, valid in a worker's own working directory."""
     if not isinstance(chunk.source, FileSource):
         return chunk
     path = files.absolute(chunk.source.path)
@@ -425,7 +425,7 @@ def create_records_on_beam(
 ) -> Manifest:
     """Writes what `create_pretraining_records` writes for `num_shards`, with Beam.
 
-    Unlike there, a set that is overwritten is given up before the text is read.
+    Unlike there, an overwritten set is removed before the text is read.
     """
     pipeline = _pipeline(runner, beam_options)
     record_set = plan_record_set(
@@ -496,7 +496,7 @@ def _pipeline(runner: str, beam_options: Sequence[str]) -> beam.Pipeline:
 
 
 def _open_folder(record_set: RecordSet) -> str:
-    """Takes the set's names, and returns the folder where its results are kept."""
+    """Takes the set's names, and returns the folder of its results."""
     parent, base = os.path.split(files.absolute(record_set.name))
     identity = json.dumps(record_set.identity, sort_keys=True).encode()
     prefix = os.path.join(parent, f".{base}.beam-")
@@ -507,7 +507,7 @@ def _open_folder(record_set: RecordSet) -> str:
         if other.rstrip("/") != folder:
             files.remove(other)
     if not files.exists(folder):
-        # What has the names now is another set's, and might pass for this one's.
+        # Existing files of these names are another set's, not this one's.
         for path in filter(files.exists, record_set.output_files):
             files.remove(path)
         files.make_folder(folder)
@@ -537,7 +537,7 @@ def _not_seen(path: str) -> InputError:
 def _check_outcome(
     record_set: RecordSet, folder: str, outcome: dict[str, Any]
 ) -> list[TokenizedChunk]:
-    """What was read; refuses what the workers found wrong."""
+    """What was read; raises an error for problems that the workers found."""
     try:
         _refuse(outcome["problems"], READING)
         tokenized = [TokenizedChunk(**summary) for summary in outcome["chunks"]]
@@ -545,7 +545,7 @@ def _check_outcome(
         _refuse(outcome["problems"], WRITING)
     except InputError:
         if not any(map(files.exists, record_set.output_files)):
-            # Nothing was written: the same names may serve for the mended text.
+            # Nothing was written: the same names may be used for the corrected text.
             manifest = record_set.manifest
             for path in (manifest.path, manifest.vocab_path, folder):
                 files.remove(path)

@@ -22,8 +22,8 @@ from bert_tf.text.vocabulary import Vocabulary
 #
 # SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
 # gamma), which needs no number before it. The key stands for (seed, epoch, record); n
-# holds the purpose and, within it, the number asked for. So a record's numbers depend
-# on nothing else: not on the batch, the order or what was drawn before.
+# holds the purpose and, within it, the number's index. So a record's numbers depend
+# on nothing else: not on the batch, the order or earlier draws.
 #
 # Shapes: B batch, N numbers for each record.
 
@@ -32,7 +32,7 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 class Purpose(enum.IntEnum):
-    """What numbers are for. Different purposes share none."""
+    """What numbers are for. Different purposes share no numbers."""
 
     ORDER = 0
     SPAN_LENGTH = 1
@@ -44,7 +44,7 @@ class RecordNoise:
     """The random numbers of a batch's records."""
 
     def __init__(self, seed: int, epochs: tf.Tensor, records: tf.Tensor) -> None:
-        # Each step is a bijection: no two records of an epoch have one key.
+        # Each step is a bijection: no two records of an epoch have the same key.
         keys = _mix(_uint64(seed) + _uint64(_GAMMA))
         for numbers in (epochs, records):
             numbers = tf.cast(numbers, tf.uint64)
@@ -68,7 +68,7 @@ class RecordNoise:
         return tf.cast(_shifted(bits * _uint64(limit), 32), tf.int32)
 
     def order(self, length: int) -> tf.Tensor:
-        """[B, length] int64, none negative: what to sort by for a random order."""
+        """[B, length] int64, not negative: sort keys for a random order."""
         bits = self.bits(Purpose.ORDER, tf.range(length)[None])
         return tf.cast(_shifted(bits, 1), tf.int64)
 
@@ -94,10 +94,10 @@ def _uint64(number: int) -> tf.Tensor:
 # - words: whole words in a random order. One that no longer fits is passed over, and a
 #   shorter one may follow. A piece with ## joins the word before it, even over a [SEP]:
 #   a second segment that was cut in front may begin within a word.
-# - spans (SpanBERT, Joshi et al. 2020, section 3.1): stretches of whole words. The
+# - spans (SpanBERT, Joshi et al. 2020, section 3.1): sequences of whole words. The
 #   length in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word
-#   is drawn uniformly. A span ends before a [SEP], before a word that is taken, and
-#   before the word with which there would be too many tokens; a first word that is too
+#   is drawn uniformly. A span ends before a [SEP], before a word already chosen, and
+#   before the word that would exceed the number of tokens; a first word that is too
 #   long on its own is passed over.
 #
 # Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
@@ -110,7 +110,7 @@ _MAX_SPAN_WORDS = 10
 
 
 class Sequences(NamedTuple):
-    """A batch of sequences, as far as choosing needs to know them."""
+    """A batch of sequences, with the properties that choosing depends on."""
 
     is_candidate: tf.Tensor  # [B, L] bool, tokens that may be chosen
     is_separator: tf.Tensor  # [B, L] bool, [CLS] and [SEP]
@@ -129,7 +129,7 @@ class Choice(NamedTuple):
 
 
 def choose_pieces(noise: RecordNoise, sequences: Sequences) -> Choice:
-    """Those with the most noise, as many as the limit."""
+    """The tokens with the most noise, as many as the limit."""
     length = sequences.is_candidate.shape[1]
     order = tf.where(sequences.is_candidate, noise.order(length), -1)
     most = tf.math.top_k(order, min(sequences.max_limit, length)).values
@@ -291,8 +291,8 @@ def _span_length_distribution() -> list[float]:
 #
 # The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a model
 # with `left_to_right` in its config predicts each token from those before it. The
-# targets come in the masked LM's features, so that its head and its loss serve here,
-# too.
+# targets are in the masked LM's features, so that its head and its loss can be used
+# here, too.
 #
 # Shapes: B batch, L tokens of a record.
 
@@ -300,7 +300,7 @@ def _span_length_distribution() -> list[float]:
 def next_token_targets(
     batch: Mapping[str, tf.Tensor], keys: RecordKeys | None = None
 ) -> dict[str, tf.Tensor]:
-    """Asks for the next token at the positions 0 to L - 2."""
+    """Targets are the next tokens, at the positions 0 to L - 2."""
     del keys
     ids, mask = batch["input_ids"], batch["input_mask"]
     has_next = mask[:, 1:] > 0
@@ -386,7 +386,7 @@ UNITS = tuple(CHOOSERS)
 
 
 class DynamicMasking:
-    """Masks batches of unmasked records, in TensorFlow's operations alone."""
+    """Masks batches of unmasked records, using only TensorFlow's operations."""
 
     def __init__(
         self,
@@ -463,7 +463,7 @@ class DynamicMasking:
         rows = tf.broadcast_to(
             tf.range(tf.shape(positions)[0])[:, None], tf.shape(positions)
         )
-        # What is not used adds nothing, at position 0.
+        # Unused slots add nothing, at position 0.
         masked_ids = tf.tensor_scatter_nd_add(
             input_ids,
             tf.stack([rows, positions], axis=-1),
@@ -517,7 +517,7 @@ class DynamicMasking:
     ) -> tf.Tensor:
         """[B, P], the new ids: [MASK], a random token, or the token itself.
 
-        Each token of a span that is replaced gets a random one of its own.
+        Each token of a replaced span gets its own random token.
         """
         word_ids = self._ids.word_ids
         random_ids = tf.gather(
@@ -659,7 +659,7 @@ def refuse_masks(
     options: MaskingOptions,
     max_predictions_per_seq: int | None,
 ) -> None:
-    """Refuses what a left-to-right model has no use for."""
+    """Rejects options that a left-to-right model does not use."""
     if not is_dynamic:
         raise InputError(
             f"{path}: the records are masked, but a left-to-right model predicts every"

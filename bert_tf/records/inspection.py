@@ -1,4 +1,4 @@
-"""Record files as they are found, whole or broken: examples, counts and broken rules.
+"""Inspects record files, whole or broken: examples, counts and broken rules.
 
 What training refuses is a warning here: an incomplete set, a file whose size is not
 that in its manifest, a truncated file, a file with other records than the first.
@@ -55,7 +55,7 @@ class RecordBlock(NamedTuple):
 class InspectedRecords:
     """Record files, and the manifests, vocabulary and spec that belong to them.
 
-    `problems` has what was warned of; `vocabulary` is None where it is unknown.
+    `problems` has the warnings; `vocabulary` is None if it is unknown.
     """
 
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
@@ -188,12 +188,11 @@ class InspectedRecords:
 def _find_files(patterns: Sequence[str]) -> list[str]:
     """The record files of some patterns, without the files that accompany records.
 
-    Files that are not complete are taken where there is nothing else: a killed run left
-    them.
+    Incomplete files, left by a killed run, are only taken if there are no others.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
-        # A shell has expanded what it can, and a name may look like a pattern.
+        # A shell has expanded patterns already, and a name may look like one.
         for part in [pattern] if files.exists(pattern) else pattern.split(","):
             matches = [part] if files.exists(part) else files.glob(part)
             if not matches:
@@ -235,8 +234,8 @@ def broken_rules(
 ) -> dict[str, np.ndarray]:
     """For each rule, which records of a block break it.
 
-    Without a vocabulary ids can only be negative, and [CLS], [SEP] and [MASK] are not
-    looked at.
+    Without a vocabulary only negative ids can be wrong, and [CLS], [SEP] and [MASK] are
+    not checked.
     """
     if "sequence_ids" in columns:
         broken = _broken_in_rows(columns, vocabulary)
@@ -368,7 +367,7 @@ class Survey:
         self._num_padding_examples = 0
 
     def add(self, block: RecordBlock) -> None:
-        """Takes in a block."""
+        """Adds a block."""
         columns: Columns = block.columns
         rows = np.array(block.rows, np.int64)
         misfits = np.setdiff1d(np.arange(block.num_records), rows)
@@ -392,7 +391,7 @@ class Survey:
             found["num_records"] += len(rows)
 
     def lines(self) -> list[str]:
-        """What was found, for people."""
+        """The findings, for people."""
         lines = self.statistics.lines()
         if self._spec.max_sequences_per_row:
             figures = self._row_figures()
@@ -426,7 +425,7 @@ class Survey:
         return lines
 
     def to_values(self) -> dict[str, Any]:
-        """What was found, for programs."""
+        """The findings, for programs."""
         is_packed = self._spec.max_sequences_per_row
         return {
             "statistics": self.statistics.figures(),
@@ -452,8 +451,8 @@ def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
     return columns, rows, np.zeros_like(rows)
 
 
-# What the model sees where it is to predict a token; REPLACED is one of the first two,
-# where the id of [MASK] is unknown.
+# What the model sees at a token to predict; REPLACED is one of the first two, if the
+# id of [MASK] is unknown.
 MASKED, RANDOM, KEPT, REPLACED = "masked", "random", "kept", "replaced"
 
 # By the manifest's `pairs`: what next_sentence_labels mean.
@@ -489,7 +488,7 @@ class ShownRecord:
     violations: tuple[str, ...]
 
     def to_values(self) -> dict[str, Any]:
-        """The example as JSON can hold it."""
+        """The example as JSON."""
         values = {
             **dataclasses.asdict(self),
             "predictions": [each._asdict() for each in self.predictions],
@@ -577,7 +576,7 @@ def examples(
 def read_example(
     record: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
 ) -> dict[str, Any]:
-    """A record's part of an `Example`, however broken the record is."""
+    """A record's part of an `Example`, even if the record is broken."""
     ids = record["input_ids"]
     used = np.flatnonzero(record["input_mask"] | ids)
     length = int(used[-1]) + 1 if len(used) else 0
@@ -633,7 +632,7 @@ def _label(record: Columns, pairs: str) -> str:
 
 
 def _wrapped(words: Iterable[str], prefix: str, width: int) -> Iterator[str]:
-    """Lines of words, the first one after the prefix, the others as far in."""
+    """Wrapped lines of words, indented by the width of the prefix."""
     line = ""
     for word in words:
         if line and display_width(f"{prefix}{line} {word}") > width:
@@ -644,7 +643,7 @@ def _wrapped(words: Iterable[str], prefix: str, width: int) -> Iterator[str]:
 
 
 def display_width(text: str) -> int:
-    """The columns that a text takes: two for a wide character, none for an accent."""
+    """The columns of a text: two for a wide character, none for an accent."""
     return sum(
         0
         if unicodedata.combining(character)

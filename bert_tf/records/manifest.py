@@ -3,7 +3,7 @@
 A set named NAME consists of its record files, NAME.manifest.json and NAME.vocab.txt, so
 that training detects the lengths, the vocabulary and the casing automatically.
 
-NAME is what the set's first record file is called, without the shard suffix if it has
+NAME is that of the set's first record file, without the shard suffix if it has
 one:
 
     first record file                       NAME
@@ -58,7 +58,7 @@ class Shard:
     Attributes:
         name: its path, relative to the manifest's folder.
         num_records: the records in it.
-        num_bytes: its size, by which a file that was replaced is found out.
+        num_bytes: its size, which shows if a file was replaced.
         random_seed: of its own random stream; None where the set has one stream.
     """
 
@@ -70,7 +70,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """One input file. Its content identifies it, wherever it lies.
+    """One input file. Its content identifies it, whatever its path.
 
     A checksum rather than a time stamp: a copy, a fresh checkout or an object store has
     other times and the same text, and reading a file once more costs little compared
@@ -138,7 +138,7 @@ class Manifest:
         packing_seed: of the rows' order.
         record_files: the record files that the rows were made of, by earlier versions.
         format_version: of this file.
-        path: where the manifest lies; not a part of it.
+        path: where the manifest is; not a part of it.
     """
 
     vocab_sha256: str
@@ -173,12 +173,12 @@ class Manifest:
 
     @property
     def vocab_path(self) -> str:
-        """Where the set's vocabulary lies."""
+        """The path of the set's vocabulary."""
         return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
 
     @property
     def packed_length(self) -> int | None:
-        """Tokens of a row; None where rows are not packed."""
+        """Tokens of a row; None if rows are not packed."""
         return self.max_seq_length if self.packed else None
 
     @property
@@ -199,7 +199,7 @@ class Manifest:
         return sum(shard.num_records for shard in self.shards)
 
     def records_by_path(self) -> dict[str, int]:
-        """Each record file's path, from the manifest's folder on, and its records."""
+        """Each record file's path, with the manifest's folder, and its records."""
         folder = os.path.dirname(self.path)
         return {
             # A remote file of another folder is named by its whole path.
@@ -246,12 +246,12 @@ class Manifest:
 
 
 def manifest_path(output_files: Sequence[str]) -> str:
-    """Where the manifest of a set lies."""
+    """The path of a set's manifest."""
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
 
 
 def is_temporary(path: str) -> bool:
-    """Whether a name is that of a file which is not yet complete."""
+    """Whether a name is that of a file that is not yet complete."""
     return bool(_TEMPORARY_SUFFIX.search(path))
 
 
@@ -261,7 +261,7 @@ def is_companion(path: str) -> bool:
 
 
 def lies_beside_records(path: str) -> bool:
-    """Whether a file is a companion of a set that is there."""
+    """Whether a file accompanies an existing set."""
     name = _TEMPORARY_SUFFIX.sub("", path)
     name = name.removesuffix(MANIFEST_SUFFIX).removesuffix(VOCABULARY_SUFFIX)
     return is_companion(path) and files.exists(
@@ -386,7 +386,7 @@ _FIELDS_OF_FLAGS = (
 
 
 def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
-    """The set that the command has already made, if it is there and complete."""
+    """The set that the command has already made, if it exists and is complete."""
     if not files.exists(wanted.path):
         _refuse_unknown_files(wanted, output_files)
         return None
@@ -410,8 +410,8 @@ def first_difference(
 ) -> tuple[str, Any, Any] | None:
     """The first setting in which two sets differ, if any.
 
-    Where an input file lies does not count, only its content and place in the order;
-    nor how many records came of it, which follows from the rest.
+    The path of an input file does not count, only its content and place in the order;
+    nor does the number of its records, which follows from the rest.
     """
     for flag, field in _FIELDS_OF_FLAGS:
         theirs, ours = getattr(existing, field), getattr(wanted, field)
@@ -438,7 +438,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _num_streams(shards: Sequence[Shard]) -> int | None:
-    """What --num_shards was: how many shards have a random stream of their own."""
+    """The value of --num_shards: how many shards have their own random stream."""
     return sum(shard.random_seed is not None for shard in shards) or None
 
 
@@ -447,7 +447,7 @@ def _contents(sources: Sequence[SourceFile]) -> list[tuple[int, str]]:
 
 
 def _describe(sources: Sequence[SourceFile], others: Sequence[SourceFile]) -> str:
-    """Some files in a few words: names, and the first content that others lack."""
+    """Some files in a few words: names, and the first content missing in others."""
     names = _listed([source.path for source in sources])
     for source in sources:
         if (source.num_bytes, source.sha256) not in _contents(others):

@@ -1,4 +1,4 @@
-"""Several sequences in a row: which ones share it, and the rows that are written."""
+"""Several sequences in a row: which ones share it, and how rows are written."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,17 +13,17 @@ from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 # with the least room that still takes it, or to a new one. A row has room for tokens,
 # for predictions and for a number of sequences.
 
-# Lengths are told apart only this far in "the longest first": sequences of one length
+# Lengths are compared only this exactly in "the longest first": sequences of one length
 # are often from one document, and would fill rows of their own. Rows of Wikipedia
 # (sequences of up to 128 tokens in rows of 512, at most 8 in each) are fuller, too:
 # 0.2 % of padding where 16 classes leave 0.8 %.
 _LENGTH_CLASSES = 4
 
-# Rows with the same room that are searched for one with room for the predictions, too.
+# How many rows with the same room to search for one that fits the predictions, too.
 _MOST_LOOKS = 64
 
-# Tokens that are dealt to rows at a time: many enough that the last rows, which nothing
-# is left to fill, are few.
+# Tokens that are dealt to rows at a time: enough that only few rows are left incomplete
+# at the end.
 _WINDOW_TOKENS = 1 << 23
 
 
@@ -35,7 +35,7 @@ def packed_blocks(
     stream = random_stream(settings.random_seed)
     lengths, num_predictions = instances.lengths(), instances.num_predictions()
     if not is_masked:
-        # As `bert_tf.records.dynamic_masking` counts them.
+        # As counted by `bert_tf.records.dynamic_masking`.
         shares = np.rint(lengths * settings.masked_lm_prob).astype(np.int64)
         num_predictions = shares.clip(1, settings.max_predictions_per_seq)
     ends = np.cumsum(lengths)

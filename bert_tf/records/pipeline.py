@@ -1,4 +1,4 @@
-"""Record files to batches: reading, shuffling by position, dealing out to workers."""
+"""Record files to batches: reading, shuffling by position, sharding over workers."""
 
 import concurrent.futures
 import os
@@ -114,7 +114,7 @@ def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int
     except (zlib.error, EOFError) as error:
         complaint = f"{error} after record {count}"
     if not complaint and position != len(rest):
-        # A record whose header alone is there was counted already.
+        # A record with a header but no data was counted already.
         broken = count if position > len(rest) else count + 1
         complaint = f"it breaks off in record {broken}"
     if complaint:
@@ -125,9 +125,9 @@ def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int
 
 
 def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
-    """The records of a file in blocks, as far as they go; then what is wrong.
+    """The records of a file in blocks, as far as readable; then what is wrong.
 
-    TensorFlow's reader loses the batch in which a file breaks off. This one is for
+    TensorFlow's reader loses the batch in which a file is cut off. This one is for
     files that may be broken.
     """
     block: list[bytes] = []
@@ -188,7 +188,7 @@ class RecordCounts:
     def counts(self, paths: Sequence[str]) -> list[int]:
         """The number of records in each file.
 
-        Files that are not known, or have changed, are counted, several at a time.
+        Unknown and changed files are counted, several at a time.
         """
         states = {path: _state(path) for path in paths}
         unknown = [path for path in states if self._find(path, states) is None]
@@ -202,7 +202,7 @@ class RecordCounts:
 
     def _count(self, paths: list[str], states: dict[str, dict[str, Any]]) -> None:
         num_bytes = sum(states[path]["size"] for path in paths)
-        # Threads do: unpacking and reading leave Python to others.
+        # Threads suffice: unpacking and reading release Python's lock.
         executor = concurrent.futures.ThreadPoolExecutor(available_cores())
         lock = threading.Lock()
         with tqdm(
@@ -236,10 +236,10 @@ class RecordCounts:
 
 
 def _compression(header: bytes) -> str:
-    """The compression of a file that begins so."""
+    """The compression of a file with these first bytes."""
     if len(header) == _HEADER.size:
         length, checksum = _HEADER.unpack(header)
-        # A record's length may have the very bytes that zlib begins with.
+        # A record's length may have the same first bytes as zlib.
         if masked_checksum(length) == checksum:
             return ""
     if header.startswith(_GZIP_MAGIC):
@@ -281,35 +281,35 @@ def _unpacked(chunks: Iterator[bytes], compression: str) -> Iterator[bytes]:
 
 
 def _state(path: str) -> dict[str, Any]:
-    """What a file's change changes."""
+    """A file's size and time of change."""
     if files.is_remote(path):
         return {"size": files.size(path), "mtime_ns": None}
     status = os.stat(path)
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
-# **Training** reads the files over and over. The order of the records is a function of
-# (seed, position) alone, so that a run that is killed resumes with the very record it
+# **Training** reads the files repeatedly. The order of the records is a function of
+# (seed, position) alone, so that a killed run resumes with exactly the record it
 # would have read next:
 #
 # - an epoch's files are shuffled by (seed, epoch) and dealt into units of four;
 # - a unit's files are read in turns, record by record, and shuffled in a buffer by
 #   (seed, epoch, unit);
-# - units and epochs follow each other without a seam; batches are cut from that stream.
+# - units and epochs follow each other without a gap; batches are cut from that stream.
 #
 # To start at position n, whole epochs and whole units are skipped by their counts, and
-# only the rest of one unit is read over.
+# only the rest of one unit is read again.
 #
 # **Evaluation** reads the files once, or repeated, in the order given.
 #
 # Several workers read the same stream, and each takes its rows of every batch
-# (`InputShard`), so that the batches do not depend on how many there are. What is done
-# to parsed batches (`transform`) knows each record and its epoch, so that it does not
-# depend on the order or the batch.
+# (`InputShard`), so that the batches do not depend on the number of workers. The
+# function applied to parsed batches (`transform`) gets each record's number and epoch,
+# so that it does not depend on the order or the batch.
 
 FILES_PER_UNIT = 4
-# Serialized records held for shuffling. Larger than the original's 100, which leaves
-# neighbours together.
+# Serialized records held for shuffling. Larger than the original's 100, which hardly
+# separates neighbours.
 SHUFFLE_BUFFER = 10_000
 PREFETCHED_BATCHES = 4
 
@@ -322,19 +322,19 @@ class RecordKeys(NamedTuple):
 
     # [B] int64: 0 in evaluation, in training the epoch, counted from 1.
     epochs: tf.Tensor
-    # [B] int64: a number of each record's own among those of all files.
+    # [B] int64: each record's number among those of all files.
     records: tf.Tensor
 
 
 class InputShard(NamedTuple):
     """Which rows of each batch a worker reads, and in how many pieces.
 
-    The rows are dealt out in order: worker 0's replicas have the first ones.
+    The rows are split in order: worker 0's replicas have the first ones.
     """
 
     worker: int = 0  # its number, from 0
     num_workers: int = 1  # how many there are
-    num_replicas: int = 1  # of each worker: its rows come as so many batches
+    num_replicas: int = 1  # of each worker: its rows are that many batches
 
     def rows(self, batch_size: int) -> slice:
         """The worker's rows of a batch."""
@@ -354,7 +354,7 @@ Transform = Callable[[Batch, RecordKeys], Batch]
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
-    """The first record of the first file that has one, and that file's name."""
+    """The first record of all files, and the name of its file."""
     for path in paths:
         try:
             record = first_record_of_file(path)
@@ -433,7 +433,7 @@ def training_dataset(
         dataset = _rows_of(dataset, batch_size, shard)
     dataset = _parse(dataset, schema, vocab_size, transform)
     # With several workers, or hosts of a TPU, tf.distribute keeps the batch's size
-    # static only where it knows that no batch is the last one.
+    # static only for an endless data set.
     return dataset.apply(
         tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     )
@@ -466,8 +466,8 @@ def evaluation_dataset(
     return _parse(dataset, schema, vocab_size, transform)
 
 
-# What reading a batch may raise; the last one where a feature's name is not UTF-8, and
-# so TensorFlow's own message is not.
+# What reading a batch may raise; the last one if a feature's name is not UTF-8, and
+# so neither is TensorFlow's own message.
 READING_ERRORS = (
     tf.errors.InvalidArgumentError,
     tf.errors.DataLossError,
@@ -497,7 +497,7 @@ def record_error(error: Exception) -> str:
 def _numbered_records(
     path: tf.Tensor, compression: tf.Tensor, file_number: tf.Tensor
 ) -> tf.data.Dataset:
-    """A file's serialized records, each with a number of its own."""
+    """A file's serialized records, each with its own number."""
     first = tf.cast(file_number, tf.int64) * _RECORDS_PER_FILE
     numbers = tf.data.Dataset.range(first, first + _RECORDS_PER_FILE)
     return tf.data.Dataset.zip(tf.data.TFRecordDataset(path, compression), numbers)
@@ -512,7 +512,7 @@ def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Datas
 def _rows_of(
     dataset: tf.data.Dataset, batch_size: int, shard: InputShard
 ) -> tf.data.Dataset:
-    """Of each batch the worker's rows, a replica's at a time."""
+    """The worker's rows of each batch, one replica's at a time."""
     rows = shard.rows(batch_size)
     shape = (shard.num_replicas, -1)
     return dataset.map(
@@ -553,8 +553,8 @@ def _parse(
             return {name: tf.identity(value) for name, value in batch.items()}
 
     options = tf.data.Options()
-    # Nothing here is left to tune, and an iterator with a tuner waits up to a minute
-    # for the tuner's next turn before it lets itself be deleted.
+    # There is nothing to tune here, and deleting an iterator with a tuner waits up to a
+    # minute for the tuner's next turn.
     options.autotune.enabled = False
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return dataset.prefetch(PREFETCHED_BATCHES).with_options(options)

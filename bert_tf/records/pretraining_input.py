@@ -91,7 +91,7 @@ class PretrainingRecords:
         max_predictions_per_seq: masked-LM slots of a batch's records.
         max_sequence_length: tokens of a sequence, of which a packed row has several.
         max_predictions_per_sequence: the most predictions of a sequence.
-        is_dynamic: whether the records have no masks in them.
+        is_dynamic: whether the records are unmasked.
         has_pairs: whether there is a next sentence to predict.
         is_packed: whether a record is a row of several sequences.
     """
@@ -154,7 +154,7 @@ class PretrainingRecords:
         max_seq_length: int | None,
         max_predictions_per_seq: int | None,
     ) -> None:
-        """Settles what the records are: by their manifests, the user, or the first."""
+        """Determines the records' schema: from manifests, the user, or a record."""
         first = self.manifests[0] if self.manifests else None
         if max_seq_length is None:
             max_seq_length = (
@@ -210,7 +210,7 @@ class PretrainingRecords:
         )
 
     def check_model(self, config: BertConfig) -> None:
-        """Refuses a model that is too small for the records."""
+        """Raises InputError for a model that is too small for the records."""
         # Positions restart with each of a packed row's sequences.
         config.check_sequence_length(self.max_sequence_length)
         for manifest in self.manifests[:1]:
@@ -262,9 +262,9 @@ class PretrainingRecords:
         `packed` is as in `training_dataset`.
 
         Records that are masked as they are read have the same masks at every
-        evaluation, whatever the run: those of the seed that they were made with.
+        evaluation, whatever the run: they depend on the seed of the records' making.
         """
-        _ = self.counts  # whole files: see `record_counts.first_record`
+        _ = self.counts  # whole files: see `first_record`
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
@@ -289,7 +289,7 @@ class PretrainingRecords:
 
     @functools.cached_property
     def _compressions(self) -> list[str]:
-        """Of each file; what a manifest names is not compressed."""
+        """Each file's compression; files named in a manifest have none."""
         known = {path for one in self.manifests for path in one.records_by_path()}
         return ["" if path in known else compression_of(path) for path in self.paths]
 
@@ -342,7 +342,7 @@ class PretrainingRecords:
                     )
 
     def refuse_other_pairs(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if the two have other pairs, or only one of them any."""
+        """Raises InputError if both have different pairs, or only one has any."""
         if self.has_pairs != other.has_pairs:
             raise InputError(
                 f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
@@ -351,7 +351,7 @@ class PretrainingRecords:
         refuse_mixed_pairs([*self.manifests, *other.manifests])
 
     def _transform(self, seed: int, packed: bool) -> Transform | None:
-        """What is done to each parsed batch."""
+        """The function to apply to each parsed batch."""
         steps: list[Transform] = []
         if self._left_to_right:
             steps.append(next_token_targets)
@@ -368,7 +368,7 @@ class PretrainingRecords:
         return transform if steps else None
 
     def _id_limit(self, vocab_size: int | None) -> int | None:
-        """The first id that a record must not have: masking looks its ids up."""
+        """The first invalid id: masking looks ids up in the records' vocabulary."""
         if self._masking is None:
             return vocab_size
         num_tokens = self.manifests[0].vocab_size
@@ -422,12 +422,12 @@ def pretraining_dataset(
 
     Args:
         patterns: globs of record files, with commas between.
-        batch_size: sequences a batch.
-        seed: decides the order, and the masks of records without.
+        batch_size: sequences per batch.
+        seed: decides the order, and the masks of unmasked records.
         training: endless shuffled batches (give `fit` its `steps_per_epoch`), or else
             all records once, in order.
         max_predictions_per_seq: masked-LM slots; None to take the records' own.
-        left_to_right: for a left-to-right model, of records without masks.
+        left_to_right: for a left-to-right model, which needs unmasked records.
         packed: whether records that are not packed are to look like packed rows of one
             sequence.
         **masking: the arguments of MaskingOptions, for records that are masked as they

@@ -55,18 +55,18 @@ from bert_tf.records.writing import ShardWriter, remove_leftovers
 from bert_tf.text.documents import Chunk, DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
-# Records serialized at a time, and of how many tokens at most: a few MB, which stay in
+# Records serialized at a time, and their tokens at most: a few MB, which fit in
 # the processor's cache.
 _BLOCK = 1024
 _BLOCK_TOKENS = 1 << 19
 
-# What the result of a record file is called where it is kept.
+# The name of a record file's result among the kept ones.
 _SHARD = "records"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardResult:
-    """What is known of a finished record file, or of several."""
+    """The results of one finished record file, or of several."""
 
     num_records: list[int]  # by file
     num_bytes: list[int]  # by file
@@ -90,12 +90,12 @@ class ShardJob:
 
     @property
     def result_path(self) -> str:
-        """Where what is known of the finished file is kept until all are finished."""
+        """The file that keeps the results until all are finished."""
         return os.path.join(self.work_folder, f"shard-{self.group:05d}.json")
 
 
 def spec_of(settings: InstanceSettings) -> RecordSpec:
-    """What a record holds."""
+    """The features of a record."""
     return RecordSpec.pretraining(
         settings.record_length,
         settings.max_predictions_per_record
@@ -139,7 +139,7 @@ def write_group(
 
 
 def finished_shard(job: ShardJob) -> ShardResult | None:
-    """What is known of the job's record file, if it is finished."""
+    """The results of the job's record file, if it is finished."""
     if not files.exists(job.path):
         return None
     result = _kept(job.result_path).find(_SHARD, dataclasses.asdict(job.settings))
@@ -153,7 +153,7 @@ def _kept(result_path: str) -> FinishedResults[ShardResult]:
 def require_documents(
     documents: Documents, settings: InstanceSettings, what: str
 ) -> None:
-    """Refuses too few documents."""
+    """Raises InputError for too few documents."""
     num_documents = len(documents.document_starts) - 1
     if num_documents < settings.least_documents:
         raise InputError(
@@ -206,7 +206,7 @@ def write_instances(
 
 LONE_TOKENS = "documents' last sentences of a single token, of which no pair is made"
 
-# No sentence is as long; a document that is one line may be.
+# No sentence is that long; a document on a single line may be.
 _LONG_SENTENCE = 10_000
 
 
@@ -259,7 +259,7 @@ def warn_of_lengths(
             length,
         )
     full = num_predictions(length, settings.masked_lm_prob, length)
-    # The usual 20 of 128 tokens are one more than there can be.
+    # The usual 20 of 128 tokens are one more than possible.
     if (
         settings.masking == STATIC_MASKING
         and settings.max_predictions_per_seq > full + 1
@@ -324,7 +324,7 @@ def warn_of_oddities(
         )
 
 
-# Every way of making a set checks the same, leaves the same files and reports the same:
+# Every way of making a set makes the same checks, files and reports:
 #
 # 1. `plan_record_set` checks the arguments and builds the manifest except the counts;
 #    `RecordSet.find_finished` checks existing files with the set's names;
@@ -341,7 +341,7 @@ _WAY_OF_MAKING = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
-    """A set of records that is to be made."""
+    """A set of records to be made."""
 
     chunks: Sequence[Chunk]  # the text
     output_files: Sequence[str]  # the record files
@@ -360,7 +360,7 @@ class RecordSet:
     def identity(self) -> dict[str, Any]:
         """All that the record files depend on, for JSON.
 
-        Of the text its content counts, not where it lies.
+        The text counts by its content, not its path.
         """
         nameless = dataclasses.replace(
             self.manifest,
@@ -402,7 +402,7 @@ class RecordSet:
         return finished
 
     def check_read(self, tokenized: Sequence[TokenizedChunk]) -> None:
-        """Refuses text without a token, and warns of files that have none.
+        """Raises InputError for text without a token, and warns of files without any.
 
         Warns of odd lengths, too.
         """
@@ -427,7 +427,7 @@ class RecordSet:
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
         """Takes the names: from here on the record files are this set's.
 
-        Record files of a set that is overwritten which the new one will not have are
+        Record files of an overwritten set that the new one does not replace are
         removed.
         """
         manifest = with_counts(self.manifest, results) if results else self.manifest
@@ -528,9 +528,9 @@ def plan_record_set(
     min_document_tokens: int = 0,
     num_workers: int = 1,
 ) -> RecordSet:
-    """Checks what is asked for, and reads the input once to know it again.
+    """Checks the arguments, and reads the input once to identify it.
 
-    The arguments are those of `pretraining.create_pretraining_records`, as are the
+    The arguments are those of `create_pretraining_records`, as are the
     errors.
     """
     vocabulary.require_special_tokens("--vocab_file")
@@ -565,7 +565,7 @@ def plan_record_set(
 
 
 def _of_records(settings: InstanceSettings) -> dict[str, Any]:
-    """The settings as the manifest has them: lengths are those of a record."""
+    """The settings in the manifest's form: lengths are those of a record."""
     values = dataclasses.asdict(settings)
     if values.pop("packed_length"):
         values |= {
@@ -581,9 +581,9 @@ def _of_records(settings: InstanceSettings) -> dict[str, Any]:
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
-    """The seed of a shard's random stream: another one for each shard and each set."""
+    """The seed of a shard's random stream, different for each shard and each set."""
     text = f"{random_seed} {shard} {num_shards}".encode()
-    # 31 bits, so that the original's flag takes it.
+    # 31 bits, so that the original's flag accepts it.
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 
 
@@ -618,7 +618,7 @@ def _check_arguments(
 
 
 def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) -> None:
-    """Refuses outputs that would destroy each other or the input."""
+    """Raises InputError for outputs that would destroy each other or the input."""
     taken = {
         files.identity(path): f"the input file {path}"
         for path in dict.fromkeys(chunk.source.path for chunk in chunks)
@@ -757,7 +757,7 @@ def _create(
     deduplicate: str,
     min_document_tokens: int,
 ) -> Manifest:
-    """Makes the set, keeping what is done in a work folder."""
+    """Makes the set, with a work folder for its progress."""
     vocab_file = open_work_folder(folder, record_set.identity, record_set.vocabulary)
     jobs = [
         TokenizeJob(
@@ -834,7 +834,7 @@ def _write_pool(
 def _write_shards(
     corpus: TokenizedCorpus, record_set: RecordSet, vocab_file: str, workers: Workers
 ) -> list[ShardResult]:
-    """One group and one random stream a file, on any core."""
+    """One group and one random stream per file, on any core."""
     num_shards = len(record_set.output_files)
     least = num_shards * record_set.settings.least_documents
     if corpus.num_documents < least:

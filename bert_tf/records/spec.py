@@ -26,7 +26,7 @@ UNMASKED = "unmasked"
 CLASSIFICATION = "classification"
 
 # A record's kind is that of the first of these features that it has: masked records
-# have the last one, too.
+# also have the last one.
 _TELLING_FEATURES = {
     "masked_lm_positions": PRETRAINING,
     "label_ids": CLASSIFICATION,
@@ -45,7 +45,7 @@ class Feature:
 
     Attributes:
         name: the feature's name, also the model's input or label of that name.
-        dtype: as it is stored: "int64" or "float32".
+        dtype: the stored type: "int64" or "float32".
         shape: the static shape of one record's value: `(length,)`, or, of several
             sequences, `(sequences, length)`. A record holds them one after another.
         flag: the flag that sets the length, for messages; "" where it is fixed.
@@ -134,7 +134,7 @@ class RecordSpec:
         max_predictions_per_seq: int | None = None,
         max_sequences_per_row: int | None = None,
     ) -> "RecordSpec":
-        """Sequences, or rows of several; without masks where there are no slots."""
+        """Sequences, or rows of several; without masks if there are no slots."""
         features = _sequence_features(max_seq_length)
         label = Feature("next_sentence_labels", INT64, (1,))
         if max_sequences_per_row is not None:
@@ -197,7 +197,7 @@ class RecordSpec:
 
     @classmethod
     def of_record(cls, record: bytes, source: str) -> "RecordSpec":
-        """What a foreign record holds, if it is for pre-training or classification."""
+        """The features of a foreign record, if for pre-training or classification."""
         table = features_of(record, source)
         kind = next(
             (_TELLING_FEATURES[name] for name in _TELLING_FEATURES if name in table), ""
@@ -217,7 +217,7 @@ class RecordSpec:
             dtype = FLOAT32 if num_numbers else INT64
             spec = cls.classification(length, dtype, max(1, num_numbers))
         else:
-            # No slot at all is a length that the check complains of.
+            # The check reports a length without any slot.
             spec = cls.pretraining(
                 length,
                 max(1, predictions) if kind == PRETRAINING else None,
@@ -241,12 +241,12 @@ class RecordSpec:
 
     @property
     def max_predictions_per_seq(self) -> int:
-        """Masked-LM slots; 0 where records have no masks."""
+        """Masked-LM slots; 0 if records have no masks."""
         return self._length_by(_PREDICTIONS)
 
     @property
     def max_sequences_per_row(self) -> int:
-        """Slots for sequences; 0 where a record is one sequence."""
+        """Slots for sequences; 0 if a record is one sequence."""
         return self._length_by(_SEQUENCES)
 
     @property
@@ -320,7 +320,7 @@ class RecordSpec:
         }
 
     def read(self, records: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The features of those records that fit, int64 as stored, and their numbers.
+        """The features of the valid records, int64 as stored, and their numbers.
 
         `parse` would hide an id that is far too large.
         """
@@ -335,7 +335,7 @@ class RecordSpec:
             return {name: value.numpy() for name, value in parsed.items()}
 
         def fitting(rows: list[int]) -> list[int]:
-            """Those of the rows that can be parsed, found by halving."""
+            """The rows that can be parsed, found by bisection."""
             try:
                 read(rows)
             except unparsable:
@@ -362,7 +362,7 @@ class RecordSpec:
         )
 
     def check(self, record: bytes, source: str) -> None:
-        """Refuses a record that lacks a feature or has one of another type or length.
+        """Raises InputError if a feature is missing or has another type or length.
 
         It may have other features, too.
         """

@@ -1,7 +1,7 @@
 """What a set of records holds: counts of lengths, predictions and labels.
 
-The counts are added up block by block while records are written or read, and merged
-over shards: merging in any order gives what one pass over all records gives.
+The counts are added block by block while records are written or read, and merged
+over shards: merging in any order gives the result of one pass over all records.
 
 A record's length is the number of its tokens, [CLS] and [SEP] included, padding not.
 Its special tokens are [CLS] and one [SEP] for each segment that is not empty.
@@ -37,13 +37,13 @@ class Spread:
     most: int = 0
 
     def add(self, values: np.ndarray) -> None:
-        """Takes in an array of integers that is not empty."""
+        """Adds an array of integers that is not empty."""
         self.merge(
             Spread(len(values), int(values.sum()), int(values.min()), int(values.max()))
         )
 
     def merge(self, other: "Spread") -> None:
-        """Takes in what another one has."""
+        """Adds another one's numbers."""
         if other.count:
             empty = not self.count
             self.least = other.least if empty else min(self.least, other.least)
@@ -61,8 +61,8 @@ class Spread:
 class RecordStatistics:
     """The counts of some pre-training or classification records.
 
-    `mask_id` is None where the vocabulary is unknown; predicted tokens are then only
-    kept or replaced.
+    `mask_id` is None if the vocabulary is unknown; predicted tokens are then only
+    counted as kept or replaced.
     """
 
     max_seq_length: int
@@ -71,7 +71,7 @@ class RecordStatistics:
     length_bins: list[int] = dataclasses.field(default_factory=list)
     predictions: Spread = dataclasses.field(default_factory=Spread)
     num_single_segments: int = 0
-    # Of the records that hold predictions alone, so that shares are theirs.
+    # Only of records with predictions, so that shares refer to these.
     num_predictable: int = 0
     num_tokens_with_predictions: int = 0
     num_masked: int = 0
@@ -124,7 +124,7 @@ class RecordStatistics:
         self.num_predictable += num_tokens - 2 * len(lengths) - num_pairs
         is_prediction = columns["masked_lm_weights"] > 0
         self.predictions.add(is_prediction.sum(axis=1))
-        # A position outside the record is an error for others to report.
+        # A position outside the record is reported elsewhere.
         positions = columns["masked_lm_positions"].clip(0, self.max_seq_length - 1)
         seen = np.take_along_axis(input_ids, positions, axis=1)[is_prediction]
         wanted = columns["masked_lm_ids"][is_prediction]
@@ -156,7 +156,7 @@ class RecordStatistics:
         self.length_bins = [ours + theirs for ours, theirs in bins]
 
     def to_values(self) -> dict[str, Any]:
-        """The counts as JSON can hold them; `from_values` is the way back."""
+        """The counts as JSON; `from_values` is the inverse."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -236,7 +236,7 @@ class RecordStatistics:
         for each in figures["length_histogram"]:
             low, high, count = each["from"], each["to"], each["records"]
             label = f"{low}-{high}" if low < high else high
-            # Rounded up: a bin with a single record is seen.
+            # Rounded up, so that a bin with a single record is visible.
             bar = "#" * -(-count * _BAR_WIDTH // most)
             portion = share(count, figures["records"])
             lines.append(f"  {label:>9} {count:>13,} {portion:>6.1%} {bar}".rstrip())

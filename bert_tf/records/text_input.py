@@ -12,13 +12,13 @@ from bert_tf.options import Options, Path, option
 from bert_tf.records.manifest import lies_beside_records, listed_records
 from bert_tf.text.documents import Chunk, find_sources, make_chunks
 
-# Small enough that all cores have work from a few dozen MB on.
+# Small enough that all cores have work for texts from a few dozen MB.
 _CHUNK_BYTES = 4 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions(Options, title=all_options.DATA):
-    """Which text."""
+    """The text to read."""
 
     input_file: str | None = option(
         None,
@@ -81,7 +81,7 @@ class SentenceTextOptions(TextOptions, title=all_options.DATA):
 def text_chunks(
     options: TextOptions, *, passed_over: Sequence[str] = ()
 ) -> list[Chunk]:
-    """The text that the options name, in pieces of work.
+    """The options' text, in pieces of work.
 
     Records that have a manifest among these files, and what accompanies records, are
     passed over: a pattern may match what an earlier run wrote next to its text.

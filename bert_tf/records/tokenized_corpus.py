@@ -45,8 +45,8 @@ class TokenizedPart:
         sentence_lengths: tokens of each sentence; none is 0.
         paragraph_lengths: sentences of each paragraph; none is 0.
         document_lengths: sentences of each document; none is 0.
-        paragraph_digests: of each paragraph's text; empty unless asked for.
-        document_digests: of each document's text; empty unless asked for.
+        paragraph_digests: of each paragraph's text; empty unless requested.
+        document_digests: of each document's text; empty unless requested.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class ChunkTokenizer:
     def parts(
         self, lines: Iterable[TextLine], max_bytes: int = 16 << 20
     ) -> Iterator[TokenizedPart]:
-        """Yields the lines' documents, as many at a time as fit into some memory."""
+        """Yields the lines' documents, in groups limited in memory."""
         for part in self._parts(lines, max_bytes):
             yield part
             self.num_tokens += len(part.tokens) // self._token_bytes
@@ -193,7 +193,7 @@ _VOCABULARY_FILE = "vocab.txt"
 
 
 def work_folder_path(name: str, work_dir: str | None) -> str:
-    """Where the work folder of a set lies."""
+    """The path of a set's work folder."""
     folder, base = os.path.split(name)
     if work_dir is None and not files.is_remote(name):
         return os.path.join(folder, f".{base}.work")
@@ -210,10 +210,10 @@ def work_folder_path(name: str, work_dir: str | None) -> str:
 
 @contextlib.contextmanager
 def hold_work_folder(path: str) -> Iterator[None]:
-    """Keeps other runs out of the folder, which is created; then removes it.
+    """Locks the folder against other runs and creates it; removes it at the end.
 
-    If the run ends with an error the folder stays. The system takes the lock away from
-    a run that was killed.
+    If the run ends with an error the folder stays. The system releases the lock of
+    a killed run.
     """
     _refuse_strangers(path)
     handle = files.lock(
@@ -228,11 +228,11 @@ def hold_work_folder(path: str) -> Iterator[None]:
 
 
 def _refuse_strangers(path: str) -> None:
-    """Makes a folder of ours alone where all users may make theirs, as in /tmp.
+    """Makes a folder that only we can write, in one shared by all users, such as /tmp.
 
-    Others can foresee its name, and put there what our workers would read. Without the
-    sticky bit nothing in such a folder is safe from them; some mounts show that mode
-    for all that they hold.
+    Others can predict its name, and put files there for our workers to read. Without
+    the sticky bit nothing in such a folder is safe from them; some mounts show that
+    mode for all their content.
     """
     parent = os.path.dirname(path) or "."
     of_all = stat.S_IWOTH | stat.S_ISVTX
@@ -254,7 +254,7 @@ def _refuse_strangers(path: str) -> None:
 
 
 def remove_finished(path: str, run: dict[str, Any]) -> None:
-    """Removes what a run left that was killed when its records were complete."""
+    """Removes the folder of a run killed when its records were complete."""
     if os.path.isdir(path) and (not os.listdir(path) or _owner_of(path) == _owner(run)):
         with hold_work_folder(path):
             logging.info("Removing %s, which an interrupted run left.", path)
@@ -272,26 +272,26 @@ def _owner_of(path: str) -> str | None:
 
 
 def _remove(path: str, names: Sequence[str]) -> None:
-    """Removes files of the folder, the owner last: a folder without one is not ours."""
+    """Removes the folder's files, the owner last, which marks the folder as ours."""
     for name in sorted(names, key=lambda name: name.startswith(_OWNER_FILE)):
         files.remove(os.path.join(path, name))
 
 
 def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> str:
-    """Prepares the folder, or takes up what was left in it by the same run."""
+    """Prepares the folder, or resumes the one left by the same run."""
     owner, there = _owner(run), _owner_of(path)
     names = os.listdir(path)
     if there == owner:
         logging.info("Going on with what an interrupted run left in %s", path)
         names = [name for name in names if ".tmp-" in name]
     elif there is None and not all(
-        # Killed at the very beginning, a run leaves a temporary file alone.
+        # A run killed at the very beginning leaves only a temporary file.
         name.startswith(_OWNER_FILE)
         for name in names
     ):
         raise InputError(f"{path} is in the way of the work folder; remove it.")
     _remove(path, names)
-    # First of all, so that the folder is known to be ours.
+    # First of all, to mark the folder as ours.
     files.write_atomically(os.path.join(path, _OWNER_FILE), owner)
     vocab_file = os.path.join(path, _VOCABULARY_FILE)
     vocabulary.save(vocab_file)
@@ -301,8 +301,8 @@ def open_work_folder(path: str, run: dict[str, Any], vocabulary: Vocabulary) -> 
 # A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.
 #
 # Chunk i is the folder chunk-0000i of the work folder, made under a temporary name and
-# renamed when it is complete, so that a run that was killed resumes with those that are
-# there. In it, all little-endian:
+# renamed when it is complete, so that a killed run resumes with the existing ones. All
+# files in it are little-endian:
 #
 #     tokens                uint16 or int32, by the vocabulary's size
 #     sentence_stops        int64, where in `tokens` each sentence ends
@@ -322,12 +322,12 @@ class TokenizeJob:
     work_folder: str  # where the result goes
     vocab_file: str  # the vocabulary
     do_lower_case: bool  # as for the tokenizer
-    # Of what digests are needed: one of `tokenized.DEDUPLICATION`.
+    # What digests are needed of: one of `DEDUPLICATION`.
     deduplicate: str = NO_DEDUPLICATION
 
     @property
     def folder(self) -> str:
-        """Where the result goes when it is complete."""
+        """The folder of the complete result."""
         return chunk_folder(self.work_folder, self.index)
 
 
@@ -344,7 +344,7 @@ def read_summary(folder: str) -> TokenizedChunk:
 def _finished_chunk(folder: str) -> TokenizedChunk | None:
     """The counts of a chunk, unless it is absent or incomplete.
 
-    Files that were written just before a machine lost its power may be empty.
+    Files written just before a power failure may be empty.
     """
     if not os.path.exists(folder):
         return None
@@ -434,7 +434,7 @@ class _ChunkWriter:
 
 
 def load_array(folder: str, name: str, dtype: np.dtype | type) -> np.ndarray:
-    """An array of a tokenized chunk; read where it is used, not at once.
+    """An array of a tokenized chunk; read lazily.
 
     The file is open as long as the array or a part of it lives. An array without
     entries has no file.
@@ -464,7 +464,7 @@ _KEPT = "kept_sentences"
 class TokenizedCorpus:
     """All chunks of a work folder."""
 
-    work_folder: str = dataclasses.field(default="", compare=False)  # where they lie
+    work_folder: str = dataclasses.field(default="", compare=False)  # their folder
     token_type: str  # numpy's name of the ids' type
     # The documents of each chunk, those that are dropped included.
     chunk_documents: tuple[int, ...]
@@ -513,7 +513,7 @@ class TokenizedCorpus:
 
     def _chunk_pieces(self, index: int, first: int, step: int) -> "_Pieces":
         folder = chunk_folder(self.work_folder, index)
-        # What is kept of them is copied: each holds a file open.
+        # What is kept of them is copied: each keeps a file open.
         tokens = load_array(folder, "tokens", np.dtype(self.token_type))
         sentence_stops = load_array(folder, "sentence_stops", np.int64)
         document_stops = load_array(folder, "document_stops", np.int64)
@@ -585,9 +585,9 @@ def choose_sentences(
     deduplicate: str,
     min_document_tokens: int,
 ) -> Counter[str]:
-    """Writes down which sentences are kept; of repeated texts the first one is.
+    """Records which sentences are kept; of repeated texts the first one is.
 
-    Memory: 16 bytes for the digest of each document or paragraph, and as much again.
+    Memory: 16 bytes for the digest of each document or paragraph, and the same again.
     """
     dropped: Counter[str] = Counter()
     is_first = None
@@ -629,7 +629,7 @@ def choose_sentences(
 def _first_occurrences(
     work_folder: str, num_chunks: int, name: str
 ) -> Iterator[np.ndarray]:
-    """Yields, for each chunk that has digests, which of them come up first there."""
+    """Yields, for each chunk with digests, which of them occur first there."""
     parts = [
         np.array(load_array(chunk_folder(work_folder, index), name, np.uint8))
         for index in range(num_chunks)
@@ -637,7 +637,7 @@ def _first_occurrences(
     num_digests = [len(part) // DIGEST_BYTES for part in parts]
     halves = np.concatenate(parts).view(np.uint64).reshape(-1, 2)
     del parts
-    # Stable: of equal digests, the first in the text stays the first.
+    # Stable: of equal digests, the first in the text stays first.
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     in_order = halves[order]
     is_new = np.ones(len(order), np.bool_)

@@ -100,14 +100,14 @@ def _put_varint(data, position, value):
 
 @compiled
 def _put_message(data, position, tag, size):
-    """The head of a nested message; returns where its content goes."""
+    """The header of a nested message; returns where its content starts."""
     data[position] = tag
     return _put_varint(data, position + 1, size)
 
 
 @compiled
 def _message_size(size):
-    """A nested message's bytes with its tag, from those of its content."""
+    """A nested message's bytes with its tag, from its content's."""
     return 1 + _varint_size(size) + size
 
 
@@ -192,7 +192,7 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def masked_checksum(data: bytes) -> bytes:
-    """The four bytes that stand behind some data."""
+    """The checksum after some data, four bytes."""
     crc = google_crc32c.value(data)
     rotated = (crc >> 15 | crc << 17) & 0xFFFFFFFF
     return _CHECKSUM.pack((rotated + _MASK_DELTA) & 0xFFFFFFFF)
@@ -209,9 +209,9 @@ def write_records(file: IO[bytes], records: Iterable[bytes]) -> None:
     file.write(b"".join(map(framed, records)))
 
 
-# A set's files get their records in turn, as the original deals them, under temporary
-# names (FILE.tmp-NUMBER), and their own names when the last record is in. A run that is
-# killed leaves nothing but temporary files, which the next one removes.
+# Records are dealt to a set's files in turn, as in the original, under temporary names
+# (FILE.tmp-NUMBER); the files get their own names after the last record. A killed run
+# leaves nothing but temporary files, which the next one removes.
 
 
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
@@ -231,13 +231,13 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
 
 
 def leftovers(paths: Iterable[str]) -> Iterator[str]:
-    """What killed writers of some files left under temporary names."""
+    """Temporary files left by killed writers of some files."""
     for path in paths:
         yield from filter(is_temporary, files.glob(glob.escape(path) + ".tmp-*"))
 
 
 def remove_leftovers(path: str) -> None:
-    """Removes what killed writers of a file left under temporary names."""
+    """Removes temporary files left by killed writers of a file."""
     for leftover in leftovers([path]):
         files.remove(leftover)
 
@@ -245,8 +245,8 @@ def remove_leftovers(path: str) -> None:
 class ShardWriter:
     """Deals records to several TFRecord files in turn: record i to file i modulo n.
 
-    A context manager. Leaving it gives the files their names; leaving it by an
-    exception removes what was written, and files of these names stay as they were.
+    A context manager. Leaving it normally gives the files their names; an exception
+    removes what was written, and existing files of these names stay as they were.
     """
 
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
@@ -281,7 +281,7 @@ class ShardWriter:
         self._next = (self._next + len(records)) % num_files
 
     def close(self) -> list[int]:
-        """Brings all records to the disk, still under the temporary names."""
+        """Flushes all records to the disk, still under the temporary names."""
         for file, path in zip(self._files, self.paths, strict=True):
             with file_errors(path):
                 if not files.is_remote(path):
@@ -292,7 +292,7 @@ class ShardWriter:
         return [files.size(temporary) for temporary in self._temporary]
 
     def publish(self) -> None:
-        """Gives the files their names, over files that have them now."""
+        """Gives the files their names, replacing existing files."""
         if self._files:
             self.close()
         while self._temporary:
@@ -314,7 +314,7 @@ class ShardWriter:
 
     def _discard(self) -> None:
         for file in self._files:
-            # What cannot be flushed now is being thrown away.
+            # Data that cannot be flushed now are being discarded.
             with contextlib.suppress(OSError, *files.remote_errors()):
                 file.close()
         self._files = []

@@ -413,9 +413,6 @@ def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
     return sums / numbers[:, None].astype(logits.dtype)
 
 
-# Classification and regression of texts and pairs of texts.
-
-
 # Sentence and sentence-pair classification and regression as a task.
 #
 # Devlin et al. 2018, section 4.1: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; the pooled

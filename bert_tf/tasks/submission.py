@@ -1,4 +1,4 @@
-"""The zip that the GLUE server takes (gluebenchmark.com): the test sets' predictions.
+"""The zip for the GLUE server (gluebenchmark.com): the test sets' predictions.
 
 One TSV per test set, at the top of the zip, under the names of `TASK_FILES`. Each has
 the header `index<tab>prediction`, then one line per example of the test set, in its
@@ -21,7 +21,7 @@ from bert_tf.errors import InputError
 
 _HEADER = "index\tprediction"
 _LEAST_SCORE, _LARGEST_SCORE = 0.0, 5.0
-# The first date that a zip can have: the same predictions give the same bytes.
+# The earliest date in a zip: the same predictions give the same bytes.
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
 
 _BINARY = ("0", "1")
@@ -30,14 +30,14 @@ _NLI = ("contradiction", "entailment", "neutral")
 
 
 class TaskFile(NamedTuple):
-    """The predictions of a test set as the server takes them.
+    """The predictions of a test set in the server's format.
 
     Attributes:
         task_name: the task, as GLUE spells it.
         split: its test split: "test", or "test_mismatched".
         file_name: the file's name in the zip.
         num_examples: the test set's examples.
-        words: the predictions there are; () for a number.
+        words: the possible predictions; () for a number.
     """
 
     task_name: str
@@ -64,7 +64,7 @@ TASK_FILES = (
 
 
 def task_file(task_name: str, split: str) -> TaskFile | None:
-    """The file of a task's test split; None for what GLUE has no test set of."""
+    """The file of a task's test split; None for one that GLUE does not have."""
     for file in TASK_FILES:
         if (file.task_name.lower(), file.split) == (task_name.lower(), split):
             return file
@@ -74,7 +74,7 @@ def task_file(task_name: str, split: str) -> TaskFile | None:
 def write_task_file(
     folder: str, task_name: str, split: str, words: Sequence[str]
 ) -> str | None:
-    """Writes the predictions of a test split as the server takes them."""
+    """Writes the predictions of a test split in the server's format."""
     file = task_file(task_name, split)
     if file is None:
         return None
@@ -97,8 +97,7 @@ def write_submission(
 ) -> list[TaskFile]:
     """Packs the test sets' predictions into the zip for the server.
 
-    Each missing test set is logged in one line. The same files give the
-    same bytes.
+    Each missing test set is logged in one line. The same files give the same bytes.
     """
     tables, missing = {}, []
     for file in TASK_FILES:
@@ -131,7 +130,7 @@ def write_submission(
             member = zipfile.ZipInfo(file.file_name, _NO_DATE)
             member.compress_type = zipfile.ZIP_DEFLATED
             member.external_attr = 0o644 << 16
-            # As on Unix, wherever it is written.
+            # As on Unix, on every system.
             member.create_system = 3
             archive.writestr(member, tables[file.file_name])
     files.write_atomically(path, content.getvalue())
@@ -154,7 +153,7 @@ def _prediction(file: TaskFile, word: str) -> str:
 
 
 def _filling(file: TaskFile) -> list[str]:
-    """What stands for a test set that was not predicted."""
+    """The content for a test set that was not predicted."""
     values = file.words[:1] or (f"{_LEAST_SCORE:.3f}", f"{_LARGEST_SCORE:.3f}")
     return [values[i % len(values)] for i in range(file.num_examples)]
 
@@ -165,7 +164,7 @@ def _table(predictions: Sequence[str]) -> str:
 
 
 def _checked(path: str, file: TaskFile) -> str:
-    """A file's content, if the server takes it."""
+    """A file's content, if the server accepts it."""
     content = files.read_text(path, "predictions")
     number = 0
     for number, line in enumerate(files.lines(content)):

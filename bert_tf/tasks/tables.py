@@ -30,7 +30,7 @@ from bert_tf.text.tfds import TfdsRows
 # columns, an unknown label) are left out; GLUE's own QQP has some.
 
 
-# Of a file's rows. QQP's train.tsv has a few that line ends within a question cut.
+# Per file. QQP's train.tsv has a few rows that line ends within a question split.
 MAX_UNUSABLE = 0.01
 
 
@@ -59,7 +59,7 @@ LabelCheck = Callable[[str, str], object]
 
 
 class UnusableRows:
-    """The rows of a file that cannot be used: few are reported, many are an error."""
+    """The unusable rows of a file: few are reported, many are an error."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -144,12 +144,12 @@ class TableSplit:
 
         Args:
             path: the file.
-            check: what a label has to pass; None: any label.
+            check: checks each label; None: any label is allowed.
 
         Raises:
-            InputError: no such file, not UTF-8, a column is missing, there is no
-                example in it, or too many rows cannot be used. Without labels none may
-                be: predictions are told apart by their place.
+            InputError: no such file, not UTF-8, a column is missing, it has no example,
+                or too many rows are unusable. Without labels no row may be unusable:
+                predictions are identified by their position.
         """
         rows = _rows(path)
         header = next(rows)[1] if self.has_header else None
@@ -195,7 +195,7 @@ class TableSplit:
                     labels_seen.add(label)
             examples.append(Example(first, second, label, source))
         if self.label is None:
-            # At the file's end they are no rows.
+            # At the file's end they are not rows.
             for line in [line for line in blank if line < last]:
                 num_rows += 1
                 unusable.add(line, "the row is blank.")
@@ -241,10 +241,10 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each row of a CSV text; a cell may have several lines."""
+    """(line number, cells) of each row of a CSV text; a cell may span several lines."""
     # A cell may be as long as the file. The limit is the whole process's.
     limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
-    # strict: or a quote that is not closed takes all rows behind it into one cell.
+    # strict: otherwise an unclosed quote takes all following rows into one cell.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
@@ -256,13 +256,13 @@ def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def columns_of(header: Sequence[str], path: str) -> str:
-    """What columns a file has, for a message about one that it lacks."""
+    """A file's columns, for a message about a missing one."""
     names = ", ".join(map(repr, header)) or "none (no header)"
     return f"Columns: {names}.{other_separator(header, path)}"
 
 
 def other_separator(row: Sequence[str], path: str) -> str:
-    """Advice for a row that is one cell, with what separates cells elsewhere in it."""
+    """Advice for a row of one cell, if another separator splits it."""
     if len(row) != 1:
         return ""
     if path.lower().endswith(".csv"):
@@ -306,7 +306,7 @@ class TfdsSet:
         text_a: the first sentence's feature.
         text_b: the second one's, if any.
         label: the label's feature.
-        index: the feature that numbers the rows as they stood in the file, if any.
+        index: the feature with the rows' numbers in the original file, if any.
         rename: their class -> our label.
     """
 
@@ -404,7 +404,7 @@ class TfdsSplit:
         return [example for _, example in sorted(numbered, key=lambda pair: pair[0])]
 
     def class_names(self) -> tuple[str, ...] | None:
-        """The labels in the set's own order, where it names them."""
+        """The labels in the set's own order, if it names them."""
         if self.label is None:
             return None
         names = self._rows().class_names(self.label)
@@ -422,7 +422,7 @@ class TfdsSplit:
     def _label(
         self, value: Any, names: tuple[str, ...] | None, separator: str
     ) -> str | None:
-        """A label in our words; None for -1 of a class, which stands for none."""
+        """Our name of a label; None for a class of -1, which means no label."""
         if isinstance(value, list):
             words = [self._label(each, names, separator) for each in value]
             return separator.join(word for word in words if word is not None)
@@ -453,7 +453,7 @@ class Target:
         kind: SINGLE_LABEL, MULTI_LABEL or REGRESSION.
         labels: the classes in the order of the outputs; for a regression of several
             numbers their names; () for one number.
-        separator: what stands between several labels, or several numbers, in a cell.
+        separator: the separator of several labels, or several numbers, in a cell.
     """
 
     kind: str
@@ -499,7 +499,7 @@ class Target:
         return [float(index in found) for index in range(self.num_outputs)]
 
     def split(self, label: str) -> list[str]:
-        """The labels of a cell of several; none in an empty one."""
+        """The labels in a cell of several; none in an empty one."""
         words = (word.strip() for word in label.split(self.separator))
         return [word for word in words if word]
 
@@ -516,7 +516,7 @@ class Target:
         return powers / powers.sum(axis=-1, keepdims=True)
 
     def predictions(self, logits: np.ndarray) -> np.ndarray:
-        """What is predicted, as metrics take it."""
+        """The predictions, in the form that metrics take."""
         logits = np.asarray(logits)
         if self.kind == SINGLE_LABEL:
             return logits.argmax(axis=-1)
@@ -525,7 +525,7 @@ class Target:
         return logits[:, 0] if self.num_outputs == 1 else logits
 
     def words(self, logits: np.ndarray) -> list[str]:
-        """What is predicted, as a person writes it: "entailment", "a,c", "3.214"."""
+        """The predictions as text: "entailment", "a,c", "3.214"."""
         predictions = self.predictions(logits)
         if self.kind == SINGLE_LABEL:
             return [self.labels[index] for index in predictions]
@@ -585,15 +585,15 @@ class DataSet:
 
     Attributes:
         name: as GLUE spells it: "CoLA".
-        metrics: names in `bert_tf.metrics`; a selection goes by the first one.
+        metrics: names in `bert_tf.metrics`; a selection uses the first one.
         files: split -> file name under --data_dir; none for TensorFlow Datasets.
-        splits: split ("train", "dev", "test") -> where its examples stand.
+        splits: split ("train", "dev", "test") -> where its examples are.
         kind: what a classifier predicts: SINGLE_LABEL, MULTI_LABEL or REGRESSION.
         labels: the classes in the order of the model's outputs; the names of the
-            numbers of a regression of several, () for one number; None for a table of
-            one's own whose labels are those of its training split.
-        separator: what stands between several labels or numbers in a cell.
-        dev_splits: the splits that a model is scored on.
+            numbers of a regression of several, () for one number; None for a custom
+            table whose labels are those of its training split.
+        separator: the separator of several labels or numbers in a cell.
+        dev_splits: the splits on which a model is scored.
         test_splits: the splits whose predictions are the result.
         folder: its folder in GLUE's distribution.
         tfds: where it is in TensorFlow Datasets; None if it is not.
@@ -618,7 +618,7 @@ class DataSet:
 
     @property
     def class_names(self) -> dict[str, str]:
-        """Label -> what it means, where the files have a number: "1", "acceptable"."""
+        """Label -> its meaning, if the files have a number: "1", "acceptable"."""
         if self.tfds is None:
             return {}
         return {label: name for name, label in self.tfds.rename.items()}
@@ -634,7 +634,7 @@ class DataSet:
 
         Args:
             name: the set's name there, such as one with a version: "glue/cola:2.0.0".
-            folder: where prepared data sets lie; None for the library's own.
+            folder: the folder of prepared data sets; None for the library's own.
 
         Raises:
             InputError: it is not there.
@@ -685,11 +685,11 @@ class DataSet:
         """What a classifier of this data set predicts.
 
         Args:
-            labels: the classes of a data set that has no fixed ones.
+            labels: the classes of a data set without fixed ones.
 
         Raises:
-            InputError: there are too few classes, one is there twice, or a metric is
-                not one of such a target.
+            InputError: there are too few classes, one occurs twice, or a metric does
+                not fit such a target.
         """
         found = (labels or ()) if self.labels is None else self.labels
         if len(set(found)) < len(found):
@@ -711,7 +711,7 @@ class DataSet:
         return Target(kind=self.kind, labels=tuple(found), separator=self.separator)
 
     def read_target(self, data_dir: str | None) -> Target:
-        """What a classifier predicts; reads the labels where the set has no fixed ones.
+        """What a classifier predicts; reads the labels if the set has no fixed ones.
 
         Raises:
             InputError: as `read` and `target`.

@@ -1,6 +1,6 @@
-r"""Files in blocks of whole lines, unpacked, cut where no document is torn apart.
+r"""Files in blocks of whole lines, uncompressed, cut only between documents.
 
-A chunk of a file is given by two positions, which may lie anywhere. It reaches from the
+A chunk of a file is given by two arbitrary positions. It reaches from the
 first border at or after the one to the first border at or after the other, so that the
 chunks of a file hold each of its lines once, whatever their size. The file's format
 determines where borders are.
@@ -23,7 +23,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _BLOCK_BYTES = 1 << 20
 _BORDER_BLOCK_BYTES = 1 << 16
-# Text is three to ten times the size of what it is packed into.
+# Text is three to ten times the size of its compressed form.
 _PACKED_BLOCK_BYTES = 1 << 17
 
 _UNPACKERS: dict[str, Callable[[], Any]] = {
@@ -49,13 +49,13 @@ class Borders(NamedTuple):
 
 
 def compression(path: str) -> str:
-    """The suffix by which a file is known as packed; "" where it is not."""
+    """The suffix of a compressed file; "" for others."""
     suffix = os.path.splitext(path)[1]
     return suffix if suffix in _UNPACKERS else ""
 
 
 def size(path: str) -> int:
-    """A file's bytes, as it is stored."""
+    """A file's bytes as stored."""
     with files.open_binary(path) as file:
         return file.seek(0, os.SEEK_END) or file.tell()
 
@@ -87,9 +87,9 @@ def read_blocks(
 
 
 def read_pieces(path: str) -> Iterator[bytes]:
-    """Yields the bytes of a file, unpacked, cut anywhere; none of the pieces is empty.
+    """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty.
 
-    For files whose lines may be as long as they are themselves.
+    For files whose lines may be as long as the whole file.
     """
     with files.open_binary(path) as file:
         pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
@@ -97,7 +97,7 @@ def read_pieces(path: str) -> Iterator[bytes]:
 
 
 def line_number(path: str, offset: int) -> int:
-    """The number, from 1, of the line in which a byte of the unpacked file stands."""
+    """The number, from 1, of the line with a given byte of the uncompressed file."""
     newlines = 0
     for block in read_blocks(path):
         if block.offset + len(block.data) > offset:
@@ -163,9 +163,9 @@ def _pieces(
 
 
 def _unpacked(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int]]:
-    """Yields unpacked bytes with the number of packed ones that were read for them."""
-    # Not gzip.open and its like: they take a damaged second stream, as parallel packers
-    # write many of, for rubbish behind the first, and pass over it in silence.
+    """Yields uncompressed bytes with the number of compressed ones read for them."""
+    # Not gzip.open and its like: they silently ignore a damaged second stream as
+    # trailing garbage, and parallel compressors write many streams.
     new_unpacker = _UNPACKERS[compression(path)]
     unpacker = new_unpacker()
     fresh = True

@@ -18,11 +18,11 @@ from bert_tf.text import blocks
 # Paragraphs into sentences, by the rules of a language.
 #
 # The splitter is `sentencex` (Wikimedia's): rules for abbreviations, numbers,
-# quotations and lists in some thirty languages. It takes the rules of a related
-# language for the others that it knows of, and English ones for any other code.
+# quotations and lists in some thirty languages. For other languages that it knows it
+# uses the rules of a related one, for any other code the English ones.
 
 
-# Those with rules of their own in sentencex 1.0.
+# The languages with their own rules in sentencex 1.0.
 LANGUAGES = (
     *("am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu"),
     *("hi", "hy", "it", "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt"),
@@ -67,15 +67,15 @@ def _as_one(paragraph: str) -> Sequence[str]:
 #
 #     </doc>
 #
-# Each doc is a document; blank lines in it end nothing. Of the articles, text passages
-# alone are kept (Devlin et al. 2018, section 3.1): the title line, headings
+# Each doc is a document; blank lines in it end nothing. Only text passages of the
+# articles are kept (Devlin et al. 2018, section 3.1): the title line, headings
 # ("Section::::") and list items ("BULLET::::", both written by versions 2) are left
-# out. Versions 3 write `&`, `<` and `>` as entities, which become characters again.
+# out. Versions 3 write `&`, `<` and `>` as entities, which are decoded.
 
 
 TITLE_LINES = "title lines"
 
-# A title may hold quotation marks: wikiextractor writes it as it is.
+# A title may contain quotation marks: wikiextractor does not escape them.
 _TITLE = re.compile(r'\btitle="(.*)">$')
 _LEFT_OUT = {"Section": "section headings", "BULLET": "list items"}
 _LEFT_OUT_PREFIXES = tuple(f"{kind}::::" for kind in _LEFT_OUT)
@@ -140,11 +140,11 @@ def _unclosed(path: str, offset: int, index: int) -> InputError:
 
 
 def _without_entities(text: str) -> str:
-    # The three that wikiextractor makes, in its opposite order.
+    # The three that wikiextractor writes, in reverse order.
     return text.replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
 
 
-# JSON lines: one object per line, one of its fields a document's text.
+# JSON lines: one object per line, with a document's text in one of its fields.
 #
 #     {"title": "Anarchism", "text": "Anarchism is a political philosophy ...\n..."}
 #
@@ -213,7 +213,7 @@ def _reason(error: ValueError | RecursionError) -> str:
 
 
 def _without_surrogates(text: str, dropped: Counter[str]) -> str:
-    """`whole_characters`, and counts their halves."""
+    """`whole_characters`, and counts the halves that were replaced."""
     num_halves = sum("\ud800" <= character <= "\udfff" for character in text)
     if not num_halves:
         return text
@@ -222,9 +222,9 @@ def _without_surrogates(text: str, dropped: Counter[str]) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Text that UTF-8 can hold.
+    """Text that UTF-8 can encode.
 
-    JSON can escape halves of characters, of which two in a row are one, and one alone
+    JSON can escape surrogates: a pair of them is one character, and a lone one
     becomes U+FFFD.
     """
     try:
@@ -243,9 +243,9 @@ _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileSource:
-    """A file of text."""
+    """A text file."""
 
-    path: str  # where it lies
+    path: str
     input_format: str  # "text", "wikiextractor" or "jsonl"
     text_field: str = "text"  # of a jsonl file's objects
 
@@ -260,7 +260,7 @@ class DatasetSource:
     end: int  # the first one behind them
     is_whole: bool  # whether these are all examples of the split
     text_field: str = "text"  # the feature that holds the text
-    # Where prepared datasets lie; None for the library's own folder.
+    # The folder of prepared datasets; None for the library's own.
     data_dir: str | None = None
     input_format: str = dataclasses.field(default="tfds", init=False)
 
@@ -277,17 +277,17 @@ class DatasetSource:
 
     @property
     def sha256(self) -> str:
-        """Of what identifies it: a version's examples never change."""
+        """A digest of its identity: a version's examples never change."""
         return files.sha256(f"{self.path}:{self.num_examples}".encode())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A piece of a source, the work of one core; `readers.read_chunk` reads it."""
+    """A piece of a source, the work of one core; see `read_chunk`."""
 
     source: FileSource | DatasetSource  # what to read
     # In bytes of a file, or examples of a dataset's split. The documents that begin
-    # from here on belong to the chunk (see `blocks` for the exact border).
+    # In bytes of a file, or examples of a dataset's split. Documents that begin
     start: int
     # The documents that begin from here on belong to the next one; None where the
     # source ends with the chunk.
@@ -302,11 +302,11 @@ def find_sources(patterns: str, flag: str) -> list[str]:
     """The input files that comma-separated patterns name, in the patterns' order.
 
     A pattern is a file, a glob, or a folder, which stands for all files in it and in
-    its folders, sorted by path, but for names that begin with "." or "_".
+    its subfolders, sorted by path, except names that begin with "." or "_".
     """
     found: list[str] = []
     for pattern in patterns.split(","):
-        # A name with brackets in it may be a file's own.
+        # A name with brackets may be that of a file.
         names = [pattern] if files.exists(pattern) else files.glob(pattern)
         matches = [
             path
@@ -333,7 +333,7 @@ def make_chunks(
     chunk_bytes: int = CHUNK_BYTES,
     whole_files: bool = False,
 ) -> list[Chunk]:
-    """Cuts files into chunks, in order; the chunks depend on the arguments alone."""
+    """Cuts files into chunks, in order, depending only on the arguments."""
     if input_format not in FORMATS:
         raise ValueError(
             f"`input_format` must be one of {', '.join(FORMATS)}. Received: "
@@ -392,7 +392,7 @@ def find_format(path: str) -> str:
 def splitting_language(
     input_format: str, split_sentences: bool | None, language: str
 ) -> str:
-    """The `Chunk.language` of a format: "" where its lines are not split."""
+    """The `Chunk.language` of a format: "" if its lines are not split."""
     if split_sentences is None:
         split_sentences = input_format != "text"
     if split_sentences and not language:
@@ -426,7 +426,7 @@ def _walk(folder: str, within: tuple[str, ...]) -> Iterator[str]:
                 os.path.join(parent, name) for name in names if _is_visible(name)
             )
         return
-    # Links to folders are followed, but not in circles.
+    # Links to folders are followed, but not in cycles.
     within = (*within, os.path.realpath(folder))
     for entry in os.scandir(folder):
         if not _is_visible(entry.name):
@@ -450,8 +450,8 @@ def _is_visible(name: str) -> bool:
 # wikiextractor, jsonl, tfds
 #     Each <doc>, JSON object or example is a document.
 #
-# All text is UTF-8. Lines of files end at \n, and a carriage return is dropped wherever
-# it stands, as TensorFlow's reader drops it for the original.
+# All text is UTF-8. Lines of files end at \n, and carriage returns are dropped
+# everywhere, as TensorFlow's reader does for the original.
 
 
 EMPTY_DOCUMENTS = "documents without text"
@@ -462,7 +462,7 @@ Splitter = Callable[[str], Sequence[str]]
 class TextLine(NamedTuple):
     """A line of a source that holds text, or the end of a document."""
 
-    # The line's sentences, stripped; empty where a document ends.
+    # The line's sentences, stripped; empty at a document's end.
     sentences: Sequence[str]
     text: str  # the line before it was split, stripped; "" where a document ends
     # Of the source, read since the last TextLine. A reader reads many lines at once and
@@ -479,7 +479,7 @@ def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
 
 
 def _is_blank(line: bytes) -> bool:
-    # What is not UTF-8 is text here, and an error for the chunk that it belongs to.
+    # Invalid UTF-8 is text here, and an error for the chunk that it belongs to.
     return not line.decode("utf-8", "replace").strip()
 
 

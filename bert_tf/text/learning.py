@@ -25,12 +25,12 @@ from bert_tf.text.normalization import (
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
 
-# A word is what the tokenizer sees as one. All of them are kept, unless there are more
-# different ones than the memory is meant to hold: then the rarest so far are forgotten.
+# Words are those of the tokenizer. All are kept, unless there are more different ones
+# than the memory limit allows: then the rarest so far are forgotten.
 
 
 # Runs of text are counted before they are cut into words, this many different ones at
-# a time: most runs are frequent, and cutting is the slow part.
+# a time: most runs are frequent, and cutting is slow.
 _RUNS_AT_A_TIME = 1 << 20
 
 
@@ -39,9 +39,9 @@ class WordCounts:
 
     As soon as it holds more than `max_words` different words, those that were counted
     once are forgotten, then those counted twice and so on, until at most half as many
-    are left. A forgotten word that occurs again begins at 0 (Manku and Motwani 2002,
-    Approximate Frequency Counts over Data Streams). What is forgotten depends on the
-    text and its order alone; the counts of characters stay exact.
+    are left. A forgotten word that occurs again starts over at 0 (Manku and Motwani
+    2002, Approximate Frequency Counts over Data Streams). What is forgotten depends
+    only on the text and its order; the counts of characters stay exact.
 
     Attributes:
         num_forgotten: occurrences that were forgotten.
@@ -63,11 +63,11 @@ class WordCounts:
 
     @property
     def num_occurrences(self) -> int:
-        """All words of the text, those that were forgotten as well."""
+        """All words of the text, including those that were forgotten."""
         return sum(self._words.values()) + self.num_forgotten
 
     def characters(self) -> Counter[str]:
-        """How often each character occurs, in forgotten words as well."""
+        """How often each character occurs, including forgotten words."""
         return _characters(self._words) + self._forgotten_characters
 
     def add_lines(self, lines: Iterable[str], do_lower_case: bool) -> None:
@@ -142,7 +142,7 @@ def count_words(
 
 @dataclasses.dataclass(frozen=True)
 class _CountChunk:
-    """What a worker does."""
+    """A worker's counts of a piece of text."""
 
     do_lower_case: bool
     max_words: int | None
@@ -169,8 +169,8 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
 
 # Repeatedly merging the two pieces that are most often next to each other.
 #
-# Only the different words are kept, each with how often it occurs. Byte pair encoding
-# asks at every step for the most frequent pair, so pairs are looked after as follows.
+# Only the different words are kept, each with its count. Byte pair encoding
+# needs the most frequent pair at every step, so pairs are tracked as follows.
 #
 # - The pairs that a new piece is part of are counted when it is made, at all places. A
 #   piece is made once: two equal strings are cut in the same way, step by step, until
@@ -178,9 +178,9 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
 # - So a pair's count only falls from then on, as its pieces merge with others. What was
 #   counted first is a bound, and a heap of bounds has the most frequent pair on top as
 #   soon as the bound on top, counted again, turns out to hold.
-# - Pairs below a threshold are not looked after at all; when none is left above it, the
+# - Pairs below a threshold are not tracked; when none is left above it, the
 #   threshold falls and all pairs are counted again. That keeps a table of thousands of
-#   pairs where there are millions, and does not change which one is the most frequent.
+#   pairs instead of millions, and does not change which one is the most frequent.
 #
 # So each step is a few operations on arrays, and the result is that of counting all
 # pairs before each merge. Ties are broken by spelling.
@@ -189,8 +189,8 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
 # Where no piece begins or ends.
 _NONE = -1
 
-# A threshold and the next one. A smaller step counts all pairs more often, a larger
-# one looks after more pairs that are never merged.
+# The ratio of a threshold to the next one. A smaller step counts all pairs more often,
+# a larger one tracks more pairs that are never merged.
 _THRESHOLD_STEP = 32
 
 # How much of the row is sorted at a time.
@@ -202,7 +202,7 @@ Array = NDArray[np.integer]
 
 
 class _Pair(NamedTuple):
-    """Two pieces side by side, and the places where the first one begins."""
+    """Two adjacent pieces, and the places where the first one begins."""
 
     left: int
     right: int
@@ -324,7 +324,7 @@ class _SpelledWords:
                 yield _Pair(*divmod(key, len(self.pieces)), found, count)
 
     def pairs_with(self, piece: int, places: Array, least: int) -> Iterator[_Pair]:
-        """Those of them that `piece` is part of, given all the places it begins at."""
+        """The pairs that `piece` is part of, given all the places it begins at."""
         before = self._ends[places - 1]
         inside = before != _NONE
         before = before[inside]
@@ -338,7 +338,7 @@ class _SpelledWords:
             yield _Pair(piece, other, found, count)
 
     def count_again(self, pair: _Pair) -> _Pair:
-        """The pair with those of its places where it still stands."""
+        """The pair with those of its places where it still exists."""
         left, right, places, _ = pair
         places = places[self._begins[places] == left]
         places = places[self._begins[places + self._lengths[left]] == right]
@@ -346,7 +346,7 @@ class _SpelledWords:
         return _Pair(left, right, places, frequency)
 
     def merge(self, pair: _Pair) -> tuple[int, Array]:
-        """Makes one piece of a pair at all the places where it stands."""
+        """Makes one piece of a pair at all the places where it occurs."""
         left, right, places, _ = pair
         if left == right:
             places = _without_overlaps(places, int(self._lengths[left]))
@@ -362,7 +362,7 @@ class _SpelledWords:
     def _groups(
         self, keys: Array, places: Array, least: int
     ) -> Iterator[tuple[int, Array, int]]:
-        """Each key that counts at least so often, with its places and its count."""
+        """Each key that occurs at least that often, with its places and its count."""
         if not len(keys):
             return
         order = np.argsort(keys)
@@ -460,7 +460,7 @@ def learn_from_counts(
 
 
 def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
-    """The tokens that a vocabulary begins with, whatever the text."""
+    """The tokens at the beginning of every vocabulary."""
     unused = [f"[unused{index}]" for index in range(num_unused)]
     tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
     if vocab_size <= len(tokens):
@@ -472,10 +472,10 @@ def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
 
 
 def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
-    """How many of the text's words a vocabulary with all characters' tokens lacks.
+    """How many of the text's words become [UNK] despite all characters' tokens.
 
-    They become [UNK] for a character that is not in the vocabulary, or for their
-    length. Forgotten words are passed over.
+    They have a character that is not in the vocabulary, or are too long. Forgotten
+    words are passed over.
     """
     starts = {token for token in vocabulary if len(token) == 1}
     continuations = {
@@ -513,7 +513,7 @@ def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
 def check_output_file(
     path: str, *, vocab_size: int, num_unused: int = 0, overwrite: bool = False
 ) -> None:
-    """Finds out before the work whether its result could be kept; makes the folder."""
+    """Checks before the work that its result can be written; makes the folder."""
     tokens = first_tokens(vocab_size, num_unused)
     if not path or files.is_folder(path):
         raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")

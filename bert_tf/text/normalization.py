@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 # Text into words: the original's BasicTokenizer, whole strings at a time.
 #
-# What is to be done with a text, in this order:
+# The steps, in this order:
 #
 # 1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n \r.
-# 2. Put spaces round each CJK ideograph.
+# 2. Put spaces around each CJK ideograph.
 # 3. Split at white space: \t \n \r, Zs, U+2028 and U+2029.
 # 4. Uncased: lower the case, decompose (NFD), remove the accents (Mn).
 # 5. Make each punctuation character a word: P*, and all of ASCII but letters and
@@ -25,8 +25,8 @@ from typing import NamedTuple
 # reordered across it. No step makes new white space, for the only characters that
 # decompose to a space (U+2000, U+2001) are Zs and became spaces before.
 #
-# Each step is one call of a compiled regular expression or of a `str` method, and
-# Python runs nothing for each character.
+# Each step is one call of a compiled regular expression or of a `str` method, so no
+# Python code runs per character.
 
 
 # The blocks that the original separates: the CJK ideographs, extensions A to E, and the
@@ -42,7 +42,7 @@ CJK_RANGES = (
     (0x2F800, 0x2FA1F),
 )
 
-# Planes 2 to 13 hold ideographs or nothing, 15 and 16 private use; all the characters
+# Planes 2 to 13 hold ideographs or nothing, 15 and 16 private use; all characters
 # that are removed or split on are in the planes scanned here.
 _SCANNED = (range(0x20000), range(0xE0000, 0xF0000))
 
@@ -52,8 +52,8 @@ _LAST_BMP = 0xFFFF
 class Patterns(NamedTuple):
     """Compiled character classes, for text with or without astral characters.
 
-    `re` looks a class up in a table for the BMP, and walks through a list of ranges for
-    the planes above it, which is slow for each character that is in none of them.
+    `re` looks a character of the BMP up in a table, but searches a list of ranges for
+    those of the planes above, which is slow for characters in none of them.
     """
 
     rare: re.Pattern[str]  # one character that step 1 or 2 is about
@@ -72,14 +72,14 @@ def is_removed(char: str) -> bool:
 
 
 def is_punctuation(char: str) -> bool:
-    """Whether step 5 makes the character a word of its own."""
+    """Whether step 5 makes the character a word."""
     if char.isascii():
         return char.isprintable() and not char.isalnum() and char != " "
     return unicodedata.category(char).startswith("P")
 
 
 def is_cjk(char: str) -> bool:
-    """Whether step 2 makes the character a word of its own."""
+    """Whether step 2 makes the character a word."""
     return any(first <= ord(char) <= last for first, last in CJK_RANGES)
 
 
@@ -173,7 +173,7 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
     return using.words.findall(text)
 
 
-# Words with their place in the text: the steps above, one by one.
+# Words with their place in the text: the same steps, one by one.
 #
 # Each character carries the span of the text that it was made of through removal,
 # lowering and decomposition. Slower than `split_words`, with the same words.
@@ -207,7 +207,7 @@ def _parts_at_ideographs(run: str) -> Iterator[list[Placed]]:
 
 
 def _lower(part: list[Placed]) -> list[Placed]:
-    # The whole part at once, for a sigma's form depends on what stands round it; either
+    # The whole part at once, because a sigma's form depends on its context; either
     # form has the length of the one that sigma has alone.
     lowered = iter("".join(char for char, _ in part).lower())
     return [
@@ -236,7 +236,7 @@ def _decompose(part: list[Placed]) -> list[Placed]:
 
 
 def _without_accents(part: list[Placed]) -> list[Placed]:
-    """Removes accents; what an accent was made of goes to the character before it."""
+    """Removes accents; their source is added to that of the character before."""
     kept: list[Placed] = []
     for char, (start, end) in part:
         if unicodedata.category(char) != "Mn":

@@ -39,7 +39,7 @@ def make_tfds_chunks(
 ) -> list[Chunk]:
     """Cuts a split into chunks, in order.
 
-    A dataset that is not prepared yet is, which may download it.
+    A dataset that is not yet prepared is prepared, which may download it.
     """
     if examples_per_chunk < 1:
         raise ValueError(
@@ -73,7 +73,7 @@ def read_documents(
     import tensorflow_datasets as tfds
 
     if multiprocessing.parent_process() is not None:
-        # Or each of the worker processes would take a GPU's memory for reading text.
+        # Otherwise each worker process would take a GPU's memory for reading text.
         tf.config.set_visible_devices([], "GPU")
     wanted = tfds.core.ReadInstruction(
         source.split,
@@ -103,7 +103,7 @@ def read_documents(
 
 
 def prepared_builder(name: str, data_dir: str | None) -> Any:
-    """A dataset's builder; one that is not prepared yet is, which may download it."""
+    """A dataset's builder, prepared if necessary, which may download it."""
     builder = _builder(name, data_dir)
     _prepare(builder, name)
     return builder
@@ -113,7 +113,7 @@ class TfdsRows:
     """The rows of a split, as plain values.
 
     Attributes:
-        path: what messages call the split, such as tfds:squad/v1.1/3.0.0:train.
+        path: the split's name in messages, such as tfds:squad/v1.1/3.0.0:train.
         full_name: the set's name, with its version.
         features: the set's features, by name.
     """
@@ -128,7 +128,7 @@ class TfdsRows:
 
     @property
     def texts(self) -> list[str]:
-        """The features that are a text."""
+        """The text features."""
         return _texts(self.features)
 
     def class_names(self, feature: str) -> tuple[str, ...] | None:
@@ -138,7 +138,7 @@ class TfdsRows:
         return None if names is None else tuple(names)
 
     def check(self, feature: str, flag: str, *, is_text: bool = False) -> None:
-        """Refuses a feature that the set does not have."""
+        """Raises InputError for a feature that the set does not have."""
         there = self.texts if is_text else self.features
         if feature not in there:
             raise InputError(
@@ -147,7 +147,7 @@ class TfdsRows:
             )
 
     def read(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields each row's place, for messages, and the features wanted of it.
+        """Yields each row's place, for messages, and its requested features.
 
         Values are text, numbers, lists, and dictionaries of these.
         """
@@ -183,7 +183,7 @@ class TfdsRows:
                 f"TensorFlow dataset {self.full_name} has no split {self._split!r}; it"
                 f" has: {', '.join(self._builder.info.splits or {})}."
             ) from error
-        # The library's mocked sets have all features, whatever is wanted.
+        # The library's mocked sets always have all features.
         return dataset.map(lambda row: {name: row[name] for name in wanted})
 
 
@@ -205,7 +205,7 @@ def _unstacked(column: Any) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of TensorFlow's as Python has it."""
+    """A TensorFlow value in Python's types."""
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if isinstance(value, dict):
@@ -235,8 +235,8 @@ def _prepare(builder: Any, name: str) -> None:
     logging.info("Preparing the dataset %s in %s", name, builder.data_path)
     try:
         builder.download_and_prepare()
-    # AssertionError: files that a person has to fetch are not there; ImportError: a
-    # library that only preparing needs is missing.
+    # AssertionError: files that must be downloaded manually are missing; ImportError: a
+    # library that is only needed for preparing is missing.
     except (OSError, ValueError, AssertionError, ImportError, DownloadError) as error:
         raise InputError(
             f"TensorFlow dataset {name!r} is not prepared in {builder.data_path}, and "
@@ -286,5 +286,5 @@ def _sources(
 
 
 def _reason(error: Exception) -> str:
-    """The first line of a message that may list every dataset there is."""
+    """The first line of a message that may list all existing datasets."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

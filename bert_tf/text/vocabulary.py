@@ -1,7 +1,7 @@
 r"""The vocabulary: one token per line; the line's number is the token's id.
 
-The file is the original's `vocab.txt`: UTF-8, lines end at \n only, white space round a
-token is not part of it. A token written twice keeps its last id, as in the original,
+The file is the original's `vocab.txt`: UTF-8, lines end at \n only, white space around
+a token is not part of it. A token written twice keeps its last id, as in the original,
 but each line counts for the size of the embedding table.
 """
 
@@ -36,8 +36,8 @@ class Vocabulary:
             tokens: the tokens by line, [PAD] first if there is one.
 
         Raises:
-            ValueError: a token has white space round it or a line end in it, and would
-                be another one after a save and a load.
+            ValueError: a token has white space around it or a line end in it, and would
+                not survive saving and loading.
         """
         self._tokens = tuple(tokens)
         ids: dict[str, int] = {}
@@ -72,7 +72,7 @@ class Vocabulary:
         files.write_atomically(path, self._text())
 
     def require_special_tokens(self, source: str) -> None:
-        """Checks that the vocabulary has the tokens that BERT's input is built of.
+        """Checks that the vocabulary has the tokens of BERT's inputs.
 
         Warns of tokens that occur in it twice.
 
@@ -157,7 +157,7 @@ class Vocabulary:
         More than one in a hundred tokens is a word or piece with an upper-case letter,
         which lower-cased text never has: of the released cased vocabularies 29 and 16
         in a hundred are, of the uncased and the Chinese one none. [CLS] and the like do
-        not count, nor do the few that somebody may have put in unused lines.
+        not count, nor do the few that users may have put in unused lines.
         """
         words = (token.removeprefix("##") for token in self._tokens)
         upper = sum(word.isalpha() and word != word.lower() for word in words)

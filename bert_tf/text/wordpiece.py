@@ -30,8 +30,8 @@ def pair_features(
 ) -> dict[str, np.ndarray]:
     """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], of every pair."""
     cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
-    # All records' tokens one after another; of each how many, and how many are those of
-    # the first text.
+    # All records' tokens one after another; the number of each record's tokens, and of
+    # those of its first text.
     tokens: list[int] = []
     lengths, lengths_a = [], []
     for tokens_a, tokens_b in pairs:
@@ -59,14 +59,14 @@ def pair_features(
 def truncate_pair(
     tokens_a: Tokens, tokens_b: Tokens, max_length: int
 ) -> tuple[Tokens, Tokens]:
-    """Cuts two sequences to `max_length` together, always the longer one by its end.
+    """Cuts two sequences to `max_length` together, always the longer one at its end.
 
-    At equal lengths the second one gives way, as in the original.
+    At equal lengths the second one is cut, as in the original.
     """
     length_a, length_b = len(tokens_a), len(tokens_b)
     excess = length_a + length_b - max_length
     if excess > 0:
-        # First the longer one comes down to the other's length, then both in turn,
+        # First the longer one is cut to the other's length, then both in turn,
         # the second one first.
         cut_b = min(excess, max(0, length_b - length_a))
         cut_a = min(excess, max(0, length_a - length_b))
@@ -95,7 +95,7 @@ def text_pairs(
 def _listed(
     texts: str | Iterable[str | None], name: str, *, or_none: bool = False
 ) -> list[str]:
-    """Texts as a list; a None as "" where it may stand for none."""
+    """Texts as a list; a None as "" where None is allowed."""
     found = [texts] if isinstance(texts, str) else list(texts)
     if not found:
         raise InputError(f"`{name}` must hold a text at least.")
@@ -118,14 +118,14 @@ def _listed(
 # normalised, and only a word that is not in a second cache is cut.
 
 
-# What begins a piece that continues a word.
+# The prefix of a piece that continues a word.
 CONTINUATION = "##"
 
 # A longer word is [UNK].
 MAX_CHARACTERS_PER_WORD = 200
 
 # Each of three caches holds at most this many runs or words, of at most this many
-# characters. Full, all with English: 25 MB for runs and words, 50 MB more for offsets.
+# characters. Filled with English: 25 MB for runs and words, 50 MB more for offsets.
 _CACHE_ENTRIES = 1 << 17
 _CACHE_CHARACTERS = 64
 
@@ -147,8 +147,8 @@ Result = TypeVar("Result")
 class Cache(dict[str, Result]):
     """Results by string: a missing key is computed, and kept while there is room.
 
-    It is emptied when it is full: frequent words are back at once, and text that has
-    changed its subject does not keep the old one's words.
+    It is emptied when it is full: frequent words soon return, and after a change of
+    subject the old words take no room.
     """
 
     def __init__(self, compute: Callable[[str], Result]):
@@ -169,7 +169,7 @@ class _Pieces(NamedTuple):
 
     ids: dict[str, int]
     # The length of the longest piece that begins with these `_PREFIX` characters: most
-    # trials of a greedy search are for lengths that no piece has.
+    # attempts of a greedy search are for lengths that no piece has.
     longest: dict[str, int]
 
     @classmethod
@@ -444,7 +444,7 @@ class WordPieceTokenizer:
         return tuple(aligned)
 
     def _cut_word(self, word: str) -> tuple[int, ...]:
-        """Greedy longest match first; one [UNK] where it finds no way through."""
+        """Greedy longest match first; one [UNK] if it does not cover the word."""
         length = len(word)
         if length > MAX_CHARACTERS_PER_WORD:
             return self._unknown
@@ -490,8 +490,8 @@ def _restore(
     )
 
 
-# No Python object is made for a token: the ids of a run without white space are kept as
-# bytes, and those of a text are its runs', joined.
+# No Python object is created per token: the ids of a run without white space are kept
+# as bytes, and a text's are those of its runs, joined.
 
 
 class PackedTokenizer:

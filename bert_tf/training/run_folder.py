@@ -315,7 +315,7 @@ def _refuse_other_head(folder: str, head: str) -> None:
         try:
             keys = CheckpointReader(prefix).shapes
         except DamagedCheckpointError:
-            continue  # said where the run goes on, from an older one
+            continue  # logged when the run resumes, from an older one
         there = heads_of(shown_key(key).removeprefix("weights/") for key in keys)
         if there and head not in there:
             raise InputError(

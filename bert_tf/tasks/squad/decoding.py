@@ -14,7 +14,7 @@
 4. SQuAD 2.0: "no answer" is predicted if its score is higher than the best span's by
    more than a threshold.
 
-All sums are in float64 and in the original's order, so that the files are the
+All sums are in float64 and in the original's order, so that the files equal the
 original's to the last digit.
 
 Shapes: L a record's length, T a window's tokens, K candidates.
@@ -32,8 +32,8 @@ from bert_tf.tasks.squad.windows import QuestionFeatures, Window
 from bert_tf.text.normalization import Span, split_words
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
-# How an answer's tokens become text: aligned with their words, as the original does it,
-# or cut from the paragraph by their places there.
+# How an answer's tokens become text: aligned with their words, as in the original,
+# or cut from the paragraph at their offsets.
 ALIGNMENT = "alignment"
 OFFSETS = "offsets"
 
@@ -46,7 +46,7 @@ NO_SPAN_TEXT = "empty"
 
 
 class Candidate(NamedTuple):
-    """What may be an answer.
+    """A possible answer.
 
     Attributes:
         tokens: its first and last token in the paragraph; None for "no answer".
@@ -67,7 +67,7 @@ class Candidate(NamedTuple):
 def null_candidate(
     start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]
 ) -> Candidate:
-    """The candidate "no answer", of the window that finds it the least likely."""
+    """The candidate "no answer", of the window that finds it least likely."""
     of_windows = [
         Candidate(None, float(start[0]), float(end[0]))
         for start, end in zip(start_logits, end_logits, strict=True)
@@ -158,7 +158,7 @@ class Alignment(NamedTuple):
     Attributes:
         start: its first character.
         end: the character after its last.
-        failure: why it is all of them; "" if the alignment was found.
+        failure: why it is all of the words; "" if the alignment was found.
     """
 
     start: int
@@ -169,7 +169,7 @@ class Alignment(NamedTuple):
 def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
     """Finds the tokens' text in their words: the original's get_final_text.
 
-    The tokens' text is lowered and without accents; the answer is the text as written.
+    The tokens' text is lower-cased without accents; the answer is the text as written.
     The words are normalized, the answer is found there, and normalized and written text
     are matched character by character, ignoring spaces. If that is impossible,
     the answer is the words, with any punctuation attached to them. It fails on [UNK],
@@ -193,7 +193,7 @@ def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
 def _with_spaces(text: str, number: int) -> int:
     """The place of a character, given its number from 0 without spaces."""
     place = number
-    # The least place that exceeds the number by the spaces up to it.
+    # The smallest place that exceeds the number by the spaces up to it.
     while (moved := number + text.count(" ", 0, place + 1)) != place:
         place = moved
     return place
@@ -207,7 +207,7 @@ class DecodingSettings:
         n_best_size: starts and ends of a window that are paired; answers that are kept.
         max_answer_length: the most tokens of an answer.
         version_2_with_negative: whether "no answer" is one of the answers (SQuAD 2.0).
-        do_lower_case: whether tokens are lowered and without accents.
+        do_lower_case: whether tokens are lower-cased and without accents.
         answer_text: ALIGNMENT or OFFSETS.
         verbose_logging: log each alignment that failed.
     """
@@ -250,7 +250,7 @@ class Decoded(NamedTuple):
 
     Attributes:
         n_best: the best ones, the best first; "no answer" (2.0) is always among them.
-        best_text: the best one but "no answer"; without any span "" (2.0) or
+        best_text: the best one except "no answer"; without any span "" (2.0) or
             NO_SPAN_TEXT (1.1).
         score_diff: the score of "no answer" less that of `best_text`, or
             NO_SPAN_SCORE_DIFF; None for SQuAD 1.1.
@@ -341,13 +341,13 @@ class Decoder:
 
 
 def answer(decoded: Decoded, settings: DecodingSettings, threshold: float) -> str:
-    """What is predicted."""
+    """The prediction."""
     score_diff = decoded.score_diff if settings.version_2_with_negative else None
     return text_or_null(decoded.best_text, score_diff, threshold)
 
 
 def text_or_null(best_text: str, score_diff: float | None, threshold: float) -> str:
-    """The best span's text, or "" where "no answer" is better by over the threshold."""
+    """The best span's text, or "" if "no answer" is better by over the threshold."""
     if score_diff is not None and score_diff > threshold:
         return ""
     return best_text
@@ -358,7 +358,7 @@ def _with_probabilities(
 ) -> list[NBestEntry]:
     scores = [candidate.score for candidate, _ in chosen.values()]
     highest = max(scores)
-    # Neither numpy nor Python's sum (since 3.12) gives the same last digit.
+    # Neither numpy nor Python's sum (since 3.12) gives the same last digits.
     exponentials = [math.exp(score - highest) for score in scores]
     total = 0.0
     for exponential in exponentials:

@@ -46,17 +46,17 @@ PROBABILITY = "null odds"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NullThreshold:
-    """A threshold, and what it was chosen by. Scores are in percent.
+    """A threshold, and the scores by which it was chosen, in percent.
 
     Attributes:
         null_score_diff_threshold: that of the best F1; predictions are made with it.
         exact_at_threshold: the exact match of predictions made with it.
         f1_at_threshold: their F1.
-        best_exact: what the official search found.
-        best_exact_thresh: the threshold that it names for it.
+        best_exact: the result of the official search.
+        best_exact_thresh: its threshold.
         best_f1: the same for F1.
         best_f1_thresh: the same.
-        num_questions: how many questions it was chosen by.
+        num_questions: the number of questions by which it was chosen.
         predict_file: where they are from.
         checkpoint: the model's name in this folder, or its whole path; "" if unknown.
     """
@@ -83,7 +83,7 @@ def choose(
     """The threshold with the best F1 on a development set, by the official search.
 
     Warns if predictions with it score less than the search reports: the search may stop
-    between equal score differences, and names 0 where it is best to answer nothing.
+    between equal score differences, and gives 0 if answering nothing is best.
     """
     best = best_thresholds(golds, best_texts, null_odds)
     threshold = float(best.best_f1_thresh)
@@ -172,7 +172,7 @@ def path_in(folder: str) -> str:
 
 
 def read(folder: str, checkpoint: str = "") -> float | None:
-    """A folder's threshold; None if it has none, or another checkpoint's."""
+    """A folder's threshold; None if there is none, or it is another checkpoint's."""
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))
@@ -229,7 +229,7 @@ def _drawn(
 
 
 def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
-    """Precision, recall and score over the threshold, the chosen one marked."""
+    """Precision, recall and score over the threshold, with the chosen one marked."""
     thresholds = np.array(curve.thresholds[1:], np.float64)
     left, right = _range(np.append(thresholds, threshold))
 
@@ -259,7 +259,7 @@ def histogram_picture(
 ) -> bytes:
     """The distribution of null odds, each kind of question as shares of that kind.
 
-    Values far outside (a question without any text has a million) are in the outer
+    Extreme values (a question without any text has a million) are in the outer
     bins.
     """
     kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
@@ -319,9 +319,9 @@ def _mark(axes: "Axes", threshold: float) -> None:
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
-    """The range of all but a few values far outside, with a margin.
+    """The range of all but a few extreme values, with a margin.
 
-    Far outside is more than five times the middle half's width away from it.
+    Extreme values are more than five times the middle half's width away from it.
     """
     finite = values[np.isfinite(values)]
     if not len(finite):

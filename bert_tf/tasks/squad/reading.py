@@ -6,8 +6,8 @@
              "is_impossible": false,
              "answers": [{"text": "Saint Bernadette", "answer_start": 515}]}]}]}]}
 
-What cannot be used is skipped and reported, with one exception: questions without an
-answer are SQuAD 2.0's, and a file that has them is refused where they are not expected.
+Unusable questions are skipped and reported, with one exception: questions without an
+answer are SQuAD 2.0's, and a file with them is rejected unless they are expected.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
-# can be several of the tokenizer's, and one made of such spaces alone has no token.
+# can be several of the tokenizer's, and one made only of such spaces has no token.
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
-# Kinds of faults: the first one costs the question, the second one does not.
+# Kinds of faults: with the first one the question is skipped, with the second not.
 MALFORMED = "malformed"
 FAULTY_ANSWERS = "faulty answers of questions that are kept"
 
@@ -53,7 +53,7 @@ class Paragraph:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Question:
-    """One question; it has no answers where it is impossible, or where none are known.
+    """One question; without answers if it is impossible, or if none are known.
 
     To be trained on, it has one answer or is impossible (SQuAD 2.0).
     """
@@ -68,8 +68,8 @@ class Question:
 class Report:
     """The faults of a file.
 
-    Attributes:
-        num_questions: all of the file's questions, the skipped ones included.
+    num_questions: all of the file's questions, including skipped ones.
+    skipped: the number of skipped questions, by reason.
         skipped: the number of questions left out, by reason.
         notes: the number of other faults, by kind.
     """
@@ -86,12 +86,12 @@ class Report:
         return self.num_questions - self.skipped.total()
 
     def skip(self, kind: str, where: str, what: str, count: int = 1) -> None:
-        """Counts questions that are left out, and warns of them."""
+        """Counts skipped questions, and warns of them."""
         self.skipped[kind] += count
         logging.warning("%s: %s: %s; skipped.", self.source, where, what)
 
     def note(self, kind: str, where: str = "", what: str = "") -> None:
-        """Counts a fault that costs no question, and warns of it if it is described."""
+        """Counts a fault that skips no question, and warns of it if it is described."""
         self.notes[kind] += 1
         if what:
             logging.warning("%s: %s: %s.", self.source, where, what)
@@ -109,7 +109,7 @@ class Report:
 
 
 class CheckedQuestions:
-    """The questions of a file or a split that can be used, in its order.
+    """The usable questions of a file or a split, in its order.
 
     Attributes:
         identity: what the questions depend on, as JSON.
@@ -185,8 +185,8 @@ def read_tfds(
 ) -> CheckedQuestions:
     """The questions of a set of TensorFlow Datasets with SQuAD's features.
 
-    The library shuffles a set's questions when it prepares it. They come by paragraph,
-    in the order in which the paragraphs are met first.
+    The library shuffles a set's questions when it prepares it. They are yielded by
+    paragraph, in the order in which the paragraphs first occur.
     """
     rows = TfdsRows(name, split, data_dir)
     needed = ("id", "context", "question")
@@ -294,7 +294,7 @@ def shown(value: object) -> str:
 
 
 class EntryError(Exception):
-    """An entry that cannot be used: what is wrong, and the kind of fault."""
+    """An unusable entry: what is wrong, and the kind of fault."""
 
     def __init__(self, what: str, kind: str = MALFORMED) -> None:
         super().__init__(what)
@@ -302,7 +302,7 @@ class EntryError(Exception):
 
 
 def _checked(value: Any, kinds: type | tuple[type, ...], wanted: str) -> Any:
-    """A value of one of some types; a bool counts as a number only if wanted."""
+    """A value of one of some types; a bool counts as a number only if allowed."""
     is_right = isinstance(value, kinds)
     if not is_right or (isinstance(value, bool) and kinds is not bool):
         raise EntryError(f"{wanted}. Found: {shown(value)}")
@@ -321,7 +321,7 @@ class _Reader:
         self._ids: set[str] = set()
 
     def read(self, articles: list[Any]) -> Iterator[Question]:
-        """Yields the questions that can be used."""
+        """Yields the usable questions."""
         for number, article in enumerate(articles, start=1):
             where = f"article {number}"
             try:
@@ -388,7 +388,7 @@ class _Reader:
         )
 
     def _is_impossible(self, entry: dict[str, Any], where: str) -> bool:
-        # Exports that lack the key have no answers there, as the official script reads.
+        # Exports without the key have no answers there, as in the official script.
         default = self._version_2_with_negative and entry.get("answers") == []
         value = entry.get("is_impossible", default)
         try:
@@ -437,7 +437,7 @@ class _Reader:
     def _answers(
         self, entry: dict[str, Any], context: str, where: str
     ) -> tuple[GoldAnswer, ...]:
-        """All answers; none where they are not known."""
+        """All answers; none if they are not known."""
         entries = entry.get("answers")
         if entries is None:
             return ()
@@ -459,7 +459,7 @@ class _Reader:
 
 
 def _id(entry: Any) -> str | None:
-    """A question's id; some tools write numbers, which are text as JSON's keys."""
+    """A question's id; some tools write numbers, which become text as JSON's keys."""
     found = entry.get("id") if isinstance(entry, dict) else None
     if isinstance(found, int) and not isinstance(found, bool):
         return str(found)
@@ -480,7 +480,7 @@ def read_answer(entry: Any, context: str) -> GoldAnswer:
             f" context's {len(context):,} characters",
             "with an answer outside the context",
         )
-    # The usual case needs no cutting into words.
+    # The usual case does not need the words.
     if not (context.startswith(text, start) and " ".join(text.split()) == text):
         there = _words_at(context, start, start + len(text))
         if " ".join(text.split()) not in there:

@@ -5,10 +5,10 @@ The scores are those of the official scripts to the last digit: evaluate-v1.1.py
 without case, ASCII punctuation, articles and surplus blanks; a question's score is the
 best over its gold answers. The two versions differ in more than unanswerable questions:
 
-    two texts of which nothing is left    F1 is 0 in 1.1, 1 in 2.0
-    a question without a prediction       scores 0 in 1.1; 2.0 refuses the file
-    a gold answer of which nothing is     counts in 1.1; 2.0 passes over it, and if no
-    left                                  other one is left, "" is right
+    two texts that normalize to nothing   F1 is 0 in 1.1, 1 in 2.0
+    a question without a prediction       scores 0 in 1.1; 2.0 rejects the file
+    a gold answer that normalizes         counts in 1.1; 2.0 ignores it, and if no
+    to nothing                            other one is left, "" is right
 
 A null odd is how sure a model is that a question has no answer: a probability, or
 BERT's score difference. Questions up to a threshold are answered, those above it not.
@@ -59,7 +59,7 @@ class Curve(NamedTuple):
         thresholds: the null odds, ascending; -inf first, where nothing is answered.
         precisions: of what is answered, the share that is right; 1 for nothing.
         recalls: of the answerable, the share that is answered rightly.
-        totals: of all questions, the share that comes out right: answered rightly, or
+        totals: of all questions, the share that is right: answered correctly, or
             unanswerable and not answered.
         average_precision: the area below the steps, 0 to 1.
     """
@@ -106,7 +106,7 @@ def _best(
 def evaluate_v1(
     golds: Golds | Iterable[tuple[str, Gold]], predictions: Mapping[str, str]
 ) -> dict[str, float]:
-    """The official scores of SQuAD 1.1; an id that comes twice counts twice."""
+    """The official scores of SQuAD 1.1; a repeated id counts each time."""
     exact_sum = total = 0
     f1_sum: float = 0
     for question_id, gold in golds.items() if isinstance(golds, Mapping) else golds:
@@ -175,7 +175,7 @@ def evaluate_v2(
     raw = _scores_v2(golds, predictions, null_odds)
 
     def decided(scores: dict[str, float]) -> dict[str, float]:
-        """The scores where what is above the threshold counts as not answered."""
+        """The scores if what is above the threshold counts as not answered."""
         return {
             key: float(not raw.has_answer[key])
             if (null_odds[key] if null_odds else 0.0) > threshold
@@ -358,7 +358,7 @@ NULL_ODDS = "null_odds.json"
 
 
 class PredictionFiles:
-    """Writes a prediction's files as the original does; a context manager.
+    """Writes a prediction's files in the original's format; a context manager.
 
         predictions.json         question id -> the answer, "" for none
         nbest_predictions.json   question id -> the n best answers, each with text,
@@ -366,13 +366,13 @@ class PredictionFiles:
         null_odds.json           question id -> the score of "no answer" less the best
                                  span's (SQuAD 2.0)
 
-    JSON in ASCII, indented by 4, questions in the order in which they came. The n best
-    answers, which are most of it, are written as they come. Files get their names when
+    JSON in ASCII, indented by 4, with questions in their order. The n best answers,
+    which are most of it, are written immediately. Files get their names when
     they are complete, predictions.json last: a prediction that does not reach `finish`
     leaves nothing.
 
     Attributes:
-        best_texts: question id -> the best answer but "no answer".
+        best_texts: question id -> the best answer except "no answer".
         null_odds: question id -> the score of "no answer" less that one's; empty for
             SQuAD 1.1.
     """
@@ -418,7 +418,7 @@ class PredictionFiles:
             self.null_odds[question_id] = decoded.score_diff
 
     def answers(self, threshold: float = 0.0) -> dict[str, str]:
-        """What is predicted, by question id."""
+        """The predictions, by question id."""
         return _answers(self.best_texts, self.null_odds, threshold)
 
     def finish(self, threshold: float = 0.0) -> None:
@@ -445,7 +445,7 @@ class PredictionFiles:
 
 
 def _entry(entry: NBestEntry) -> str:
-    # By hand, because json takes ten times as long for what is indented.
+    # By hand, because json takes ten times as long to write with indentation.
     return (
         "        {\n"
         f'            "text": {json.dumps(entry.text)},\n'

@@ -85,7 +85,7 @@ def task(
 
 
 def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
-    """What a record holds; for training, where the answer is, too."""
+    """The features of a record; for training, including the answer's place."""
     return RecordSpec.spans(max_seq_length, for_training)
 
 
@@ -134,7 +134,7 @@ class _Group:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all windows' logits are there."""
+        """Whether all windows have their logits."""
         return not self._missing
 
     def take(self, batch: Arrays, outputs: Arrays, *, with_padding: bool) -> None:
@@ -161,7 +161,7 @@ class _Group:
 
 
 class WindowBatches:
-    """The batches of all windows, group after group: what a `Predictor` runs over.
+    """The batches of all windows, group by group, as input of a `Predictor`.
 
     Attributes:
         element_spec: of all batches.
@@ -176,7 +176,7 @@ class WindowBatches:
         self._groups = groups
 
     def __iter__(self) -> Iterator[Arrays]:
-        """The batches; to be gone through once."""
+        """The batches; can be iterated once."""
         for group in itertools.chain([self.group], self._groups):
             self.group = group
             yield from group.batches or ()
@@ -243,7 +243,7 @@ def _groups(
 
 
 def _next_questions(features: Iterator[QuestionFeatures]) -> list[QuestionFeatures]:
-    """Questions of `WINDOWS_AT_ONCE` windows together, or a few more; the rest."""
+    """Questions with about `WINDOWS_AT_ONCE` windows together; and the rest."""
     questions: list[QuestionFeatures] = []
     windows = 0
     while windows < WINDOWS_AT_ONCE and (question := next(features, None)) is not None:
@@ -356,7 +356,7 @@ class Answerer:
 def sentence_round(
     context: str, span: Span, split: Callable[[str], Sequence[str]]
 ) -> Span:
-    """Where the sentence stands that an answer is in; or all that it is in."""
+    """The place of the sentence with an answer; or of all that the answer spans."""
     start, end = span
     # A line that the answer begins or ends in is whole in this.
     first = context.rfind("\n", 0, start) + 1
@@ -367,7 +367,7 @@ def sentence_round(
     for line in context[first:last].split("\n"):
         line_end = place + len(line)
         for sentence in split(line):
-            # Between sentences nothing is lost but white space.
+            # Between sentences only white space is lost.
             while context[place].isspace():
                 place += 1
             if place <= start < place + len(sentence):
@@ -387,7 +387,7 @@ FIRST_STAGE = "first_stage"
 
 
 class Questions:
-    """The questions to train on and to answer, and what their outputs mean.
+    """The questions to train on and to answer, and the meaning of their outputs.
 
     Attributes:
         training: the questions to train on, if there are any.
@@ -464,7 +464,7 @@ class Questions:
         return answers
 
     def score(self, split: str, answers: Answers) -> dict[str, float]:
-        """What the answers are worth, by --null_score_diff_threshold."""
+        """The answers' scores, by --null_score_diff_threshold."""
         del split
         return answers.scores(self._options.null_score_diff_threshold)
 
@@ -531,7 +531,7 @@ def squad_task(
     strategy: tf.distribute.Strategy,
     questions: Questions | None = None,
 ) -> FineTuningTask[Answers]:
-    """The task of finding answers, on the questions that the options name."""
+    """The task of finding answers, on the options' questions."""
     questions = questions or read_questions(options, found, strategy)
     built = model_options(
         options, opened_adapter(options, found.config), has_pooler=False
@@ -558,7 +558,7 @@ def squad_task(
 def read_questions(
     options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> Questions:
-    """The questions that the options name, read once and checked."""
+    """The options' questions, read once and checked."""
     # A metric that does not exist is reported before the files are read.
     best_metric(options.version_2_with_negative, options.best_metric)
     training, scored = None, None
@@ -583,7 +583,7 @@ def read_questions(
 
 
 def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> None:
-    """Raises InputError if answers are to be scored that are not known."""
+    """Raises InputError if the answers to score are not known."""
     wants = {
         "find_null_threshold": options.find_null_threshold,
         "eval_steps": options.do_train and options.eval_steps,
@@ -599,7 +599,7 @@ def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> No
 
 
 def main(options: SquadOptions) -> None:
-    """A command: trains, on other questions before if asked for, then answers."""
+    """A command: trains, first on other questions if requested, then answers."""
     kept: list[Questions] = []
     first = first_questions_of(options)
 
@@ -610,7 +610,7 @@ def main(options: SquadOptions) -> None:
         return squad_task(options, found, strategy, kept[0])
 
     def first_stage(run: FineTuning) -> str | None:
-        # Once the second stage has begun, nothing starts from the first one's end.
+        # Once the second stage has begun, nothing starts from the first one's result.
         if first is None or candidates(options.output_dir):
             return None
         folder = os.path.join(options.output_dir, FIRST_STAGE)
@@ -648,7 +648,7 @@ def predict(
     logging.info("  Num questions = %d", source.num_questions)
     answers = Answers(version_2_with_negative=version_2)
     num_cut = 0
-    # Each of several workers goes through all questions, and one writes.
+    # Each of several workers processes all questions, and one writes.
     writes = run.is_chief
     with PredictionFiles(folder, version_2) if writes else nullcontext() as to:
         for features, decoded in questions.answers(run.outputs(model)):
@@ -686,7 +686,7 @@ def _threshold(run: FineTuning, answers: Answers, step: int) -> float:
     folder, source = options.output_dir, run.found.source
     folders, checkpoint = [folder], prefix_of(folder, step)
     if not step and source is not None:
-        # As it came, it keeps what was found where it came from.
+        # An untrained model uses the threshold next to its checkpoint.
         folders.append(source.folder)
         checkpoint = source.checkpoint
     if options.find_null_threshold and run.is_chief:

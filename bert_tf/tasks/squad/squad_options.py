@@ -18,7 +18,7 @@ from bert_tf.training.training_options import LengthOptions, Trains
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionOptions(TfdsOptions, title=options.DATA):
-    """Which questions."""
+    """The questions."""
 
     train_file: str | None = option(
         None,
@@ -45,7 +45,7 @@ class QuestionOptions(TfdsOptions, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         for name, file in (
             ("do_train", "train_file"),
@@ -73,7 +73,7 @@ class WindowOptions(Options, title=options.LENGTHS):
     )
 
     def problems(self) -> Iterator[str]:
-        """No room for a paragraph."""
+        """A length without room for a paragraph."""
         yield from super().problems()
         if self.max_seq_length <= self.max_query_length + 3:
             yield (
@@ -139,7 +139,7 @@ class NullAnswerOptions(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstStageOptions(Options, title=options.TRAINING):
-    """Training on other questions first."""
+    """Training first on other questions."""
 
     first_train_file: str | None = option(
         None,
@@ -152,7 +152,7 @@ class FirstStageOptions(Options, title=options.TRAINING):
     )
 
     def problems(self) -> Iterator[str]:
-        """What would only come out once the first stage has been trained."""
+        """Errors that would only appear after the first stage's training."""
         yield from super().problems()
         yield from self.need_with("first_train_file", "do_train")
         for name in ("first_num_train_epochs", "num_train_epochs"):
@@ -162,7 +162,7 @@ class FirstStageOptions(Options, title=options.TRAINING):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerOptions(Options, title=options.DATA):
-    """How many processes make records."""
+    """The number of processes that make records."""
 
     num_workers: int = option(
         0,
@@ -187,6 +187,6 @@ class SquadOptions(
     """A run on SQuAD."""
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_predict")

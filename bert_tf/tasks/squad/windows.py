@@ -2,7 +2,7 @@
 
 A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
 [k s, k s + r), with the room r that the question leaves and the stride s, or r if that
-is less; the windows end with the first one that reaches the paragraph's end.
+is less; the last window is the first one that reaches the paragraph's end.
 `bert_tf.records.spec.RecordSpec.spans` has the records' features.
 
 R records, L tokens of a record.
@@ -30,20 +30,20 @@ Item = TypeVar("Item")
 # [CLS], and [SEP] after the question and after the window.
 _SPECIAL_TOKENS = 3
 
-# What a token more of a window's length counts for, in tokens of context.
+# What one more token of a window's length counts, in tokens of context.
 _WORTH_OF_LENGTH = 0.01
 
 # The first record's unique_id, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000
 
-# A block has few more records than this, unless one question alone has.
+# A block has few more records than this, unless a single question does.
 _RECORDS_AT_ONCE = 2048
 
 # Groups made before other processes start: 160 groups, some 50,000 questions, take as
 # long as a few processes need to start and to fill their caches with the usual words.
 _GROUPS_ALONE = 160
 
-# Questions of one paragraph mostly come one after the other.
+# Questions of one paragraph are usually consecutive.
 _PARAGRAPHS_KEPT = 4
 
 
@@ -55,7 +55,7 @@ class TokenizedParagraph:
         ids: its tokens.
         word_of_token: each token's word, ascending; words as in `reading.WORD`.
         words: each word's place in the text, in characters, half open.
-        tokenizer: what made the tokens.
+        tokenizer: the tokenizer that made the tokens.
     """
 
     context: str
@@ -134,10 +134,10 @@ class QuestionFeatures:
         query_ids: the question's tokens, cut to max_query_length.
         paragraph: its tokens.
         windows: in their order; none if the paragraph has no token.
-        answer: the answer's first and last token in the paragraph; None without one,
-            and if nothing is trained. The last one is before the first one if the
-            answer has no token.
-        is_query_cut: whether the question had more tokens.
+        answer: the answer's first and last token in the paragraph; None if there is
+            none, or without training. If the answer has no token, the last one is
+            before the first one.
+        is_query_cut: whether the question was cut.
     """
 
     question: Question
@@ -155,9 +155,9 @@ class QuestionFeatures:
     def max_context(self) -> list[np.ndarray]:
         """Which of each window's tokens are best shown by it: bool [length] per window.
 
-        A token is best shown by the window with the most context of it, which is the
-        lesser number of tokens on its two sides; among equals by the first one. A
-        longer window counts for a hundredth of a token more for each of its tokens, as
+        A token's best window is the one with the most context of it, which is the
+        smaller number of tokens on its two sides; the first of equal ones. A longer
+        window counts for a hundredth of a token more for each of its tokens, as
         in the original.
         """
         if len(self.windows) == 1:
@@ -338,7 +338,7 @@ def parallel_blocks(
     """The same records from questions, made by several processes.
 
     They do not depend on the number of processes, which do not import TensorFlow. The
-    first ones are made in this process, so that a small set does not wait for others.
+    first ones are made in this process, so that a small set needs no others.
     """
 
     def most_windows(question: Question) -> int:
@@ -381,7 +381,7 @@ class _Maker:
         return _rows(features, self._featurizer.max_seq_length)
 
 
-# A worker keeps its own, which knows the words of earlier groups.
+# Each worker has its own, which knows the words of earlier groups.
 _makers: list[_Maker] = []
 
 

@@ -56,7 +56,7 @@ from bert_tf.training.strategy import num_workers
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
-    """The windows as inputs, of which the words that are predicted have vectors.
+    """The windows as inputs, with vectors for the words to predict.
 
     Args:
         windows: of all sentences.
@@ -65,7 +65,7 @@ def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]
         FeatureInput(
             window.ids,
             [0] * len(window.ids),
-            # Of the first piece alone: where a word ends makes no difference.
+            # Only of the first piece: a word's end makes no difference.
             spans=[(place, place + 1) for place in window.places.tolist()],
         )
         for window in windows
@@ -73,7 +73,7 @@ def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]
 
 
 def words_of_vectors(windows: Sequence[SentenceFeatures]) -> np.ndarray:
-    """Which word each vector is of: [T], counted over all sentences.
+    """The word of each vector: [T], counted over all sentences.
 
     Args:
         windows: of all sentences.
@@ -83,7 +83,7 @@ def words_of_vectors(windows: Sequence[SentenceFeatures]) -> np.ndarray:
     return np.concatenate([window.words for window in windows])
 
 
-# Ways to use BERT for tagging, side by side: the paper's Table 7, and ours.
+# Ways to use BERT for tagging, compared: the paper's Table 7, and ours.
 
 
 _OURS, _THEIRS = "ours", "BERT-BASE, CoNLL-2003 (Devlin et al. 2018)"
@@ -105,7 +105,7 @@ def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
     ways = list(scores)
     ours = [100 * score for score in scores.values()]
     theirs = [PAPER_DEV_F1[way] for way in ways]
-    # The ways differ by a few hundredths: from 0 on all bars would look alike.
+    # The ways differ by a few hundredths: bars from 0 on would all look alike.
     least = min(value for value in (*ours, *theirs) if not math.isnan(value))
     with drawing():
         from matplotlib.figure import Figure
@@ -155,7 +155,7 @@ def words_of_windows(windows: Iterable[SentenceFeatures]) -> Iterator[SentenceFe
 
 
 class WordFeaturizer(SentenceFeaturizer):
-    """Makes sentences into windows of words."""
+    """Converts sentences to windows of words."""
 
     def __init__(
         self, featurizer: SentenceFeaturizer, settings: Mapping[str, Any]
@@ -218,7 +218,7 @@ class VectorTable(ExampleTable):
 
         def gather(batch: Batch) -> Batch:
             ids = batch["input_ids"]
-            # Read from the disk as they are asked for: they need not fit in memory.
+            # Read from the disk on demand: they need not fit in memory.
             features = tf.numpy_function(
                 lambda ids, mask: _gathered(ids, mask, self.vectors),
                 [ids, batch["input_mask"]],
@@ -247,7 +247,7 @@ class VectorRecords(SplitRecords):
 
     @classmethod
     def of(cls, records: SplitRecords, vectors: np.ndarray) -> "VectorRecords":
-        """Records of places, and what is there."""
+        """Records of places, and the vectors there."""
         values = {
             field.name: getattr(records, field.name)
             for field in dataclasses.fields(records)
@@ -283,7 +283,7 @@ Arrays = Mapping[str, np.ndarray]
 def feature_task(
     options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[WordPredictions]:
-    """The task of labelling words by a BiLSTM over the features that are asked for."""
+    """The task of labelling words by a BiLSTM over the requested features."""
     is_alone = num_workers(strategy) == 1
     words = Words(options, found, read_splits(options), is_alone=is_alone)
     frozen = _FrozenWords(options, found, words, strategy)
@@ -376,7 +376,7 @@ class _FrozenWords:
         """The vectors of a split's words, [T, L, F], in the order of its windows."""
         if split not in self._vectors:
             windows = list(self._of_tokens(self._words.splits[split]))
-            # Two choices may take the same layers.
+            # Two choices may use the same layers.
             name = "_".join((split, *self._choice.layers))
             vectors = self._extractor.vectors(
                 inputs_of_windows(windows), self._folder, name
@@ -387,7 +387,7 @@ class _FrozenWords:
         return self._vectors[split]
 
     def refuse_folder(self, folder: str) -> None:
-        """Raises InputError if a folder's run is not on the same features."""
+        """Raises InputError if a folder's run uses other features."""
         if not files.exists(os.path.join(folder, STATE_NAME)):
             return
         path = os.path.join(folder, FEATURES_NAME)
@@ -406,7 +406,7 @@ class _FrozenWords:
 
 
 def with_own_defaults(options: TaggingOptions) -> TaggingOptions:
-    """The options with the defaults of a BiLSTM, which starts from nothing.
+    """The options with the defaults of a BiLSTM, which is trained from scratch.
 
     Its batches have several lengths, so that all may be shorter than a window.
     """

@@ -9,14 +9,14 @@ words, and one of two of the same type after another one:
     iobes   S        B I E      B E
     bilou   U        B I L      B L
 
-Labels that spell no entity, such as parts of speech, have no scheme. There are two
-readings of labels:
+Labels that spell no entity, such as parts of speech, have no scheme. Labels can be
+read in two ways:
 
 default   Every label but O belongs to an entity. One starts at B (or S, U), where the
           type changes, after O, and after a word that ends one (E, L, S, U). Anything
           a model predicts can be read. IOB1 and IOB2 are read as the official scorer
-          (conlleval) reads them. It does not know S and U: to it, `S-PER S-PER` is one
-          entity; here it is two.
+          (conlleval) reads them. It lacks S and U: to it, `S-PER S-PER` is one entity;
+          here it is two.
 strict    An entity counts only if it is spelled as in its scheme; I-PER after O is none
           in IOB2. As seqeval's mode of this name. Not of IOB1.
 

@@ -83,16 +83,16 @@ Numbered = tuple[int, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Sentence:
-    """One or more words, and their labels where they are known.
+    """One or more words, and their labels if known.
 
     Attributes:
         document: a number that sentences of one document share.
         source: where it begins, for messages: FILE:LINE.
-        rows: what a column file has for each word: columns with a blank between them,
-            the label among them where it is known.
-        before: the file's lines between the sentence before and this one, such as
+        rows: a column file's columns of each word, with a blank between them,
+            including the label if known.
+        before: the file's lines between the previous sentence and this one, such as
             -DOCSTART-; blank ones are "".
-        after: of a file's last sentence, the lines after it.
+        after: for a file's last sentence, the lines after it.
     """
 
     words: tuple[str, ...]
@@ -112,7 +112,7 @@ class Sentence:
         document: int,
         source: str,
     ) -> "Sentence":
-        """A sentence whose file has no columns, as a column file would have it."""
+        """A sentence of a file without columns, in the form of a column file."""
         rows = [_cell(word) for word in words]
         if labels is not None:
             rows = [f"{word} {label}" for word, label in zip(rows, labels, strict=True)]
@@ -131,7 +131,7 @@ def _cell(text: str) -> str:
 
 
 def digest(sentences: Sequence[Sentence]) -> str:
-    """A digest of all that records are made of."""
+    """A digest of everything that records are made of."""
     found = hashlib.sha256()
     for one in sentences:
         cells = (one.words, one.labels, one.document)
@@ -146,13 +146,13 @@ class Layout:
     Attributes:
         format: of `FORMATS`; auto: JSON lines and CoNLL-U by the file's name, else
             columns.
-        word_column: the words' column: in columns its number from 0, or from -1
-            backwards; in JSON its name; in CoNLL-U either. Default: 0; FORM; tokens, or
+        word_column: the words' column: in columns its number from 0, or backwards
+            from -1; in JSON its name; in CoNLL-U either. Default: 0; FORM; tokens, or
             words.
         label_column: likewise. Default: -1; UPOS; ner_tags, labels, or tags.
-        document_column: in JSON, the name of what sentences of a document share.
-        separator: for slashes, what stands before a label.
-        label_names: what labels that are numbers stand for.
+        document_column: in JSON, the field that sentences of a document share.
+        separator: for slashes, the separator before a label.
+        label_names: the names of labels that are numbers.
     """
 
     format: str = "auto"
@@ -168,7 +168,7 @@ def read_sentences(
 ) -> list[Sentence]:
     """The sentences of some files, as if they were one.
 
-    `has_labels` is None where the files are to be looked at.
+    `has_labels` is None if the files are to be inspected.
     """
     found: list[Sentence] = []
     for path in paths:
@@ -205,7 +205,7 @@ def read_tfds(
 ) -> list[Sentence]:
     """The sentences of a set of TensorFlow Datasets, such as conll2003, in its order.
 
-    The library shuffles a set when it prepares it, so that there are no documents.
+    The library shuffles a set when it prepares it, so there are no documents.
     """
     rows = TfdsRows(name, split, data_dir)
     word_feature, label_feature = word_feature or "tokens", label_feature or "ner"
@@ -326,7 +326,7 @@ def _conll(
 
 
 def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int]:
-    """The lines, and the number and columns of the first one that is a word for sure.
+    """The lines, and the number and columns of the first line that is surely a word.
 
     If all begin with #, that is the first of them; 0 and 0 if there is no word.
     """
@@ -517,7 +517,7 @@ def _json_lines(
         if not words:
             num_empty += 1
             continue
-        # None where no sentence has a document: the file is one.
+        # None if no sentence has a document: the file is one.
         name = values.get(layout.document_column)
         document += not is_first and name != before
         before, is_first = name, False
@@ -533,7 +533,7 @@ def _json_lines(
 def _field(
     values: dict[str, Any], names: Sequence[str], flag: str, source: str
 ) -> list[Any]:
-    """The list of one of some names."""
+    """The list under one of some names."""
     for name in names:
         if name in values:
             if isinstance(values[name], list):

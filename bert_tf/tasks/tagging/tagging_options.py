@@ -19,13 +19,13 @@ from bert_tf.training.training_options import Evaluates, Trains
 
 
 class FeatureChoice(NamedTuple):
-    """What a word's features are.
+    """The features of a word.
 
     Attributes:
-        layers: whose outputs, as `bert_tf.features` names them.
-        is_concatenated: whether they stand one after another; else several layers are
-            mixed, with weights that are learned.
-        dev_f1: what the paper found, BERT-BASE on CoNLL-2003's development set.
+        layers: the layers whose outputs are used, as `bert_tf.features` names them.
+        is_concatenated: whether they are concatenated; else several layers are
+            mixed, with learned weights.
+        dev_f1: the paper's result, BERT-BASE on CoNLL-2003's development set.
     """
 
     layers: tuple[str, ...]
@@ -34,7 +34,7 @@ class FeatureChoice(NamedTuple):
 
     @property
     def num_layers(self) -> int:
-        """How many layers a model must have at least."""
+        """The least number of layers that a model must have."""
         return max(-int(name) if name.startswith("-") else 1 for name in self.layers)
 
 
@@ -49,7 +49,7 @@ FEATURE_CHOICES = {
     "weighted_sum_all": FeatureChoice(("all",), False, 95.5),
 }
 FINE_TUNED = "fine_tuned"
-# All ways to use BERT for tagging, and what the paper found of each.
+# All ways to use BERT for tagging, and the paper's result for each.
 PAPER_DEV_F1 = {
     FINE_TUNED: 96.4,
     **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
@@ -62,7 +62,7 @@ BILSTM_EPOCHS = 10.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FormatOptions(Options, title=options.DATA):
-    """How files of tagged words are read."""
+    """How to read files of tagged words."""
 
     format: str = option(
         FORMATS[0],
@@ -85,13 +85,13 @@ class FormatOptions(Options, title=options.DATA):
     tag_separator: str = option("/", "For slashes. What stands between word and label.")
 
     def problems(self) -> Iterator[str]:
-        """A separator that separates nothing."""
+        """A separator without effect."""
         yield from super().problems()
         if not self.tag_separator:
             yield "`tag_separator` must not be empty."
 
     def layout(self, label_names: tuple[str, ...] | None = None) -> Layout:
-        """How the files are read."""
+        """How to read the files."""
         column = getattr(self, "document_column", None)
         return Layout(
             format=self.format,
@@ -105,7 +105,7 @@ class FormatOptions(Options, title=options.DATA):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
-    """Which sentences."""
+    """The sentences."""
 
     train_file: str | None = option(
         None,
@@ -144,7 +144,7 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         for use, name in (
             ("do_train", "train_file"),
@@ -159,7 +159,7 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Options, title=options.DATA):
-    """What the labels are."""
+    """The labels."""
 
     labels: tuple[str, ...] | None = option(
         None,
@@ -211,7 +211,7 @@ _NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureWays(Options, title=options.TRAINING):
-    """A BiLSTM on the features of a BERT that is not trained."""
+    """A BiLSTM on the features of a frozen BERT."""
 
     features: str | None = option(
         None,
@@ -260,13 +260,13 @@ class TaggingOptions(
     """A run on tagged words."""
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
         yield from self.useless_features()
 
     def useless_features(self) -> Iterator[str]:
-        """What has no effect with `features`, or without."""
+        """Options without effect with `features`, or without."""
         yield from self.refuse_without(
             "features", "feature_dir", "bilstm_size", "bilstm_dropout"
         )

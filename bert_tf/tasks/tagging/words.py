@@ -73,7 +73,7 @@ class WordWindow(NamedTuple):
 
     Attributes:
         start: its first token there.
-        end: the token behind its last one.
+        end: the token after its last one.
     """
 
     start: int
@@ -89,16 +89,16 @@ def windows(num_tokens: int, room: int, stride: int | None = None) -> list[WordW
 
 
 def best_windows(places: np.ndarray, found: list[WordWindow]) -> np.ndarray:
-    """Which window has most context of each token; of equal ones the first.
+    """The window with most context of each token; the first of equal ones.
 
-    What counts is the side on which there is less. That a window which reaches the
-    text's own end lacks nothing there would change no choice: the other windows have
-    less on their other side. Of windows of one length it is the one whose middle is
-    nearest, which needs no table of tokens by windows: a document may have millions.
+    Context counts on the side with less of it. That a window at the text's own end
+    lacks nothing there would change no choice: the other windows have less on their
+    other side. Of windows of one length it is the one whose middle is nearest, which
+    needs no table of tokens by windows: a document may have millions.
     """
     # Start and last token together are twice the middle.
     twice_middles = np.array([start + end - 1 for start, end in found])
-    # Between two neighbours' middles; a token right on it is the first one's.
+    # Between two neighbours' middles; a token exactly there is the first one's.
     borders = (twice_middles[:-1] + twice_middles[1:]) / 4
     return np.searchsorted(borders, places, side="left")
 
@@ -120,11 +120,11 @@ _SPECIAL_TOKENS = 2
 
 
 class SentenceFeatures(NamedTuple):
-    """A window, W of whose words are predicted from it.
+    """A window, from which W of its words are predicted.
 
     Attributes:
         ids: the record's tokens, with [CLS] and [SEP].
-        places: int [W], where in the record these words begin, ascending.
+        places: int [W], where these words begin in the record, ascending.
         words: int [W], their numbers, counted over all sentences.
     """
 
@@ -134,7 +134,7 @@ class SentenceFeatures(NamedTuple):
 
 
 class SentenceFeaturizer:
-    """Makes sentences into windows."""
+    """Converts sentences to windows."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class SentenceFeaturizer:
     def _windows(
         self, ids: list[int], starts: np.ndarray, first_word: int
     ) -> Iterator[SentenceFeatures]:
-        """A text's windows, but those from which no word is predicted."""
+        """A text's windows, except those from which no word is predicted."""
         vocabulary = self._tokenizer.vocabulary
         room = self.max_seq_length - _SPECIAL_TOKENS
         found = windows(len(ids), room, self._doc_stride)
@@ -220,7 +220,7 @@ class SentenceFeaturizer:
 # R records of a block, W words of all.
 
 
-# Of a word whose label the model does not have.
+# The label of a word whose label the model does not have.
 NO_LABEL = -1
 
 _SEQUENCES = (
@@ -253,7 +253,7 @@ def task(
 
 
 def schema(max_seq_length: int) -> RecordSpec:
-    """What a record holds."""
+    """The features of a record."""
     return RecordSpec(
         [
             Feature(name, INT64, (max_seq_length,), "max_seq_length")
@@ -291,7 +291,7 @@ def _block(
     return block
 
 
-# What labels a tagger predicts, and how they spell entities.
+# The labels that a tagger predicts, and how they spell entities.
 
 
 AUTO = "auto"
@@ -304,7 +304,7 @@ class TaggerLabels(NamedTuple):
 
     Attributes:
         names: in the order of its outputs.
-        scheme: how they spell entities; "none" where they do not.
+        scheme: how they spell entities; "none" if they do not.
     """
 
     names: tuple[str, ...]
@@ -357,7 +357,7 @@ def _warn_of_odd_labels(
 
 
 def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:
-    """A sentence's labels in another scheme; as they are where it is theirs."""
+    """A sentence's labels in another scheme; unchanged if it is their own."""
     if NO_SCHEME in (scheme, wanted) or scheme == wanted:
         return list(labels)
     return respelt(labels, wanted)
@@ -399,7 +399,7 @@ def find_labels(
     ours = given or tuple(labels_in(scheme, used))
     in_files = set(itertools.chain.from_iterable(_labels(train)))
     if given and in_files <= set(given) and not used <= set(given):
-        # They name what the files have, which the model has in another scheme.
+        # They are the files' labels, which the model has in another scheme.
         ours = tuple(labels_in(scheme, used))
     there = _trained_labels(source)
     if source is not None and there is not None and options.init_head:
@@ -421,7 +421,7 @@ def label_ids(
     *,
     must_be_known: bool,
 ) -> np.ndarray:
-    """The number of each word's label; `NO_LABEL` where the model does not have it."""
+    """The number of each word's label; `NO_LABEL` if the model does not have it."""
     if not golds:
         return np.full(sum(len(one.words) for one in sentences), NO_LABEL)
     numbers = {label: number for number, label in enumerate(names)}
@@ -458,7 +458,7 @@ def shown(labels: Sequence[str]) -> str:
 
 
 def _trained_labels(source: Source | None) -> tuple[str, ...] | None:
-    """The labels of a checkpoint's tagger; None where it has none, or no names."""
+    """The labels of a checkpoint's tagger; None if it has none, or no names."""
     if source is None or weight_names.TAGGING not in weight_names.heads_of(
         source.weights
     ):
@@ -511,7 +511,7 @@ def _lines(
 def _between(lines: Sequence[str], width: int) -> Iterator[str]:
     """Lines that are no words, with the columns of those that are."""
     for line in lines:
-        # All lines have the same columns, or the scorer gives up.
+        # All lines must have the same columns for the scorer.
         missing = width - 1 - line.count(" ") if line else -1
         yield line + f" {OUTSIDE}" * (missing + 1) + "\n"
 
@@ -537,11 +537,11 @@ Predict = Callable[[EvaluationBatches, int], Iterator[tuple[Arrays, Arrays]]]
 
 
 class WordPredictions(NamedTuple):
-    """What was predicted for W words.
+    """The predictions for W words.
 
     Attributes:
         label_ids: int [W], the likeliest label.
-        losses: float64 [W], -log p of the true one; 0 where the model does not have it.
+        losses: float64 [W], -log p of the true one; 0 if the model does not have it.
     """
 
     label_ids: np.ndarray
@@ -599,7 +599,7 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.where(is_known, norm - of_label, 0.0)
 
 
-# What predicted labels are worth.
+# The scores of predicted labels.
 
 
 LOSS = "loss"
@@ -610,7 +610,7 @@ _ENTITY_SCORES = ("precision", "recall", "f1")
 
 
 def metric_names(scheme: str) -> list[str]:
-    """The scores' names, the one that runs are compared by last."""
+    """The scores' names, with the one that compares runs last."""
     if scheme == NO_SCHEME:
         return [LOSS, ACCURACY]
     strict = [STRICT + name for name in _ENTITY_SCORES if _has_strict(scheme)]
@@ -645,7 +645,7 @@ def scores(
 
 
 def accuracy(golds: Sequence[Labels], predictions: Sequence[Labels]) -> float:
-    """The share of words that have the right label."""
+    """The share of words with the right label."""
     words, correct = _words(golds, predictions)
     return correct / words
 
@@ -682,14 +682,14 @@ def _words(golds: Sequence[Labels], predictions: Sequence[Labels]) -> tuple[int,
 
 RECORDS_NAME = "train.tf_record"
 SPLITS = ("train", "dev", "test")
-# In the folder of a run on features: whose they are.
+# In the folder of a run on features: the model that they are from.
 FEATURES_NAME = "features.json"
 
 TRAIN = "train"
 
 
 class Words:
-    """The tagged words of each split, and what their outputs mean.
+    """The tagged words of each split, and the meaning of their outputs.
 
     Attributes:
         splits: as given.
@@ -765,14 +765,14 @@ class Words:
         )
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
-        """What is predicted, as the files spell it."""
+        """The predictions, in the files' spelling."""
         return [
             respelt_unless(words, self.labels.scheme, self._file_schemes[split])
             for words in self._by_sentence(split, found)
         ]
 
     def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
-        """What predictions are worth: see `scores`; {} without labels."""
+        """The scores of predictions: see `scores`; {} without labels."""
         if not self.has_labels(split):
             return {}
         as_written = self._as_written(split, found)
@@ -794,15 +794,15 @@ class Words:
     def _as_written(
         self, split: str, found: WordPredictions
     ) -> tuple[Sequence[Labels], Sequence[Labels]]:
-        """The true labels and the predicted ones, as a scorer of the files sees them.
+        """The true labels and the predicted ones, as the files' scorer reads them.
 
-        In another scheme an entity that is right may have a word that is not.
+        In another scheme a correct entity may have a word with a wrong label.
         """
         golds = [one.labels for one in self.splits[split] if one.labels is not None]
         return golds, self.predicted_labels(split, found)
 
     def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
-        """The predicted labels of each sentence, as the model spells them."""
+        """The predicted labels of each sentence, in the model's spelling."""
         words = iter(found.label_ids.tolist())
         return [
             [
@@ -872,7 +872,7 @@ class Words:
 def tagging_task(
     options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[WordPredictions]:
-    """The task of labelling words, on the sentences that the options name."""
+    """The task of labelling words, on the options' sentences."""
     words = Words(
         options, found, read_splits(options), is_alone=num_workers(strategy) == 1
     )
