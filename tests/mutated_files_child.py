@@ -49,7 +49,7 @@ from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
+from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue_suite
@@ -199,7 +199,7 @@ def _inspect(folder):
 
 def _count(folder):
     toy_records = _path(folder, "x.tfrecord")
-    return RecordCounts(_path(folder, "record_counts.json")).counts([toy_records])
+    return record_counts([toy_records], _path(folder, "record_counts.json"))
 
 
 def _make_counted(folder):
