@@ -396,7 +396,7 @@ def _warn_of_next_sentences(
     statistics: RecordStatistics, settings: InstanceSettings, num_documents: int
 ) -> None:
     """Warns of text whose documents or sentences were not found."""
-    num_records = statistics.lengths.count
+    num_records = statistics.num_records
     if settings.pairs != NEXT_SENTENCE:
         return
     if num_documents == 1:
