@@ -19,7 +19,6 @@ from bert_tf.text.documents import (
     DatasetSource,
     paragraphs_of,
     splitting_language,
-    warn_of_foreign_rules,
 )
 
 EXAMPLES_PER_CHUNK = 8192
@@ -41,10 +40,6 @@ def make_tfds_chunks(
 
     A dataset that is not yet prepared is prepared, which may download it.
     """
-    if examples_per_chunk < 1:
-        raise ValueError(
-            f"`examples_per_chunk` must be at least 1. Received: {examples_per_chunk}"
-        )
     builder = prepared_builder(name, data_dir)
     _check_text(builder, text_field)
     chunks = []
@@ -61,14 +56,13 @@ def make_tfds_chunks(
                 language=splitting_language("tfds", split_sentences, language),
             )
             chunks.append(chunk)
-    warn_of_foreign_rules(chunks)
     return chunks
 
 
 def read_documents(
     source: DatasetSource, start: int, stop: int | None
-) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each example, and the bytes of its text."""
+) -> Iterator[list[str]]:
+    """Yields the paragraphs of each example."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
@@ -93,7 +87,7 @@ def read_documents(
     for batch in texts.as_numpy_iterator():
         for text in batch:
             try:
-                yield paragraphs_of(text.decode("utf-8")), len(text)
+                yield paragraphs_of(text.decode("utf-8"))
             except UnicodeDecodeError as error:
                 raise InputError(
                     f"{source.path}: example {position} is not UTF-8 "

@@ -23,11 +23,11 @@ from bert_tf.text.documents import TextLine, make_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-END = TextLine((), "", 0)
+END = TextLine((), "")
 
 
 def line(*sentences):
-    return TextLine(sentences, " ".join(sentences), 1)
+    return TextLine(sentences, " ".join(sentences))
 
 
 def encode(text):
