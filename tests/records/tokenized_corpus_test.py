@@ -117,11 +117,6 @@ class PackedTokenizerTest(tf.test.TestCase):
                 ids = np.frombuffer(packed.encode(text), dtype).tolist()
                 self.assertEqual(ids, tokenizer.encode(text))
 
-    def test_ids_must_fit(self):
-        vocabulary = Vocabulary(["[UNK]", *map(str, range(200))])
-        with self.assertRaisesRegex(ValueError, "up to 200. Received: int8"):
-            PackedTokenizer(WordPieceTokenizer(vocabulary), np.int8)
-
 
 WORDS = [f"w{number}" for number in range(50)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
