@@ -49,11 +49,6 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     values = []
     for name in names:
         column = np.ascontiguousarray(columns[name])
-        if column.dtype not in (np.int64, np.float32):
-            raise ValueError(
-                "`columns` must be int64 or float32. "
-                f"Received: {column.dtype} for {name!r}"
-            )
         # A float travels as the integer of its bits.
         values.append(
             column.view(np.int32).astype(np.int64)
@@ -250,8 +245,6 @@ class ShardWriter:
     """
 
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
-        if not paths or len(set(paths)) != len(paths):
-            raise ValueError(f"`paths` must be different files. Received: {paths}")
         self.paths = tuple(paths)
         self.num_records = [0] * len(paths)
         self._temporary = [files.temporary_name(path) for path in paths]

@@ -143,10 +143,6 @@ class RulesTest(tf.test.TestCase):
             self.assertEqual(rules_of(unused), {"weights"})
         self.assertEqual(rules_of({"masked_lm_ids": [6, 9, 0]}), {"vocabulary"})
 
-    def test_an_empty_record(self):
-        empty = {"input_ids": [0] * 8, "input_mask": [0] * 8, "segment_ids": [0] * 8}
-        self.assertContainsSubset({"cls", "sep", "positions"}, rules_of(empty))
-
     def test_without_a_vocabulary(self):
         self.assertEqual(rules_of({"input_ids": [1, 9] * 4}, None), {"padding"})
         negative = {"input_ids": [2, -7, 4, 3, 8, 3, 0, 0]}
@@ -227,14 +223,6 @@ class RenderTest(tf.test.TestCase):
             values = columns(**{**RECORD, "predictions": predictions})
             self.assertEqual(lines_of(values)[2], expected)
 
-    def test_a_piece_is_not_joined_over_a_border(self):
-        values = columns("[CLS] the [SEP] ##s ##ness [SEP]", 3, {}, 0)
-        self.assertEqual(
-            lines_of(values)[1:3], ["  A [CLS] the [SEP]", "  B ##s ##ness [SEP]"]
-        )
-        values = columns("[CLS] the ##s [SEP]", 2, {}, 0)
-        self.assertEqual(lines_of(values)[1:3], ["  A [CLS] the", "  B ##s [SEP]"])
-
     def test_without_a_vocabulary(self):
         self.assertEqual(
             lines_of(columns(**RECORD), None)[1:3],
@@ -262,19 +250,6 @@ class RenderTest(tf.test.TestCase):
         ):
             first = lines_of(columns(**{**RECORD, "label": label}), pairs=pairs)[0]
             self.assertEndsWith(first, "3 predictions; " + words)
-
-    def test_classifiers_records(self):
-        values = {
-            name: values
-            for name, values in columns(**RECORD).items()
-            if name in ("input_ids", "input_mask", "segment_ids")
-        }
-        for label, words in (([2], "label 2"), ([2.5], "label 2.5")):
-            values["label_ids"] = np.array([label])
-            self.assertEqual(
-                lines_of(values)[0],
-                f"record 3 (record 1 of x): 12 of 14 tokens (A 7, B 5); {words}",
-            )
 
     def test_broken_records_are_shown(self):
         values = columns(**RECORD)

@@ -1,12 +1,10 @@
 """The script: the right records in the right files, and a line for what is wrong."""
 
 import os
-import subprocess
-import sys
 from unittest import mock
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import cli
 from bert_tf.errors import InputError
@@ -175,14 +173,6 @@ class SetTest(ScriptCase):
         self.assertEqual(vocabulary.tokens, tuple(TOKENS))
         self.assertEqual(vocabulary.sha256, manifest.vocab_sha256)
 
-    def test_the_same_command_again_is_done_already(self):
-        self.run_script()
-        before = os.stat(self.path("out.tfrecord")).st_mtime_ns
-        with self.assertLogs("absl", "INFO") as logs:
-            self.run_script()
-        self.assertIn("All is done already", logs.output[0])
-        self.assertEqual(os.stat(self.path("out.tfrecord")).st_mtime_ns, before)
-
     def test_other_settings_or_input_are_refused_unless_overwrite(self):
         self.run_script(random_seed=1)
         with self.assertRaisesRegex(InputError, "--random_seed=1, not 2"):
@@ -275,20 +265,6 @@ class WrongInputTest(ScriptCase):
                 self.run_script(**changes)
         self.assertEqual(self.names(), [])
 
-    def test_flags_out_of_range(self):
-        for name, value in (
-            ("max_seq_length", 4),
-            ("max_predictions_per_seq", 0),
-            ("dupe_factor", 0),
-            ("masked_lm_prob", 0),
-            ("masked_lm_prob", 1.1),
-            ("short_seq_prob", -1),
-        ):
-            with self.assertRaisesRegex(flags.Error, name):
-                self.run_script(**{name: value})
-        with self.assertRaisesRegex(flags.Error, "for --pairs=nsp alone"):
-            self.run_script(pairs="sop", nsp_labels="exact")
-
     def assert_warns(self, message, **changes):
         with self.assertLogs("absl", "WARNING") as logs:
             self.run_script(**changes)
@@ -324,40 +300,6 @@ class WrongInputTest(ScriptCase):
         self.assertEqual(
             manifest.report["dropped"],
             {"sentences without a token (control characters, say)": 1},
-        )
-
-
-class CommandLineTest(ScriptCase):
-    def command(self, *arguments):
-        options = ["-X", "importtime"] if "--help" in arguments else []
-        module = ["-m", "tfrecords.create_pretraining_data"]
-        return subprocess.run(
-            [sys.executable, *options, *module, *arguments],
-            capture_output=True,
-            text=True,
-        )
-
-    def test_help_names_the_flags_and_needs_no_tensorflow(self):
-        done = self.command("--help")
-        for name in (*DEFAULTS, "input_file", "output_file", "vocab_file", "overwrite"):
-            self.assertIn(name, done.stdout)
-        # -X importtime lists every module that is imported.
-        self.assertIn("absl.flags", done.stderr)
-        self.assertNotIn("tensorflow", done.stderr)
-
-    def test_exit_codes_and_one_line(self):
-        done = self.command("--input_file=nowhere.txt", "--output_file=o")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("vocab_file", done.stderr)
-        done = self.command(
-            "--input_file=nowhere.txt",
-            "--output_file=o",
-            f"--vocab_file={self.vocabulary}",
-        )
-        self.assertEqual(done.returncode, 2)
-        self.assertEqual(
-            done.stderr,
-            "create_pretraining_data: --input_file: no file matches 'nowhere.txt'.\n",
         )
 
 

@@ -216,28 +216,6 @@ class AtOnceTest(ScriptCase):
         self.assertIn("Going on with what an interrupted run", "".join(logs.output))
         self.assertEqual(os.listdir(shared), [])
 
-    def test_a_mount_that_shows_all_modes_alike(self):
-        shared = self.path("shared")
-        for path in (
-            shared,
-            tokenized_corpus.work_folder_path(self.path("out"), shared),
-        ):
-            os.mkdir(path)
-            os.chmod(path, 0o777)
-        self.run_script(work_dir=shared)
-        self.assertTrue(self.manifest().complete)
-
-    def test_one_work_folder_for_sets_of_one_name(self):
-        folders = {
-            tokenized_corpus.work_folder_path(self.path(name), "/work")
-            for name in ("a/wiki", "b/wiki")
-        }
-        self.assertLen(folders, 2)
-        remote = tokenized_corpus.work_folder_path("gs://bucket/wiki", None)
-        self.assertNotEqual(
-            remote, tokenized_corpus.work_folder_path("gs://other/wiki", None)
-        )
-
     def test_a_folder_that_cannot_be_locked(self):
         error = OSError(37, "No locks available")
         with mock.patch.object(files.fcntl, "flock", side_effect=error):
