@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from bert_tf.records.inspection import (
     RULES,
-    ShownRecord,
     broken_rules,
+    example_lines,
     read_example,
 )
 from bert_tf.text.vocabulary import Vocabulary
@@ -187,18 +187,17 @@ def columns(input_ids, second, predictions, label, length=14, slots=4):
 
 def example_of(values, vocabulary=VOCABULARY, pairs="nsp"):
     record = {name: array[0] for name, array in values.items()}
-    return ShownRecord(
-        record=3,
-        file="x",
-        record_in_file=1,
-        sequence=0,
-        violations=("a rule",),
+    return {
+        "record": 3,
+        "file": "x",
+        "record_in_file": 1,
+        "violations": ["a rule"],
         **read_example(record, vocabulary, pairs),
-    )
+    }
 
 
 def lines_of(values, *arguments, width=80, **options):
-    return example_of(values, *arguments, **options).lines(width)
+    return example_lines(example_of(values, *arguments, **options), width)
 
 
 class RenderTest(tf.test.TestCase):
@@ -278,8 +277,7 @@ class RenderTest(tf.test.TestCase):
 
 class ExampleTest(tf.test.TestCase):
     def test_for_programs(self):
-        values = example_of(columns(**RECORD)).to_values()
-        self.assertNotIn("sequence", values)
+        values = example_of(columns(**RECORD))
         self.assertEqual(
             values["predictions"],
             [
@@ -288,7 +286,7 @@ class ExampleTest(tf.test.TestCase):
                 {"position": 10, "seen": "cat", "wanted": "river", "kind": "random"},
             ],
         )
-        self.assertEqual(list(values["tokens"]), RECORD["input_ids"].split())
+        self.assertEqual(values["tokens"], RECORD["input_ids"].split())
         self.assertEqual(values["num_tokens_a"], 7)
 
 
