@@ -727,7 +727,9 @@ def write_arrays(
             columns.setdefault(name, []).append(block.astype(vector_type))
     if not columns:
         raise InputError("The input has no line: give one, or --format=jsonl.")
-    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    arrays: dict[str, Any] = {
+        name: np.concatenate(parts) for name, parts in columns.items()
+    }
     if VECTORS in arrays:
         arrays["names"] = np.array(words, str)
         arrays["offsets"] = np.array(offsets, np.int64)

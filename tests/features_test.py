@@ -245,7 +245,7 @@ class LinesTest(tf.test.TestCase):
         pipe = os.path.join(self.get_temp_dir(), "pipe")
         os.mkfifo(pipe)
         for path in (pipe, "nowhere", self.get_temp_dir()):
-            with self.assertRaisesRegex(InputError, f"must be an existing file.*: {path}"):
+            with self.assertRaisesRegex(InputError, f"an existing file.*: {path}"):
                 count_lines(path)
 
 

@@ -333,7 +333,7 @@ class _FrozenWords:
                 f"`features={name}` needs a model of {choice.num_layers} layers; this"
                 f" one has {num_layers}."
             )
-        selection = LayerSelection.parse(choice.layers.split(","), num_layers)
+        selection = LayerSelection.parse(choice.layers, num_layers)
         self._choice = choice
         self._extractor = FeatureExtractor(
             dataclasses.replace(found.source, config=found.config),
