@@ -202,8 +202,8 @@ class SourceOptions(Options, title=MODEL):
 
     checkpoint: str = option(
         REQUIRED,
-        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
-        " or a KerasHub preset: with its vocabulary.",
+        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
+        " folder, or a KerasHub preset; with its vocabulary.",
         path=Path.CHECKPOINT,
     )
     bert_config_file: str | None = option(
@@ -214,8 +214,8 @@ class SourceOptions(Options, title=MODEL):
     )
     do_lower_case: bool | None = option(
         None,
-        "Whether to lower-case the text. Default: as the checkpoint says, or its"
-        " vocabulary; else true.",
+        "Whether to lower-case the text. Default: the checkpoint's setting, or what"
+        " its vocabulary implies; else true.",
     )
 
 

@@ -1,13 +1,13 @@
-r"""Probes what each layer of a model tells of words' labels.
+r"""Probes how well words' labels can be read from each layer of a model.
 
     python -m bert_tf.probe --init_checkpoint=/tmp/pretraining_output \
         --train_file=$CONLL_DIR/eng.train --test_file=$CONLL_DIR/eng.testa \
         --label_column=1 --output_dir=/tmp/probing
 
-trains a linear probe on each layer's vectors of words, and one on a control task of
-random labels (Hewitt and Liang 2019), and prints their accuracies, which are in
-probing.md, probing.json and, drawn, probing.png too. Vectors are computed once, also
-by a run that is started again.
+It trains a linear probe on each layer's vectors of words, and one on a control task with
+random labels (Hewitt and Liang 2019), prints their accuracies, and writes them to
+probing.md, probing.json and, as a picture, probing.png. Started again, it reuses the
+vectors.
 """
 
 import dataclasses
@@ -57,26 +57,28 @@ class ProbeOptions(
         REQUIRED, "The model: a checkpoint of any kind.", path=Path.CHECKPOINT
     )
     train_file: str = option(
-        REQUIRED, "Tagged words; with commas or * for several files.", path=Path.FILES
+        REQUIRED, "Tagged words; several files with commas or *.", path=Path.FILES
     )
     test_file: str | None = option(
         None,
-        "What the probes are scored on. Default: a fifth of --train_file's sentences.",
+        "Tagged words to score the probes on. Default: a fifth of --train_file's"
+        " sentences.",
         path=Path.FILES,
     )
     labels: tuple[str, ...] | None = option(
         None,
-        "For jsonl. What labels that are numbers stand for, from 0: O,B-PER,...",
+        "For jsonl: the names of numeric labels, from 0: O,B-PER,...",
     )
     max_words: int = option(
         20000,
-        "The most words to train on, and to score: whole sentences, drawn at random.",
+        "The maximum number of words to train on, and to score: whole sentences,"
+        " drawn at random.",
         least=1,
     )
     l2: float = option(
         1.0,
-        "The weight of half the probe's squared weights next to the sum of the words'"
-        " losses. A larger one makes a probe that learns less by heart.",
+        "L2 penalty: the factor of half the probe's squared weights, added to the"
+        " sum of the words' losses. A larger one makes the probe memorize less.",
         least=1e-9,
     )
     random_seed: int = with_default(TrainingOptions, "random_seed", 12345)

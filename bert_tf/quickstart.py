@@ -1,8 +1,8 @@
-"""The whole recipe in a few minutes, on text that every Python has.
+"""The whole recipe in a few minutes, on text that comes with Python.
 
 Learns a vocabulary from the prose in Python's own documentation, writes masked
 next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
-fine-tunes it on a labelled task beside the same network from scratch:
+fine-tunes it on a labelled task, compared with the same network from scratch:
 
     python -m bert_tf.quickstart --output_dir=quickstart_output
 
@@ -198,8 +198,8 @@ class QuickstartOptions(Options):
 
     output_dir: str = with_default(OutputOptions, "output_dir", "quickstart_output")
     random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
-    vocab_size: int = option(4000, "Tokens of the vocabulary.", least=1)
-    num_train_steps: int = option(2500, "Steps of pre-training.", least=1)
+    vocab_size: int = option(4000, "Size of the vocabulary.", least=1)
+    num_train_steps: int = option(2500, "Pre-training steps.", least=1)
     num_finetune_examples: int = option(
         2400, "Labelled examples to fine-tune on.", least=1
     )
