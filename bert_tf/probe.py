@@ -4,8 +4,8 @@ r"""Probes how well words' labels can be read from each layer of a model.
         --train_file=$CONLL_DIR/eng.train --test_file=$CONLL_DIR/eng.testa \
         --label_column=1 --output_dir=/tmp/probing
 
-It trains a linear probe on each layer's vectors of words, and one on a control task with
-random labels (Hewitt and Liang 2019), prints their accuracies, and writes them to
+It trains a linear probe on each layer's vectors of words, and one on a control task
+with random labels (Hewitt and Liang 2019), prints their accuracies, and writes them to
 probing.md, probing.json and, as a picture, probing.png. Started again, it reuses the
 vectors.
 """
