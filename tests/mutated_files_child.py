@@ -32,7 +32,6 @@ from bert_tf import (
     evaluate_squad,
     files,
     inspect_checkpoint,
-    quickstart,
     score,
 )
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
@@ -369,20 +368,6 @@ def _sentences(name, **layout):
     )
 
 
-def _quickstart(folder):
-    settings = quickstart.QuickstartOptions(
-        output_dir=folder,
-        random_seed=1,
-        vocab_size=100,
-        num_train_steps=10,
-        num_finetune_examples=10,
-        num_finetune_seeds=1,
-    )
-    progress = quickstart.Progress(settings, 2)
-    progress.step("a", lambda: {"x": 1})
-    return progress.seconds
-
-
 def _shard_job(folder):
     return record_sets.ShardJob(
         work_folder=folder,
@@ -598,7 +583,6 @@ READERS = {
         _json_of("features.json", {"features": "all", "weights": "x"}),
         _at("features.json", words.read_features),
     ),
-    "quickstart": (_quickstart, _quickstart),
     "result of a shard": (_make_shard_result, _read_shard_result),
     "tokenized corpus": (_make_corpus, _read_corpus),
     "start of a run": (_make_start, _read_start),

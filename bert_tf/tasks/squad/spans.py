@@ -31,6 +31,7 @@ from bert_tf.records.batching import (
     rows_digest,
 )
 from bert_tf.records.spec import RecordSpec
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import (
     FineTuning,
     FineTuningTask,
@@ -38,7 +39,6 @@ from bert_tf.tasks.finetuning import (
     model_options,
     opened_adapter,
     steps_of,
-    trained,
 )
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.decoding import (
@@ -579,9 +579,11 @@ def main(options: SquadOptions) -> None:
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 
-    run, model, step = trained(make_task, options, first_stage)
-    if options.do_predict:
-        predict(run, kept[0], model, step)
+    def finish(run: FineTuning, model: keras.Model, step: int) -> None:
+        if options.do_predict:
+            predict(run, kept[0], model, step)
+
+    finetuning.main(make_task, options, first_stage=first_stage, finish=finish)
 
 
 def predict(
