@@ -52,8 +52,8 @@ from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue_suite
-from bert_tf.tasks.classification import read_predictions
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
+from bert_tf.tasks.reports import read_predictions
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
