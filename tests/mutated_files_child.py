@@ -32,7 +32,6 @@ from bert_tf import (
     evaluate_squad,
     files,
     inspect_checkpoint,
-    quickstart,
     score,
 )
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
@@ -53,8 +52,8 @@ from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue_suite
-from bert_tf.tasks.classification import read_predictions
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
+from bert_tf.tasks.reports import read_predictions
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
@@ -368,20 +367,6 @@ def _sentences(name, **layout):
     )
 
 
-def _quickstart(folder):
-    settings = quickstart.QuickstartOptions(
-        output_dir=folder,
-        random_seed=1,
-        vocab_size=100,
-        num_train_steps=10,
-        num_finetune_examples=10,
-        num_finetune_seeds=1,
-    )
-    progress = quickstart.Progress(settings, 2)
-    progress.step("a", lambda: {"x": 1})
-    return progress.seconds
-
-
 def _shard_job(folder):
     return record_sets.ShardJob(
         group=0,
@@ -584,7 +569,6 @@ READERS = {
         _json_of("features.json", {"features": "all", "weights": "x"}),
         _at("features.json", words.read_features),
     ),
-    "quickstart": (_quickstart, _quickstart),
     "result of a shard": (_make_shard_result, _read_shard_result),
     "tokenized chunk": (_make_chunk, _read_chunk),
     "start of a run": (_make_start, _read_start),
