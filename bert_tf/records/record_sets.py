@@ -60,10 +60,8 @@ from bert_tf.records.tokenized_corpus import (
     TokenizedChunk,
     TokenizedCorpus,
     TokenizeJob,
-    hold_work_folder,
-    open_work_folder,
-    remove_finished,
     tokenize_chunk,
+    work_folder,
     work_folder_path,
 )
 from bert_tf.records.writing import ShardWriter, remove_leftovers
@@ -578,13 +576,16 @@ def create_records(
     order; of a sharded set each file holds what the original would write for the
     file's group of documents and seed.
     """
-    folder = work_folder_path(record_set.name, work_dir)
+    folder = work_folder_path(record_set.name, record_set.identity, work_dir)
     if not overwrite and (finished := record_set.find_finished()):
-        remove_finished(folder, record_set.identity)
+        # A run may have been killed when all but the folder was done.
+        if os.path.isdir(folder):
+            with work_folder(folder):
+                pass
         return finished
     most_pieces = max(len(record_set.chunks), len(record_set.output_files))
     with (
-        hold_work_folder(folder),
+        work_folder(folder),
         Workers(min(num_workers, most_pieces)) as workers,
     ):
         return _create(record_set, folder, workers)
@@ -593,7 +594,8 @@ def create_records(
 def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     """Makes the set, with a work folder for its progress."""
     manifest = record_set.manifest
-    vocab_file = open_work_folder(folder, record_set.identity, record_set.vocabulary)
+    vocab_file = os.path.join(folder, "vocab.txt")
+    record_set.vocabulary.save(vocab_file)
     jobs = [
         TokenizeJob(
             index=index,

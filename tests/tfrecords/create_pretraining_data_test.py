@@ -181,7 +181,7 @@ class SetTest(ScriptCase):
         manifest = Manifest.from_json_file(self.path("out.tfrecord.manifest.json"))
         self.assertEqual(manifest.random_seed, 2)
         self.write("1.txt", "the dog\n")
-        with self.assertRaisesRegex(InputError, "--input_file=.*1.txt has .* bytes"):
+        with self.assertRaisesRegex(InputError, "--input_file=.*1.txt .of .* bytes"):
             self.run_script(random_seed=2)
 
     def test_overwriting_with_fewer_shards_leaves_none_of_the_old(self):
