@@ -218,15 +218,6 @@ def is_companion(path: str) -> bool:
     return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
 
 
-def lies_beside_records(path: str) -> bool:
-    """Whether a file accompanies an existing set."""
-    name = _TEMPORARY_SUFFIX.sub("", path)
-    name = name.removesuffix(MANIFEST_SUFFIX).removesuffix(VOCABULARY_SUFFIX)
-    return is_companion(path) and files.exists(
-        _SHARD_SUFFIX.sub("", name) + MANIFEST_SUFFIX
-    )
-
-
 def listed_records(paths: Iterable[str]) -> Iterator[str]:
     """The record files that the manifests among some files list.
 

@@ -38,7 +38,7 @@ from bert_tf.instances.creation import (
     create_instances,
     say_if_to_be_compiled,
 )
-from bert_tf.instances.masking import num_predictions
+from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.pairs import Documents, token_dtype
 from bert_tf.instances.settings import NEXT_SENTENCE, STATIC_MASKING, InstanceSettings
 from bert_tf.parallel import Workers, ordered_map
@@ -298,17 +298,11 @@ class RecordSet:
                 len(tokens_of),
                 listed,
             )
-        settings = self.settings
-        length, limit = settings.max_seq_length, settings.max_predictions_per_seq
-        full = num_predictions(length, settings.masked_lm_prob, length)
-        if settings.masking == STATIC_MASKING and limit < full:
-            logging.warning(
-                "--max_predictions_per_seq=%d is few for --max_seq_length=%d: a full"
-                " sequence needs %d for --masked_lm_prob=%g.",
-                limit,
-                length,
-                full,
-                settings.masked_lm_prob,
+        if self.settings.masking == STATIC_MASKING:
+            warn_if_few(
+                self.settings.max_predictions_per_seq,
+                self.settings.max_seq_length,
+                self.settings.masked_lm_prob,
             )
 
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
@@ -422,11 +416,9 @@ def _log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None
         logging.info("%s", line)
     if rows := report.get("rows"):
         logging.info(
-            "Packed %s sequences into %s rows: %.2f a row; %.2f%% of all places are"
-            " padding",
-            f"{rows['sequences']:,}",
-            f"{rows['rows']:,}",
-            rows["sequences_per_row"],
+            "Packed %d sequences into %d rows; %.2f%% of all places are padding",
+            rows["sequences"],
+            rows["rows"],
             100 * rows["padding_share"],
         )
 

@@ -225,16 +225,11 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
     return records
 
 
-def leftovers(paths: Iterable[str]) -> Iterator[str]:
-    """Temporary files left by killed writers of some files."""
-    for path in paths:
-        yield from filter(is_temporary, files.glob(glob.escape(path) + ".tmp-*"))
-
-
 def remove_leftovers(path: str) -> None:
     """Removes temporary files left by killed writers of a file."""
-    for leftover in leftovers([path]):
-        files.remove(leftover)
+    for leftover in files.glob(glob.escape(path) + ".tmp-*"):
+        if is_temporary(leftover):
+            files.remove(leftover)
 
 
 class ShardWriter:

@@ -229,18 +229,6 @@ class SplitRecordsTest(tf.test.TestCase):
             after = os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
             self.assertEqual(after, time)
 
-    def test_the_notes_are_those_of_when_all_are_made(self):
-        made = []
-
-        def counted():
-            for block in blocks():
-                made.append(len(block["label_ids"]))
-                yield block
-
-        records = self.prepare(counted(), notes=lambda: {"made": sum(made)})
-        self.assertEqual(records.notes, {"made": 11})
-        self.assertEqual(self.prepare(never()).notes, {"made": 11})
-
     def test_anything_else_is_made_anew(self):
         ids = [self.prepare().made_from]
         others = (
@@ -283,21 +271,6 @@ class SplitRecordsTest(tf.test.TestCase):
             with self.assertRaisesRegex(AssertionError, "made again"):
                 self.prepare(never())
             self.prepare()
-
-    def test_killed_while_records_are_made(self):
-        def dies():
-            yield next(blocks())
-            raise SystemExit("killed")
-
-        for is_alone in (True, False):
-            self.prepare()
-            with self.assertRaises(SystemExit):
-                self.prepare(dies(), made_from="b", is_alone=is_alone)
-            # Neither takes what is there now for its own, unless it is its own.
-            table = self.prepare().table
-            self.assertAllEqual(table.column("label_ids")[:, 0], np.arange(11))
-            with self.assertRaisesRegex(AssertionError, "made again"):
-                self.prepare(never(), made_from="b")
 
     def test_killed_between_records_and_manifest(self):
         def dies():
