@@ -96,6 +96,9 @@ class ScriptCase(tf.test.TestCase):
         found = {}
         for name in sorted(os.listdir(self.folder)):
             if name.lstrip(".").startswith(prefix):
+                if os.path.isdir(self.path(name)):
+                    found[name] = "a folder"
+                    continue
                 with open(self.path(name), "rb") as file:
                     found[name] = hashlib.sha256(file.read()).hexdigest()
         return found
