@@ -222,8 +222,7 @@ def broken_rules(
     if "masked_lm_positions" in columns:
         _add_broken_predictions(broken, columns, vocabulary)
     if "next_sentence_labels" in columns:
-        labels = columns["next_sentence_labels"]
-        broken["label"] = ((labels != 0) & (labels != 1)).any(axis=1)
+        broken["label"] = ~np.isin(columns["next_sentence_labels"], (0, 1)).all(axis=1)
         if vocabulary is not None:
             is_mask = columns["input_ids"] == vocabulary.ids.get(MASK, -1)
             if "masked_lm_positions" in columns:

@@ -474,10 +474,17 @@ def _order(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     )
 
 
+def shuffled_numbers(count: int, seed: int, epoch: int) -> np.ndarray:
+    """0 to `count` - 1 in the epoch's order of a file with that many records."""
+    seeds = _seed_pair(seed, tf.constant(epoch, tf.int64))
+    numbers = _shuffle(tf.data.Dataset.range(count), count, seeds)
+    return numbers.batch(count).get_single_element().numpy()
+
+
 def _shuffle(
     dataset: tf.data.Dataset, buffer_size: int, seed_pair: tf.Tensor
 ) -> tf.data.Dataset:
-    """Shuffles numbered records in a buffer, in an order of the two seeds alone.
+    """Shuffles elements in a buffer, in an order of the two seeds alone.
 
     `Dataset.shuffle` mixes the process's global seed in, so that the order would depend
     on where that was set; and it fails on a seed tensor if the global seed is 0.
@@ -491,8 +498,8 @@ def _shuffle(
         buffer_size=tf.constant(buffer_size, tf.int64),
         seed=seeds[0],
         seed2=seeds[1],
-        output_types=[tf.string, tf.int64],
-        output_shapes=[[], []],
+        output_types=[spec.dtype for spec in tf.nest.flatten(dataset.element_spec)],
+        output_shapes=[spec.shape for spec in tf.nest.flatten(dataset.element_spec)],
         reshuffle_each_iteration=False,
     )
     return tf.data.experimental.from_variant(variant, dataset.element_spec)

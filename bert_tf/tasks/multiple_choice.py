@@ -44,7 +44,6 @@ from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import Tokens, truncate_pair
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import multiple_choice_flops
 
@@ -442,7 +441,6 @@ def choice_task(
         schema,
         test_splits=("test",),
         metrics=[ACCURACY],
-        is_alone=num_workers(strategy) == 1,
     )
 
     def write(folder: str, split: str, logits: np.ndarray, step: int) -> None:

@@ -74,7 +74,6 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoint_files import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import span_flops
 
@@ -334,7 +333,6 @@ class Answerer:
 # The runs on SQuAD: questions in, answers out.
 
 
-RECORDS_NAME = "train.tf_record"
 FIRST_STAGE = "first_stage"
 
 
@@ -347,12 +345,9 @@ class Questions:
         found: ModelFiles,
         training: CheckedQuestions | None,
         scored: CheckedQuestions | None,
-        *,
-        is_alone: bool,
     ) -> None:
         self._options = options
         self._found = found
-        self._is_alone = is_alone
         self.training = training
         self.scored = scored
         self._version_2 = options.version_2_with_negative
@@ -377,6 +372,11 @@ class Questions:
             f"{source.num_questions} questions of {source.report.source}",
             rows_digest([source.identity]),
         )
+
+    @property
+    def num_training_questions(self) -> int:
+        """How many there are to train on."""
+        return self._require(self.training).num_questions
 
     def identity(self, split: str) -> str:
         """A digest of a split's questions, and of how they are read."""
@@ -425,14 +425,14 @@ class Questions:
             for_training=for_training,
         )
 
+    @functools.cached_property
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
         length = self._options.max_seq_length
         cut: list[int] = []
-        records = SplitRecords.prepare(
-            os.path.join(self._options.output_dir, RECORDS_NAME),
+        records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
             parallel_blocks(
@@ -441,25 +441,11 @@ class Questions:
                 num_workers=self._options.num_workers or available_cores(),
                 count_cut=cut.append,
             ),
-            lambda: {
-                "num_questions": source.num_questions,
-                "skipped": dict(source.report.skipped),
-                "num_cut": sum(cut),
-            },
-            is_alone=self._is_alone,
         )
         logging.info(
-            "%d questions have %d windows.",
-            records.notes["num_questions"],
-            records.num_records,
+            "%d questions have %d windows.", source.num_questions, records.num_records
         )
-        if not records.num_records:
-            raise InputError(
-                f"{source.report.source}: no paragraph has a token, so that there is"
-                " nothing to train on."
-            )
-        # Existing records may be of a version that did not count.
-        self.log_cut(records.notes.get("num_cut", 0), source)
+        self.log_cut(sum(cut), source)
         return records
 
     def log_cut(self, number: int, source: CheckedQuestions) -> None:
@@ -489,8 +475,8 @@ def squad_task(
         task(found.config, recompute=options.recompute, **built),
         head=names.SPAN,
         trains_task="squad",
-        records=questions.records,
-        num_examples=lambda records: records.notes["num_questions"],
+        records=lambda: questions.records,
+        num_examples=lambda: questions.num_training_questions,
         data=questions.data,
         predict=questions.predict,
         score=questions.score,
@@ -526,8 +512,7 @@ def read_questions(
                 is_whole=False,
                 flag="num_train_epochs",
             )
-    is_alone = num_workers(strategy) == 1
-    return Questions(options, found, training, scored, is_alone=is_alone)
+    return Questions(options, found, training, scored)
 
 
 def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> None:
@@ -572,8 +557,7 @@ def main(options: SquadOptions) -> None:
             eval_steps=0,
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
-        is_alone = num_workers(run.strategy) == 1
-        questions = Questions(own, run.found, first, None, is_alone=is_alone)
+        questions = Questions(own, run.found, first, None)
         task = squad_task(own, run.found, run.strategy, questions)
         stage = FineTuning(task, own, run.found, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
