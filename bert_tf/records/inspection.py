@@ -222,7 +222,8 @@ def broken_rules(
     if "masked_lm_positions" in columns:
         _add_broken_predictions(broken, columns, vocabulary)
     if "next_sentence_labels" in columns:
-        broken["label"] = ~np.isin(columns["next_sentence_labels"], (0, 1)).all(axis=1)
+        labels = columns["next_sentence_labels"]
+        broken["label"] = ((labels != 0) & (labels != 1)).any(axis=1)
         if vocabulary is not None:
             is_mask = columns["input_ids"] == vocabulary.ids.get(MASK, -1)
             if "masked_lm_positions" in columns:
