@@ -469,8 +469,9 @@ def plan_record_set(
                 name=relative_name(name, path),
                 num_records=0,
                 num_bytes=0,
-                random_seed=num_shards
-                and shard_seed(settings.random_seed, shard, num_shards),
+                random_seed=None
+                if num_shards is None
+                else shard_seed(settings.random_seed, shard, num_shards),
             )
             for shard, name in enumerate(output_files)
         ),
