@@ -78,16 +78,12 @@ class FinishedResults(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One result."""
-
     made_from: str
     result: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """What the file holds."""
-
     format_version: int
     results: dict[str, _Entry]
 

@@ -299,14 +299,9 @@ def training_dataset(
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
     """Endless batches for training, from position `start` of the stream on."""
-    total = sum(counts)
-    if total < 1:
-        raise ValueError(
-            f"`counts` must add up to a positive number. Received: {counts}"
-        )
-    epoch, rest = divmod(start, total)
+    epoch, rest = divmod(start, sum(counts))
     skipped_units = 0
-    order = _order(len(paths), seed, epoch)
+    order = _order(len(paths), seed, tf.constant(epoch, tf.int64)).numpy().tolist()
     while rest:
         unit = order[skipped_units * FILES_PER_UNIT :][:FILES_PER_UNIT]
         in_unit = sum(counts[index] for index in unit)
@@ -322,7 +317,7 @@ def training_dataset(
     def unit_dataset(number: tf.Tensor) -> tf.data.Dataset:
         epoch_of_unit = number // units_per_epoch
         unit_of_epoch = number % units_per_epoch
-        order_of_epoch = _order_in_graph(len(paths), seed, epoch_of_unit)
+        order_of_epoch = _order(len(paths), seed, epoch_of_unit)
         begin = unit_of_epoch * FILES_PER_UNIT
         unit_files = order_of_epoch[begin : begin + FILES_PER_UNIT]
         dataset = tf.data.Dataset.from_tensor_slices(
@@ -473,14 +468,7 @@ def _parse(
     return dataset.prefetch(PREFETCHED_BATCHES).with_options(options)
 
 
-def _order(num_files: int, seed: int, epoch: int) -> list[int]:
-    """The epoch's order of the files."""
-    return (
-        _order_in_graph(num_files, seed, tf.constant(epoch, tf.int64)).numpy().tolist()
-    )
-
-
-def _order_in_graph(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+def _order(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     return tf.random.experimental.stateless_shuffle(
         tf.range(num_files), seed=_seed_pair(seed, epoch)
     )
