@@ -59,7 +59,6 @@ from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import classifier_flops
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -444,9 +443,6 @@ def task(
             **options,
         ),
         objective=CLASSIFIERS[target.kind],
-        training_flops=functools.partial(
-            classifier_flops, config, num_labels=target.num_outputs
-        ),
     )
 
 

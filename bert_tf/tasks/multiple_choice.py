@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import functools
 import io
 import itertools
 import json
@@ -50,7 +49,6 @@ from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features, truncate_p
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples of multiple choice: a premise, and endings of which one is right.
 #
@@ -461,7 +459,6 @@ def task(
         name=name,
         build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
         objective=CLASSIFICATION,
-        training_flops=functools.partial(multiple_choice_flops, config),
     )
 
 

@@ -32,7 +32,6 @@ from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import check_batch_size, is_chief
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import pretraining_flops
 from bert_tf.training.training_options import (
     Phase,
     PhaseSpec,
@@ -59,15 +58,11 @@ def pretraining_task(
             name="pretraining",
             build_model=build_model,
             objective=MASKED_LM + NEXT_SENTENCE,
-            training_flops=functools.partial(pretraining_flops, config),
         )
     return Task(
         name="pretraining",
         build_model=lambda: _masked_lm_alone(build_model()),
         objective=MASKED_LM,
-        training_flops=functools.partial(
-            pretraining_flops, config, next_sentence=False
-        ),
         unmeasured=("bert/pooler/", "cls/seq_relationship/"),
     )
 

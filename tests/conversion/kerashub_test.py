@@ -381,12 +381,6 @@ class HandleTest(KerasHubTestCase):
         with open("bert_base_en.index", "w"):
             self.assertFalse(kerashub.is_handle("bert_base_en"))
 
-    def test_what_is_a_folder(self):
-        folder = self.folder()
-        self.assertFalse(kerashub.is_preset_folder(folder))
-        with open(os.path.join(folder, "model.weights.h5"), "w"):
-            self.assertTrue(kerashub.is_preset_folder(folder))
-
     def test_it_is_downloaded_whole(self):
         folder = self.saved(their_backbone())
         with mock.patch.object(

@@ -46,7 +46,7 @@ from bert_tf.tasks.tagging.words import (
     read_features,
     read_splits,
 )
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.strategy import num_workers
 
 # Tagged words as input of the feature model: one vector per word.

@@ -1,7 +1,6 @@
 """Labelling each word of a sentence."""
 
 import collections
-import functools
 import itertools
 import os
 from collections import Counter
@@ -56,11 +55,10 @@ from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, re
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import tagger_flops
 
 # Texts longer than the model in windows, and the window with most context of a word.
 #
@@ -248,7 +246,6 @@ def task(
             config, num_labels, recompute=recompute, **options
         ),
         objective=TAGGING,
-        training_flops=functools.partial(tagger_flops, config, num_labels=num_labels),
     )
 
 
