@@ -229,7 +229,7 @@ def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any
 
 def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
     """A run of run_classifier."""
-    from bert_tf.tasks.classification import read_predictions
+    from bert_tf.tasks.reports import read_predictions
 
     name = f"{job['task']}-{job['seed']}-{job['precision']}"
     folder = bench.work_dir / "runs" / name

@@ -18,6 +18,7 @@ from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, SourceOptions, option
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.documents import sentence_splitter
+from bert_tf.text.normalization import Span
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -108,8 +109,6 @@ def show(
     split: Callable[[str], Sequence[str]],
 ) -> str:
     """A question's answers for people to read, each with its sentence."""
-    from bert_tf.tasks.squad.spans import sentence_round
-
     lines = [question]
     for answer in answers:
         if answer.span is None:
@@ -121,6 +120,32 @@ def show(
         marked = f"{context[first:start]}**{context[start:end]}**{context[end:last]}"
         lines.append(f"           {_on_one_line(marked)}")
     return "\n".join(lines)
+
+
+def sentence_round(
+    context: str, span: Span, split: Callable[[str], Sequence[str]]
+) -> Span:
+    """The place of the sentence with an answer; or of all that the answer spans."""
+    start, end = span
+    # A line that the answer begins or ends in is whole in this.
+    first = context.rfind("\n", 0, start) + 1
+    last = context.find("\n", end)
+    last = len(context) if last < 0 else last
+    sentence_start, sentence_end = start, end
+    place = first
+    for line in context[first:last].split("\n"):
+        line_end = place + len(line)
+        for sentence in split(line):
+            # Between sentences only white space is lost.
+            while context[place].isspace():
+                place += 1
+            if place <= start < place + len(sentence):
+                sentence_start = place
+            if place < end <= place + len(sentence):
+                sentence_end = place + len(sentence)
+            place += len(sentence)
+        place = line_end + 1
+    return sentence_start, sentence_end
 
 
 def _on_one_line(text: str) -> str:

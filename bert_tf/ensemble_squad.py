@@ -12,17 +12,23 @@ and 3) without saying how they are averaged.
 """
 
 import dataclasses
+import itertools
 import json
+import math
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.evaluate_squad import GoldFile, read_golds, report_unmatched
+from bert_tf.evaluate_squad import (
+    GoldFile,
+    read_by_question,
+    read_golds,
+    report_unmatched,
+)
 from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.tasks.squad.decoding import (
     NO_SPAN_SCORE_DIFF,
@@ -37,8 +43,6 @@ from bert_tf.tasks.squad.scoring import (
     evaluate_v1,
     evaluate_v2,
 )
-
-_NUMBERS = ("probability", "start_logit", "end_logit")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,136 +77,139 @@ class EnsembleOptions(Options):
         True, "With --find_null_threshold, draw what it found, as PNG."
     )
 
+    def problems(self) -> Iterator[str]:
+        """What is no ensemble, and options without effect."""
+        yield from super().problems()
+        folders = [os.path.normpath(folder) for folder in self.prediction_dirs]
+        if len(set(folders)) < max(2, len(folders)):
+            yield "`prediction_dirs` must name two runs at least, each once."
+        if os.path.normpath(self.output_dir) in folders:
+            yield (
+                f"`output_dir={self.output_dir}` is one of the runs' folders, whose"
+                " predictions would be lost: give another one."
+            )
+        yield from self.refuse_without(
+            "version_2_with_negative",
+            "find_null_threshold",
+            "null_score_diff_threshold",
+        )
+        yield from self.need_with("find_null_threshold", "predict_file")
 
-class Ensemble:
-    """Adds runs one at a time, keeping only sums of their n-best lists."""
 
-    def __init__(self, *, version_2_with_negative: bool = False, n_best_size: int = 20):
-        self._version_2_with_negative = version_2_with_negative
-        self._n_best_size = n_best_size
-        self._folders: list[str] = []
-        # Question -> text -> sums of the three numbers, and how many runs have it.
-        self._texts: dict[str, dict[str, list[float]]] = {}
-        # Question -> score differences of the runs that found a span.
-        self._score_diffs: dict[str, list[float]] = {}
-
-    def add(self, folder: str) -> None:
-        """Adds the run whose prediction files are in a folder."""
+def ensemble(
+    folders: Sequence[str],
+    *,
+    version_2_with_negative: bool = False,
+    n_best_size: int = 20,
+) -> Iterator[tuple[str, Decoded]]:
+    """Each question's id and answers, from the prediction files in some folders."""
+    # Question -> text -> the probability, start_logit and end_logit of each run.
+    texts: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    score_diffs: dict[str, list[float]] = {}
+    for number, folder in enumerate(folders):
         path, odds_path = os.path.join(folder, N_BEST), os.path.join(folder, NULL_ODDS)
-        n_best = _read(path)
-        if not self._folders:
-            self._texts = {question_id: {} for question_id in n_best}
-            self._score_diffs = {question_id: [] for question_id in n_best}
-        self._compare(n_best, path)
-        if self._version_2_with_negative:
-            null_odds = _read(odds_path)
-            self._compare(null_odds, odds_path)
-            for question_id in null_odds:
-                score_diff = _number(null_odds, question_id, odds_path)
+        n_best = _read(path, list)
+        if not number:
+            texts = {question_id: {} for question_id in n_best}
+            score_diffs = {question_id: [] for question_id in n_best}
+        _refuse_others(n_best, texts, path)
+        if version_2_with_negative:
+            null_odds = _read(odds_path, (int, float))
+            _refuse_others(null_odds, texts, odds_path)
+            for question_id, score_diff in null_odds.items():
                 # A run that found no span at all does not count.
                 if score_diff < NO_SPAN_SCORE_DIFF:
-                    self._score_diffs[question_id].append(score_diff)
+                    score_diffs[question_id].append(score_diff)
         elif files.exists(odds_path):
             raise InputError(
                 f"{odds_path} says that these are predictions for SQuAD 2.0: add"
                 " --version_2_with_negative."
             )
         for question_id, entries in n_best.items():
-            self._add_texts(question_id, entries, f"{path}: question {question_id}")
-        self._folders.append(folder)
-
-    def decoded(self) -> Iterator[tuple[str, Decoded]]:
-        """Each question's id and answers, in the first run's order."""
-        for question_id, texts in self._texts.items():
-            # The sort is stable: equal texts stay in the order of the first run.
-            ranked = sorted(
-                (self._entry(text, *sums) for text, sums in texts.items()),
-                key=lambda entry: -entry.probability,
-            )
-            n_best = ranked[: self._n_best_size]
-            if not self._version_2_with_negative:
-                n_best = n_best or [NBestEntry(NO_SPAN_TEXT, 1.0, 0.0, 0.0, None)]
-                yield question_id, Decoded(n_best, n_best[0].text, None)
-                continue
-            # "No answer" is always among them.
-            n_best += [entry for entry in ranked[self._n_best_size :] if not entry.text]
-            best_text = next((entry.text for entry in ranked if entry.text), "")
-            diffs = self._score_diffs[question_id]
-            score_diff = sum(diffs) / len(diffs) if diffs else NO_SPAN_SCORE_DIFF
-            yield question_id, Decoded(n_best, best_text, score_diff)
-
-    def _entry(
-        self, text: str, probability: float, start: float, end: float, count: float
-    ) -> NBestEntry:
-        mean = probability / len(self._folders)
-        return NBestEntry(text, mean, start / count, end / count, None)
-
-    def _add_texts(self, question_id: str, entries: Any, where: str) -> None:
-        if not isinstance(entries, list):
-            raise InputError(f"{where} must have a list of answers.")
-        for entry in entries:
-            numbers = [_number(entry, name, where) for name in _NUMBERS]
-            text = entry.get("text")
-            if not isinstance(text, str):
-                raise InputError(f'{where}: an answer has no "text".')
-            if text == NO_SPAN_TEXT and numbers[1:] == [0.0, 0.0]:
-                continue  # not a text of the paragraph
-            sums = self._texts[question_id].setdefault(text, [0.0, 0.0, 0.0, 0])
-            for i, number in enumerate((*numbers, 1)):
-                sums[i] += number
-
-    def _compare(self, questions: dict[str, Any], path: str) -> None:
-        """Raises InputError for other questions than the first run's."""
-        differing = questions.keys() ^ self._texts.keys()
-        if differing:
-            example = min(differing)
-            which = "only there" if example in questions else "not there"
-            first = self._folders[0] if self._folders else os.path.dirname(path)
-            raise InputError(
-                f"{path} is of other questions than {os.path.join(first, N_BEST)}:"
-                f" {len(differing)} differ, such as {example} ({which}). An ensemble"
-                " needs predictions for the same file."
-            )
+            for entry in entries:
+                text, numbers = _entry(entry, f"{path}: question {question_id}")
+                if text != NO_SPAN_TEXT or any(numbers[1:]):
+                    texts[question_id].setdefault(text, []).append(numbers)
+    for question_id, of_runs in texts.items():
+        entries = []
+        for text, rows in of_runs.items():
+            probability, start, end = map(sum, zip(*rows, strict=True))
+            # Of a run that lacks the text it is 0.
+            mean = probability / len(folders)
+            entry = NBestEntry(text, mean, start / len(rows), end / len(rows), None)
+            entries.append(entry)
+        # The sort is stable: equal texts stay in the order of the first run.
+        ranked = sorted(entries, key=lambda entry: -entry.probability)
+        kept = ranked[:n_best_size]
+        if not version_2_with_negative:
+            kept = kept or [NBestEntry(NO_SPAN_TEXT, 1.0, 0.0, 0.0, None)]
+            yield question_id, Decoded(kept, kept[0].text, None)
+            continue
+        # "No answer" is always among them.
+        kept += [entry for entry in ranked[n_best_size:] if not entry.text]
+        best_text = next((entry.text for entry in ranked if entry.text), "")
+        diffs = score_diffs[question_id]
+        score_diff = sum(diffs) / len(diffs) if diffs else NO_SPAN_SCORE_DIFF
+        yield question_id, Decoded(kept, best_text, score_diff)
 
 
-def _read(path: str) -> dict[str, Any]:
-    content = files.read_json(path, "prediction file")
-    if not isinstance(content, dict) or not content:
-        raise InputError(f"{path}: must be {{question's id: ..., ...}}, of a question.")
+def _read(path: str, kind: type | tuple[type, ...]) -> dict[str, Any]:
+    content = read_by_question(path, "prediction file", kind)
+    if not content:
+        raise InputError(f"{path}: there is no question in it.")
     return content
 
 
-def _number(values: Any, key: str, where: str) -> float:
-    value = values.get(key) if isinstance(values, dict) else None
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not abs(value) <= sys.float_info.max
+def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
+    """An answer's text, and its numbers."""
+    values: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    text = values.get("text")
+    numbers = [
+        values.get(name, math.nan)
+        for name in ("probability", "start_logit", "end_logit")
+    ]
+    if not isinstance(text, str) or not all(
+        isinstance(number, int | float) and math.isfinite(number) for number in numbers
     ):
-        raise InputError(f'{where}: "{key}" must be a number. Received: {value!r}')
-    return value
+        raise InputError(
+            f"{where}: an answer must have a text, and three numbers: probability,"
+            f" start_logit and end_logit. Found: {str(entry)[:80]}"
+        )
+    return text, tuple(numbers)
+
+
+def _refuse_others(there: dict[str, Any], first: dict[str, Any], path: str) -> None:
+    """Raises InputError for other questions than the first run's."""
+    differing = there.keys() ^ first.keys()
+    if differing:
+        raise InputError(
+            f"{path} is of other questions than the first run's: {len(differing)}"
+            f" differ, such as {min(differing)}. An ensemble needs predictions for the"
+            " same file."
+        )
 
 
 def run(options: EnsembleOptions) -> None:
     """Writes the ensemble's answers; prints their scores if --predict_file is given."""
     output_dir, version_2 = options.output_dir, options.version_2_with_negative
-    _check(options)
     gold_file = read_golds(options.predict_file) if options.predict_file else None
     if gold_file and gold_file.version == "2.0" and not version_2:
         raise InputError(
             f"{options.predict_file} is SQuAD 2.0's: add --version_2_with_negative."
         )
-    ensemble = Ensemble(
-        version_2_with_negative=version_2, n_best_size=options.n_best_size
+    answers = ensemble(
+        options.prediction_dirs,
+        version_2_with_negative=version_2,
+        n_best_size=options.n_best_size,
     )
-    for folder in options.prediction_dirs:
-        ensemble.add(folder)
+    # Every file is read and checked before the folder is made.
+    first = next(answers)
     files.make_folder(output_dir)
     with PredictionFiles(output_dir, version_2) as writer:
-        for question_id, decoded in ensemble.decoded():
+        for question_id, decoded in itertools.chain([first], answers):
             writer.add(question_id, decoded)
         threshold = _threshold(options, gold_file, writer) if version_2 else 0.0
-        predictions = writer.answers(threshold)
+        predictions = writer.texts(threshold)
         report = None
         if gold_file:
             report_unmatched(gold_file.golds, predictions, output_dir)
@@ -214,35 +221,10 @@ def run(options: EnsembleOptions) -> None:
         writer.finish(threshold)
     logging.info(
         "Wrote the answers of %s runs to %s questions to %s.",
-        len(options.prediction_dirs),
-        len(predictions),
-        output_dir,
+        *(len(options.prediction_dirs), len(predictions), output_dir),
     )
     if report:
         print(json.dumps(report, indent=2))
-
-
-def _check(options: EnsembleOptions) -> None:
-    folders = [os.path.normpath(folder) for folder in options.prediction_dirs]
-    if len(folders) < 2:
-        raise InputError("--prediction_dirs: an ensemble needs two runs at least.")
-    twice = [folder for folder in folders if folders.count(folder) > 1]
-    if twice:
-        raise InputError(f"--prediction_dirs has {twice[0]} twice.")
-    if os.path.normpath(options.output_dir) in folders:
-        raise InputError(
-            f"--output_dir={options.output_dir} is one of the runs' folders, whose"
-            " predictions would be lost: give another one."
-        )
-    wants_threshold = (
-        options.find_null_threshold or options.null_score_diff_threshold is not None
-    )
-    if wants_threshold and not options.version_2_with_negative:
-        raise InputError(
-            "A null threshold is SQuAD 2.0's: add --version_2_with_negative."
-        )
-    if options.find_null_threshold and not options.predict_file:
-        raise InputError("--find_null_threshold needs --predict_file.")
 
 
 def _threshold(

@@ -29,15 +29,10 @@ from bert_tf.tasks.squad.scoring import (
 
 
 class GoldFile(NamedTuple):
-    """The right answers of a SQuAD file.
+    """The right answers of a SQuAD file."""
 
-    Attributes:
-        questions: (id, answers) in its order; an id may come twice.
-        version: "2.0" if the file gives it, or has a question without an answer; else
-            "1.1".
-    """
-
-    questions: list[tuple[str, Gold]]
+    questions: list[tuple[str, Gold]]  # in its order; an id may come twice
+    # "2.0" if the file gives it, or has a question without an answer; else "1.1".
     version: str
 
     @property
@@ -137,22 +132,12 @@ def report_unmatched(
     """Warns of questions without a prediction, and of predictions without question."""
     missing = [key for key in golds if key not in predictions]
     unknown = [key for key in predictions if key not in golds]
-    if missing:
-        logging.warning(
-            "%s: %s of %s questions have no prediction, such as %s.",
-            path,
-            len(missing),
-            len(golds),
-            missing[0],
-        )
-    if unknown:
-        logging.warning(
-            "%s: %s predictions are for no question of the data, such as %s; they do"
-            " not count.",
-            path,
-            len(unknown),
-            unknown[0],
-        )
+    for keys, what in (
+        (missing, "questions have no prediction"),
+        (unknown, "predictions are for no question of the data, and do not count"),
+    ):
+        if keys:
+            logging.warning("%s: %s %s; such as %s.", path, len(keys), what, keys[0])
 
 
 def run(options: EvaluateSquadOptions) -> None:
@@ -217,10 +202,10 @@ def _draw(
         name: pictures.precision_recall_picture(curve, titles[name])
         for name, curve in curves.items()
     }
-    for name, has_answer in (("hasAns", True), ("noAns", False)):
+    for name, kind in (("hasAns", "answerable"), ("noAns", "unanswerable")):
+        has_answer = kind == "answerable"
         odds = [null_odds[key] for key in golds if golds[key].has_answer == has_answer]
         if odds:
-            kind = "answerable" if has_answer else "unanswerable"
             drawn[f"na_prob_hist_{name}"] = pictures.histogram_picture(
                 {kind: odds}, f"Null odds: {name}", label=pictures.PROBABILITY
             )

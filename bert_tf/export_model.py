@@ -56,11 +56,11 @@ class ExportOptions(ModelOptions):
     output_dir: str = with_default(OutputOptions, "output_dir", REQUIRED)
     checkpoint: str = option(
         REQUIRED,
-        "What to export: an output_dir or a checkpoint in it, a TF1 release, a Hugging"
-        " Face folder, a KerasHub preset.",
+        "What to export: a run's output_dir or a checkpoint in it, a TF1 release, a"
+        " Hugging Face folder, or a KerasHub preset.",
         path=Path.CHECKPOINT,
     )
-    format: str = option(REQUIRED, "What to write.", choices=FORMATS)
+    format: str = option(REQUIRED, "The format to write.", choices=FORMATS)
     heads: tuple[str, ...] | None = option(
         None,
         f"Heads to export, of {', '.join(HEADS)}; {_NO_HEADS} for the encoder alone,"
@@ -69,24 +69,26 @@ class ExportOptions(ModelOptions):
     )
     max_seq_length: int | None = option(
         None,
-        "For saved_model. Longer texts are cut, or read in windows. Default: the"
-        " model's positions.",
+        "For saved_model: longer texts are truncated, or read in windows. Default:"
+        " the model's number of positions.",
         least=_LEAST_SEQ_LENGTH,
     )
     doc_stride: int = option(
         128,
-        "For saved_model with a span head: tokens from one window's start to the next"
-        " one's.",
+        "For saved_model with a span head: tokens from the start of one window to"
+        " the start of the next.",
         least=1,
     )
     max_query_length: int = option(
         64,
-        "For saved_model with a span head: the most tokens of a question; longer ones"
-        " are cut.",
+        "For saved_model with a span head: the maximum length of a question in"
+        " tokens; longer ones are truncated.",
         least=1,
     )
     max_answer_length: int = option(
-        30, "For saved_model with a span head: the most tokens of an answer.", least=1
+        30,
+        "For saved_model with a span head: the maximum length of an answer in tokens.",
+        least=1,
     )
 
     def problems(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-r"""Writes the contextual vectors that BERT's layers give of each token of a text.
+r"""Writes the contextual vectors of each token of a text, from BERT's layers.
 
     python -m bert_tf.extract_features --input_file=/tmp/input.txt \
         --output_file=/tmp/output.jsonl --vocab_file=$BERT_BASE_DIR/vocab.txt \
@@ -6,8 +6,8 @@ r"""Writes the contextual vectors that BERT's layers give of each token of a tex
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --layers=-1,-2,-3,-4 \
         --max_seq_length=128 --batch_size=8
 
-The input has one text per line, or two with " ||| " between them. The output gets its
-name when it is complete.
+The input has one text per line, or two separated by " ||| ". The output file appears
+under its name when it is complete.
 """
 
 import dataclasses
@@ -38,36 +38,37 @@ class ExtractionOptions(
         " .bz2, .xz).",
         path=Path.FILE,
     )
-    output_file: str = option(REQUIRED, "What is written.", path=Path.OUTPUT)
+    output_file: str = option(REQUIRED, "The file to write.", path=Path.OUTPUT)
     init_checkpoint: str = with_default(CheckpointOptions, "init_checkpoint", REQUIRED)
     layers: tuple[str, ...] = option(
         ("-1", "-2", "-3", "-4"),
-        "Layers whose outputs are taken: 0 is the first one, -1 the last one. Also"
-        " `embeddings`, what goes into the first one, and `all`.",
+        "Layers whose outputs to write: 0 is the first, -1 the last. Also"
+        " `embeddings`, the input of the first layer, and `all`.",
     )
     combine: str = option(
         "none",
-        "What is made of a token's layers: nothing, their sum, mean, weighted sum"
-        " (--layer_weights), or all of them one after another.",
+        "How to combine a token's layers: not at all, sum, mean, weighted sum"
+        " (--layer_weights), or concatenation.",
         choices=("none", "sum", "mean", "weighted", "concat"),
     )
     layer_weights: tuple[str, ...] = option(
-        (), "For --combine=weighted. A number for each layer of --layers."
+        (), "For --combine=weighted: one weight for each of --layers."
     )
     token_vectors: bool = option(
-        True, "Whether tokens, or words, have vectors; else only --sentence_vectors."
+        True,
+        "Write a vector for each token or word; if false, only --sentence_vectors.",
     )
     sentence_vectors: tuple[str, ...] = option(
         (),
-        "Vectors of a whole line, with commas between: the pooler's output"
-        " (pooled), that of [CLS] (cls), the mean over its tokens, [CLS] and [SEP]"
-        " included (mean).",
+        "Vectors of whole lines, separated by commas: the pooler's output (pooled),"
+        " that of [CLS] (cls), the mean over all tokens including [CLS] and [SEP]"
+        " (mean).",
         choices=("pooled", "cls", "mean"),
     )
     words: str | None = option(
         None,
-        "A vector for each word between white space, and none for [CLS] and"
-        " [SEP]: that of its first piece, or the mean of its pieces'.",
+        "One vector for each word between white space, and none for [CLS] and"
+        " [SEP]: that of its first piece, or the mean over its pieces.",
         choices=("first", "mean"),
     )
     format: str = option(
@@ -77,7 +78,7 @@ class ExtractionOptions(
     )
     vector_type: str = option(
         "float32",
-        "For --format=npz. The numbers that are stored.",
+        "For --format=npz: the type of the numbers.",
         choices=("float32", "float16"),
     )
 

@@ -36,7 +36,6 @@ Shapes: B batch, S sequence, H hidden, N lines, T tokens or words of all lines, 
 vectors per token, W their width (H, or several times H for a concatenation).
 """
 
-import contextlib
 import dataclasses
 import functools
 import glob
@@ -46,9 +45,7 @@ import json
 import math
 import os
 import re
-import tempfile
 import tokenize
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -124,8 +121,6 @@ class LayerSelection:
 
     def __post_init__(self) -> None:
         number = self.num_hidden_layers
-        if not self.layers:
-            raise InputError("--layers must name a layer.")
         for layer in self.layers:
             if layer != EMBEDDINGS and not -number <= int(layer) < number:
                 raise InputError(
@@ -133,48 +128,36 @@ class LayerSelection:
                     f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
                 )
         wanted = len(self.layers) if self.combine == WEIGHTED else 0
-        if len(self.weights) != wanted:
+        if len(self.weights) != wanted or not np.isfinite(self.weights).all():
             raise InputError(
-                f"--layer_weights must be {wanted} numbers, one for each layer of"
-                f" --layers, for --combine={WEIGHTED}. Received: {len(self.weights)}"
-                if wanted
-                else f"--layer_weights is for --combine={WEIGHTED} alone."
-            )
-        if not np.isfinite(self.weights).all():
-            raise InputError(
-                f"--layer_weights must be finite. Received: {self.weights}"
+                f"--layer_weights must be {wanted} finite numbers: one for each of"
+                f" --layers with --combine={WEIGHTED}, else none. Received:"
+                f" {self.weights}"
             )
 
     @classmethod
     def parse(
         cls,
-        layers: str | Sequence[str],
+        layers: Sequence[str],
         num_hidden_layers: int,
         *,
         combine: str = NONE,
-        weights: Sequence[str | float] = (),
+        weights: Sequence[str] = (),
     ) -> "LayerSelection":
-        """A selection from flags; layers such as "-1,-2", "embeddings,-1" or "all"."""
-        if isinstance(layers, str):
-            layers = layers.split(",")
+        """A selection from the words of flags, such as "-1", "embeddings" or "all"."""
         found: list[LayerIndex] = []
-        for word in map(str.strip, layers):
-            if word == ALL:
-                found += range(num_hidden_layers)
-            elif word == EMBEDDINGS:
-                found.append(word)
-            else:
-                try:
-                    found.append(int(word))
-                except ValueError as error:
-                    raise InputError(
-                        f"--layers: numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
-                        f" between. Received: {word!r}"
-                    ) from error
         try:
-            numbers = tuple(float(weight) for weight in weights)
+            for word in map(str.strip, layers):
+                if word == ALL:
+                    found += range(num_hidden_layers)
+                else:
+                    found.append(word if word == EMBEDDINGS else int(word))
+            numbers = tuple(map(float, weights))
         except ValueError as error:
-            raise InputError(f"--layer_weights: {error}.") from error
+            raise InputError(
+                f"--layers and --layer_weights must be numbers, with commas between;"
+                f" layers also `{EMBEDDINGS}` or `{ALL}`. Received: {error}"
+            ) from error
         return cls(
             layers=tuple(found),
             combine=combine,
@@ -213,10 +196,7 @@ class LayerSelection:
         if self.combine == CONCAT:
             return ops.concatenate(layers, axis=-1)[:, :, None]
         if self.combine == WEIGHTED:
-            layers = [
-                layer * weight
-                for layer, weight in zip(layers, self.weights, strict=True)
-            ]
+            layers = [layer * w for layer, w in zip(layers, self.weights, strict=True)]
         total = sum(layers[1:], start=layers[0])
         if self.combine == MEAN:
             total = total / float(len(layers))
@@ -236,12 +216,8 @@ def feature_model(
     float32: vectors [B, S, L, W], pooled [B, H], cls [B, L, W], and mean
     [B, L, W] over the tokens, including [CLS] and [SEP].
     """
-    unknown = set(sentence_vectors) - set(SENTENCE_VECTORS)
-    if unknown or not (token_vectors or sentence_vectors):
-        raise ValueError(
-            f"`sentence_vectors` must be of {', '.join(SENTENCE_VECTORS)}, and at least"
-            f" one without `token_vectors`. Received: {list(sentence_vectors)}"
-        )
+    if not (token_vectors or sentence_vectors):
+        raise ValueError("There must be `token_vectors` or `sentence_vectors`.")
     inputs, states = encoder.input, encoder.output
     outputs: dict[str, Any] = {}
     vectors: Any = None
@@ -291,22 +267,14 @@ class Line(NamedTuple):
 
 
 class FeatureInput(NamedTuple):
-    """The model's input, and which parts of it get a vector.
+    """The model's input, and which parts of it get a vector."""
 
-    Attributes:
-        ids: the tokens' ids, [CLS] and [SEP] included.
-        segment_ids: 0 or 1 for each of them.
-        names: the token, or word, of each vector.
-        spans: the positions of each word's pieces, half open; None where each token has
-            a vector.
-        is_cut: whether tokens were cut off.
-    """
-
-    ids: Sequence[int]
+    ids: Sequence[int]  # [CLS] and [SEP] included
     segment_ids: Sequence[int]
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # the token, or word, of each vector
+    # The positions of each word's pieces, half open; None: each token has a vector.
     spans: Spans | None = None
-    is_cut: bool = False
+    is_cut: bool = False  # whether tokens were cut off
 
     @property
     def num_vectors(self) -> int:
@@ -323,7 +291,6 @@ def parse_line(text: str) -> Line:
 
 def read_lines(path: str) -> Iterator[Line]:
     """Yields the lines of a file, compressed (.gz, .bz2, .xz) or not."""
-    _require_file(path)
     for block in blocks.read_blocks(path):
         for text in blocks.lines(block, path, keep_mark=False):
             yield parse_line(text)
@@ -331,20 +298,11 @@ def read_lines(path: str) -> Iterator[Line]:
 
 def count_lines(path: str) -> int:
     """The number of lines in a file; reads all of it, so that errors appear early."""
-    _require_file(path)
-    return sum(len(blocks.lines(block, path)) for block in blocks.read_blocks(path))
-
-
-def _require_file(path: str) -> None:
-    if not files.exists(path):
-        raise InputError(f"No such input file: {path}")
-    if files.is_folder(path):
-        raise InputError(f"The input file is a folder, not a file: {path}")
     if not files.is_remote(path) and not os.path.isfile(path):
         raise InputError(
-            f"The input file is read more than once, so it cannot be a pipe: {path}."
-            " Save it to a file."
+            f"The input must be an existing file, no folder or pipe: {path}"
         )
+    return sum(len(blocks.lines(block, path)) for block in blocks.read_blocks(path))
 
 
 class FeatureReader:
@@ -424,18 +382,11 @@ VALUES_AT_ONCE = 1 << 25
 
 
 class Features(NamedTuple):
-    """The features of an input.
-
-    Attributes:
-        input: the input.
-        vectors: float32 [n, L, W] of its n tokens or words; None where none are wanted.
-        sentence: its sentence vectors, float32, by name: `pooled` [H], `cls` and `mean`
-            [L, W].
-    """
+    """The features of an input, float32."""
 
     input: FeatureInput
-    vectors: np.ndarray | None
-    sentence: dict[str, np.ndarray]
+    vectors: np.ndarray | None  # [n, L, W] of its n tokens or words, where wanted
+    sentence: dict[str, np.ndarray]  # `pooled` [H], `cls` and `mean` [L, W]
 
 
 def _of_names(
@@ -677,10 +628,7 @@ class FeatureExtractor:
 
         def write(file: IO[bytes], features: Iterable[Features]) -> None:
             if output_format == "npz":
-                folder = "" if files.is_remote(output) else os.path.dirname(output)
-                write_arrays(
-                    file, features, labels, self.settings, vector_type, folder or None
-                )
+                write_arrays(file, features, labels, self.settings, vector_type)
                 return
             for index, each in enumerate(features):
                 file.write(json_line(index, each, labels))
@@ -692,19 +640,20 @@ class FeatureExtractor:
     ) -> np.ndarray:
         """The vectors of all inputs, [T, L, W], computed once and mapped from a file.
 
-        The file is FOLDER/NAME-DIGEST.npy, with a digest of the settings and inputs;
-        files of that name with other digests are removed.
+        The file is FOLDER/NAME-DIGEST.npy, with a digest of the settings and inputs.
         """
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode())
         for each in inputs:
-            for values in (each.ids, each.segment_ids, each.spans or ()):
-                data = np.asarray(values, np.int64).tobytes()
-                digest.update(len(data).to_bytes(8, "little") + data)
+            digest.update(repr((each.ids, each.segment_ids, each.spans)).encode())
         path = os.path.join(folder, f"{name}-{digest.hexdigest()[:16]}.npy")
 
         def write(file: IO[bytes], features: Iterable[Features]) -> None:
-            shape = sum(each.num_vectors for each in inputs), *self._shape
-            _write_header(file, shape, np.dtype(np.float32))
+            header = {
+                "descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)),
+                "fortran_order": False,
+                "shape": (sum(each.num_vectors for each in inputs), *self._shape),
+            }
+            np.lib.format.write_array_header_1_0(file, header)
             for each in features:
                 assert each.vectors is not None
                 file.write(each.vectors.tobytes())
@@ -755,29 +704,6 @@ class FeatureExtractor:
 
 # All strings of an array take the width of its longest one.
 _MAX_NAME = 200
-_ROWS_AT_ONCE = 1 << 12
-
-
-class _Column:
-    """An array that grows in a nameless file."""
-
-    def __init__(self, first: np.ndarray, file: IO[bytes]) -> None:
-        self._row = first[:0]
-        self._file = file
-        self._count = 0
-
-    def append(self, block: np.ndarray) -> None:
-        self._file.write(block.tobytes())
-        self._count += len(block)
-
-    def write(self, file: IO[bytes], dtype: Any) -> None:
-        """Writes the array as numbers, or strings, of a type."""
-        row, dtype = self._row, np.dtype(dtype)
-        _write_header(file, (self._count, *row.shape[1:]), dtype)
-        self._file.seek(0)
-        row_bytes = row.dtype.itemsize * math.prod(row.shape[1:])
-        while data := self._file.read(row_bytes * _ROWS_AT_ONCE):
-            file.write(np.frombuffer(data, row.dtype).astype(dtype).tobytes())
 
 
 def write_arrays(
@@ -786,52 +712,30 @@ def write_arrays(
     labels: Sequence[LayerIndex],
     settings: Mapping[str, Any],
     vector_type: str = "float32",
-    folder: str | None = None,
 ) -> None:
-    """Writes an npz file, whose arrays grow in temporary files of a folder."""
-    with contextlib.ExitStack() as stack:
-        columns: dict[str, _Column] = {}
-        offsets, width = [0], 1
-        for each in features:
-            blocks = {name: vector[None] for name, vector in each.sentence.items()}
-            if each.vectors is not None:
-                blocks[VECTORS] = each.vectors
-                blocks["names"] = np.array(each.input.names, f"U{_MAX_NAME}")
-                offsets.append(offsets[-1] + len(each.vectors))
-                width = max(width, *map(len, each.input.names), 1)
-            for name, block in blocks.items():
-                if name not in columns:
-                    own = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                    columns[name] = _Column(block, own)
-                columns[name].append(block)
-        if not columns:
-            raise InputError("The input has no line: give one, or --format=jsonl.")
-        arrays = {
-            "layers": np.array([str(label) for label in labels]),
-            "settings": np.array(json.dumps(settings, sort_keys=True)),
-        }
-        if VECTORS in columns:
-            arrays["offsets"] = np.array(offsets, np.int64)
-        types = dict.fromkeys(columns, vector_type)
-        types["names"] = f"U{min(width, _MAX_NAME)}"
-        with zipfile.ZipFile(file, "w") as archive:
-            for name in sorted([*arrays, *columns]):
-                # Without the time: the same features give the same bytes.
-                entry = zipfile.ZipInfo(f"{name}.npy")
-                with archive.open(entry, "w", force_zip64=True) as member:
-                    if name in arrays:
-                        np.save(member, arrays[name])
-                    else:
-                        columns[name].write(member, types[name])
-
-
-def _write_header(file: IO[bytes], shape: Sequence[int], dtype: np.dtype) -> None:
-    header = {
-        "descr": np.lib.format.dtype_to_descr(dtype),
-        "fortran_order": False,
-        "shape": tuple(shape),
+    """Writes an npz file, of arrays that fit in memory."""
+    columns: dict[str, list[np.ndarray]] = {}
+    words: list[str] = []
+    offsets = [0]
+    for each in features:
+        blocks = {name: vector[None] for name, vector in each.sentence.items()}
+        if each.vectors is not None:
+            blocks[VECTORS] = each.vectors
+            words += [name[:_MAX_NAME] for name in each.input.names]
+            offsets.append(offsets[-1] + len(each.vectors))
+        for name, block in blocks.items():
+            columns.setdefault(name, []).append(block.astype(vector_type))
+    if not columns:
+        raise InputError("The input has no line: give one, or --format=jsonl.")
+    arrays: dict[str, Any] = {
+        name: np.concatenate(parts) for name, parts in columns.items()
     }
-    np.lib.format.write_array_header_1_0(file, header)
+    if VECTORS in arrays:
+        arrays["names"] = np.array(words, str)
+        arrays["offsets"] = np.array(offsets, np.int64)
+    arrays["layers"] = np.array([str(label) for label in labels])
+    arrays["settings"] = np.array(json.dumps(settings, sort_keys=True))
+    np.savez(file, **dict(sorted(arrays.items())))
 
 
 def json_line(index: int, features: Features, labels: Sequence[LayerIndex]) -> bytes:

@@ -1,7 +1,9 @@
-r"""Fills in the blanks: the likeliest tokens for each [MASK] in a text.
+r"""Fills in the blanks: the most probable tokens for each [MASK] in a text.
 
-python -m bert_tf.fill_mask --checkpoint=/tmp/pretraining_output \
+    python -m bert_tf.fill_mask --checkpoint=/tmp/pretraining_output \
         "The capital of France is [MASK]."
+
+It prints the tokens with their probabilities.
 """
 
 import dataclasses

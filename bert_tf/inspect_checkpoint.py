@@ -1,6 +1,8 @@
 r"""Shows what a checkpoint is: format, configuration, parameters, heads, vocabulary.
 
 python -m bert_tf.inspect_checkpoint /tmp/pretraining_output
+
+Several checkpoints may be given.
 """
 
 import os

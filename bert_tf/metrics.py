@@ -70,21 +70,14 @@ def glue_average(
     metrics are the accuracies on its two sets. Devlin et al. 2018 average differently:
     one metric per task, MNLI's sets as two, no WNLI (`bert_tf.tasks.glue`).
     """
-    means = []
-    for task, task_scores in scores_by_task.items():
-        if task in without:
-            continue
-        unknown = [
-            name for name in task_scores if name.removesuffix(MISMATCHED) not in METRICS
-        ]
-        if unknown or not task_scores:
-            raise ValueError(
-                f"Scores of {task} must be of metrics: {', '.join(METRICS)}. Received:"
-                f" {unknown}"
-            )
-        means.append(sum(task_scores.values()) / len(task_scores))
-    if not means:
-        raise ValueError(f"No tasks to average. Received: {[*scores_by_task]}")
+    counted = {task: of for task, of in scores_by_task.items() if task not in without}
+    names = [name.removesuffix(MISMATCHED) for of in counted.values() for name in of]
+    if not all(counted.values()) or not counted or not {*names} <= {*METRICS}:
+        raise ValueError(
+            "`scores_by_task` must have scores of tasks, each by metrics among"
+            f" {', '.join(METRICS)}. Received: {counted}"
+        )
+    means = [sum(scores.values()) / len(scores) for scores in counted.values()]
     return sum(means) / len(means)
 
 
@@ -112,23 +105,17 @@ def _of_sklearn(name: str, average: str) -> Metric:
     return metric
 
 
-def _pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
-    return _mean_correlation(predictions, labels, 0)
+def _correlation(which: int) -> Metric:
+    """Pearson's or Spearman's, the mean over outputs."""
 
+    def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
+        shape = (len(labels), -1)
+        columns = zip(
+            predictions.reshape(shape).T, labels.reshape(shape).T, strict=True
+        )
+        return float(np.mean([pearson_and_spearman(*each)[which] for each in columns]))
 
-def _spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
-    return _mean_correlation(predictions, labels, 1)
-
-
-def _mean_correlation(predictions: np.ndarray, labels: np.ndarray, which: int) -> float:
-    """The mean over outputs."""
-    num_examples = len(labels)
-    columns = zip(
-        predictions.reshape(num_examples, -1).T,
-        labels.reshape(num_examples, -1).T,
-        strict=True,
-    )
-    return float(np.mean([pearson_and_spearman(*each)[which] for each in columns]))
+    return metric
 
 
 def _mean_squared_error(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -144,21 +131,16 @@ METRICS: dict[str, Metric] = {
     "f1_macro": _of_sklearn("f1_score", "macro"),
     "matthews_correlation": _matthews_correlation,
     "exact_match": _accuracy,
-    "pearson": _pearson,
-    "spearman": _spearman,
+    "pearson": _correlation(0),
+    "spearman": _correlation(1),
     "mean_squared_error": _mean_squared_error,
 }
 
+# Of class 1 against class 0: not for more classes.
+OF_TWO_CLASSES = ("f1", "precision", "recall")
 # The metrics for each kind of prediction.
 METRICS_OF: dict[str, tuple[str, ...]] = {
-    SINGLE_LABEL: (
-        "accuracy",
-        "f1_macro",
-        "f1",
-        "precision",
-        "recall",
-        "matthews_correlation",
-    ),
+    SINGLE_LABEL: ("accuracy", "f1_macro", *OF_TWO_CLASSES, "matthews_correlation"),
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman", "mean_squared_error"),
 }
@@ -168,5 +150,3 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman"),
 }
-# Of class 1 against class 0: not for more classes.
-OF_TWO_CLASSES = ("f1", "precision", "recall")

@@ -73,67 +73,27 @@ class Declared:
     """A field's declaration, except its type and default."""
 
     help: str
-    least: float | None
-    most: float | None
-    above: float | None
-    below: float | None
-    choices: tuple[str, ...] | None
-    path: Path | None
-    needed_for: tuple[str, ...]
-    within: str | None
-    is_dashed: bool
-    is_repeated: bool
+    least: float | None = None  # the smallest value
+    most: float | None = None  # the largest value
+    above: float | None = None  # a bound that is itself excluded, like `below`
+    below: float | None = None
+    choices: Sequence[str] = ()  # the values of a string
+    path: Path | None = None  # what must exist there
+    # Options of which one must be set for the path to be used.
+    needed_for: Sequence[str] = ()
+    within: str | None = None  # the option for the folder that the path is relative to
+    is_dashed: bool = False  # whether the flag may be spelt with dashes too
+    is_repeated: bool = False  # whether each string of several has a flag of its own
 
 
 # The default of a required option.
 REQUIRED: Any = dataclasses.MISSING
 
 
-def option(
-    default: Any,
-    help_text: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    choices: Sequence[str] | None = None,
-    path: Path | None = None,
-    needed_for: Sequence[str] = (),
-    within: str | None = None,
-    is_dashed: bool = False,
-    is_repeated: bool = False,
-) -> Any:
-    """A field that is a flag.
-
-    Args:
-        default: its value unless given; REQUIRED for none.
-        help_text: for --help.
-        least: the smallest value.
-        most: the largest value.
-        above: a bound that is itself excluded, like `below`.
-        below: likewise.
-        choices: the values of a string.
-        path: what must exist there.
-        needed_for: options of which one must be set for the path to be used.
-        within: the option for the folder that the path is relative to.
-        is_dashed: whether the flag may be spelt with dashes too.
-        is_repeated: whether each string of several has a flag of its own.
-    """
-    declared = Declared(
-        help=help_text,
-        least=least,
-        most=most,
-        above=above,
-        below=below,
-        choices=tuple(choices) if choices else None,
-        path=path,
-        needed_for=tuple(needed_for),
-        within=within,
-        is_dashed=is_dashed,
-        is_repeated=is_repeated,
-    )
-    return dataclasses.field(default=default, metadata={"option": declared})
+def option(default: Any, help_text: str, **declared: Any) -> Any:
+    """A field that is a flag: its default, its text in --help, and see `Declared`."""
+    declaration = Declared(help=help_text, **declared)
+    return dataclasses.field(default=default, metadata={"option": declaration})
 
 
 def with_default(kind: type["Options"], name: str, default: Any) -> Any:
@@ -242,8 +202,8 @@ class SourceOptions(Options, title=MODEL):
 
     checkpoint: str = option(
         REQUIRED,
-        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
-        " or a KerasHub preset: with its vocabulary.",
+        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
+        " folder, or a KerasHub preset; with its vocabulary.",
         path=Path.CHECKPOINT,
     )
     bert_config_file: str | None = option(
@@ -254,8 +214,8 @@ class SourceOptions(Options, title=MODEL):
     )
     do_lower_case: bool | None = option(
         None,
-        "Whether to lower-case the text. Default: as the checkpoint says, or its"
-        " vocabulary; else true.",
+        "Whether to lower-case the text. Default: the checkpoint's setting, or what"
+        " its vocabulary implies; else true.",
     )
 
 

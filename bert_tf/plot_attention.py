@@ -1,11 +1,11 @@
-r"""Draws what the tokens of a sentence look at: PNG, and a page to explore.
+r"""Draws the attention between the tokens of a sentence: a PNG, and a page to explore.
 
     python -m bert_tf.plot_attention --checkpoint=/tmp/pretraining_output \
         --output_dir=/tmp/attention --layers=0,-1 "The cat sat because it was tired."
 
-writes attention.png, a row a layer and a column a head, and attention.html, where
-pointing at a token shows what it looks at. Of two texts with " ||| " between the second
-one is the pair's other sentence.
+It writes attention.png, with one row per layer and one column per head, and
+attention.html, where pointing at a token shows what it attends to. Two texts separated
+by " ||| " are a pair of sentences.
 """
 
 import dataclasses

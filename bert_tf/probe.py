@@ -1,22 +1,23 @@
-r"""Probes what each layer of a model tells of words' labels.
+r"""Probes how well words' labels can be read from each layer of a model.
 
     python -m bert_tf.probe --init_checkpoint=/tmp/pretraining_output \
         --train_file=$CONLL_DIR/eng.train --test_file=$CONLL_DIR/eng.testa \
         --label_column=1 --output_dir=/tmp/probing
 
-trains a linear probe on each layer's vectors of words, and one on a control task of
-random labels (Hewitt and Liang 2019), and prints their accuracies, which are in
-probing.md, probing.json and, drawn, probing.png too. Vectors are computed once, and a
-run that was stopped resumes.
+It trains a linear probe on each layer's vectors of words, and one on a control task
+with random labels (Hewitt and Liang 2019), prints their accuracies, and writes them to
+probing.md, probing.json and, as a picture, probing.png. Started again, it reuses the
+vectors.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import random
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
 OF_TYPES = "word types"
-RESULTS_NAME = "probing.json"
 # Without --test_file one sentence in this many is for testing.
 _HELD_OUT = 5
 
@@ -57,26 +57,28 @@ class ProbeOptions(
         REQUIRED, "The model: a checkpoint of any kind.", path=Path.CHECKPOINT
     )
     train_file: str = option(
-        REQUIRED, "Tagged words; with commas or * for several files.", path=Path.FILES
+        REQUIRED, "Tagged words; several files with commas or *.", path=Path.FILES
     )
     test_file: str | None = option(
         None,
-        "What the probes are scored on. Default: a fifth of --train_file's sentences.",
+        "Tagged words to score the probes on. Default: a fifth of --train_file's"
+        " sentences.",
         path=Path.FILES,
     )
     labels: tuple[str, ...] | None = option(
         None,
-        "For jsonl. What labels that are numbers stand for, from 0: O,B-PER,...",
+        "For jsonl: the names of numeric labels, from 0: O,B-PER,...",
     )
     max_words: int = option(
         20000,
-        "The most words to train on, and to score: whole sentences, drawn at random.",
+        "The maximum number of words to train on, and to score: whole sentences,"
+        " drawn at random.",
         least=1,
     )
     l2: float = option(
         1.0,
-        "The weight of half the probe's squared weights next to the sum of the words'"
-        " losses. A larger one makes a probe that learns less by heart.",
+        "L2 penalty: the factor of half the probe's squared weights, added to the"
+        " sum of the words' losses. A larger one makes the probe memorize less.",
         least=1e-9,
     )
     random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
@@ -88,8 +90,7 @@ def run(options: ProbeOptions) -> None:
     from bert_tf.conversion.loading import model_files
     from bert_tf.conversion.source import folder_of
     from bert_tf.features import FeatureExtractor, FeatureOptions, LayerSelection
-    from bert_tf.study import baseline
-    from bert_tf.tasks.tagging.sentences import digest
+    from bert_tf.study import baseline, probe
     from bert_tf.text.wordpiece import WordPieceTokenizer
     from bert_tf.training.strategy import check_batch_size, strategy_of
 
@@ -104,7 +105,9 @@ def run(options: ProbeOptions) -> None:
         output_dir=folder_of(options.init_checkpoint),
     )
     assert found.source is not None
-    selection = LayerSelection.parse("embeddings,all", found.config.num_hidden_layers)
+    selection = LayerSelection.parse(
+        ["embeddings", "all"], found.config.num_hidden_layers
+    )
     feature_options = FeatureOptions(
         batch_size=options.batch_size,
         max_seq_length=options.max_seq_length,
@@ -121,16 +124,13 @@ def run(options: ProbeOptions) -> None:
     )
     if not extractor.is_chief:
         return
-    made_from = {
-        "sentences": {split: digest(some) for split, some in sentences.items()},
-        "vocabulary": found.vocabulary.sha256,
-        "do_lower_case": found.do_lower_case,
-        "features": extractor.settings,
-        "l2": options.l2,
-        "random_seed": options.random_seed,
-    }
     layers = [str(layer) for layer in selection.layers]
-    scores = _scores(options, made_from, layers, train, test)
+    scores = []
+    for place, layer in enumerate(layers):
+        logging.info("Layer %s: %d words to train on.", layer, len(train.words))
+        scores.append(
+            probe(train, test, place, l2=options.l2, seed=options.random_seed)
+        )
     _report(
         options.output_dir,
         layers,
@@ -182,13 +182,9 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
 
 def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Sentence]":
     """The first sentences, at least one, with at most this many words in all."""
-    count, words = 0, 0
-    for sentence in sentences:
-        words += len(sentence.words)
-        if count and words > max_words:
-            break
-        count += 1
-    return list(sentences[:count])
+    totals = itertools.accumulate(len(sentence.words) for sentence in sentences)
+    count = sum(total <= max_words for total in totals)
+    return list(sentences[: max(count, 1)])
 
 
 def _probed(
@@ -224,44 +220,6 @@ def _probed(
     )
 
 
-def _scores(
-    options: ProbeOptions,
-    made_from: dict[str, Any],
-    layers: Sequence[str],
-    train: "ProbedWords",
-    test: "ProbedWords",
-) -> "list[ProbeScore]":
-    """The score of each layer; those that an earlier run wrote down are taken."""
-    from bert_tf import strict_json
-    from bert_tf.study import ProbeScore, probe
-
-    @dataclasses.dataclass(frozen=True)
-    class Results:
-        made_from: dict
-        layers: dict[str, ProbeScore]
-
-    path = os.path.join(options.output_dir, RESULTS_NAME)
-    # As it is read back.
-    made_from = json.loads(json.dumps(made_from))
-    known: dict[str, Any] = {}
-    if files.exists(path):
-        try:
-            known = dataclasses.asdict(strict_json.read(Results, path))
-        except InputError as error:
-            logging.warning("%s The layers are probed again.", error)
-    if known.get("made_from") != made_from:
-        known = {"made_from": made_from, "layers": {}}
-    scores = []
-    for place, layer in enumerate(layers):
-        if layer not in known["layers"]:
-            logging.info("Layer %s: %d words to train on.", layer, len(train.words))
-            found = probe(train, test, place, l2=options.l2, seed=options.random_seed)
-            known["layers"][layer] = dataclasses.asdict(found)
-            files.write_atomically(path, json.dumps(known, indent=1) + "\n")
-        scores.append(ProbeScore(**known["layers"][layer]))
-    return scores
-
-
 def _report(
     folder: str,
     layers: Sequence[str],
@@ -283,6 +241,11 @@ def _report(
             row(OF_TYPES, of_types),
             *(row(*one) for one in zip(layers, scores, strict=True)),
         ],
+    )
+    numbers = dict(zip(layers, map(dataclasses.asdict, scores), strict=True))
+    files.write_atomically(
+        os.path.join(folder, "probing.json"),
+        json.dumps({"layers": numbers}, indent=1) + "\n",
     )
     files.write_atomically(os.path.join(folder, "probing.md"), text)
     files.write_atomically(

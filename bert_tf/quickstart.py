@@ -1,17 +1,19 @@
-"""The whole recipe in a few minutes, on text that every Python has.
+"""The whole recipe in a few minutes, on text that comes with Python.
 
 Learns a vocabulary from the prose in Python's own documentation, writes masked
 next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
-fine-tunes it on a labelled task beside the same network from scratch:
+fine-tunes it on a labelled task, compared with the same network from scratch:
 
     python -m bert_tf.quickstart --output_dir=quickstart_output
 
-Started again, it goes on where it was stopped, or says that all is done.
+Started again, it resumes where it was stopped.
 """
 
 import ast
+import contextlib
 import dataclasses
 import inspect
+import itertools
 import json
 import math
 import os
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import cli, files, run_classifier, run_pretraining, strict_json
+from bert_tf import cli, files, run_classifier, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask, show
@@ -165,8 +167,8 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
     return "label\ttext_a\n" + "".join(f"{label}\t{text}\n" for label, text in rows)
 
 
-# The steps of the quickstart. OUTPUT_DIR/quickstart.json holds the settings and, for
-# each finished step, its seconds and results, so that a second start resumes there.
+# The steps of the quickstart. What is finished is not made again: records and runs by
+# the commands that make them. quickstart.json holds the settings.
 
 
 # A BERT of two layers learns something in minutes on two cores. Short sequences allow
@@ -196,8 +198,8 @@ class QuickstartOptions(Options):
 
     output_dir: str = with_default(OutputOptions, "output_dir", "quickstart_output")
     random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
-    vocab_size: int = option(4000, "Tokens of the vocabulary.", least=1)
-    num_train_steps: int = option(2500, "Steps of pre-training.", least=1)
+    vocab_size: int = option(4000, "Size of the vocabulary.", least=1)
+    num_train_steps: int = option(2500, "Pre-training steps.", least=1)
     num_finetune_examples: int = option(
         2400, "Labelled examples to fine-tune on.", least=1
     )
@@ -208,94 +210,54 @@ class QuickstartOptions(Options):
         return os.path.join(self.output_dir, *names)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Step:
-    """A step that is done."""
-
-    seconds: float
-    results: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class _State:
-    """What quickstart.json holds."""
-
-    settings: dict
-    steps: dict[str, _Step]
-
-
-class Progress:
-    """The steps done so far, kept in quickstart.json."""
-
-    def __init__(self, settings: QuickstartOptions, num_steps: int) -> None:
-        self._path = settings.path("quickstart.json")
-        self._num_steps = num_steps
-        self._number = 0
-        self.ran_any = False
-        values = settings.as_flags()
-        del values["output_dir"]
-        values["nsp_labels"] = NSP_LABELS  # an older quickstart has others
-        self._state: dict[str, Any] = {"settings": values, "steps": {}}
-        if files.exists(self._path):
-            state = strict_json.read(_State, self._path)
-            self._state = dataclasses.asdict(state)
-            for name, value in values.items():
-                there = self._state["settings"].get(name)
-                if there != value:
-                    raise InputError(
-                        f"--output_dir={settings.output_dir} holds a quickstart with"
-                        f" --{name}={there}, not {value}. Give another folder."
-                    )
-
-    def step(self, name: str, make: Callable[[], Any]) -> Any:
-        """Makes a step unless it is done; returns its results."""
-        self._number += 1
-        heading = f"[{self._number}/{self._num_steps}] {name}"
-        done = self._state["steps"].get(name)
-        if done is not None:
-            print(f"{heading}: done before, in {done['seconds']:.1f} s")
-            return done["results"]
-        print(f"{heading} ...", flush=True)
-        self.ran_any = True
-        began = time.monotonic()
-        results = make()
-        seconds = time.monotonic() - began
-        self._state["steps"][name] = {"seconds": seconds, "results": results}
-        files.write_atomically(self._path, json.dumps(self._state, indent=2) + "\n")
-        print(f"    {seconds:.1f} s", flush=True)
-        return results
-
-    @property
-    def seconds(self) -> float:
-        """What all steps took together."""
-        return sum(step["seconds"] for step in self._state["steps"].values())
+def keep_settings(settings: QuickstartOptions) -> None:
+    """Writes the settings; raises InputError if the folder is one of others."""
+    values = {**settings.as_flags(), "nsp_labels": NSP_LABELS}
+    del values["output_dir"]
+    text = json.dumps(values, indent=1) + "\n"
+    path = settings.path("quickstart.json")
+    if files.exists(path) and (there := files.read_text(path)) != text:
+        raise InputError(
+            f"--output_dir={settings.output_dir} holds a quickstart with other"
+            f" settings: {' '.join(there.split())}. Give another folder."
+        )
+    files.make_folder(settings.output_dir)
+    files.write_atomically(path, text)
 
 
 def run_all(settings: QuickstartOptions) -> None:
     """Makes the steps that are not yet done and prints what came out."""
-    files.make_folder(settings.output_dir)
+    keep_settings(settings)
     if sys.stderr.isatty():
-        logging.set_verbosity(logging.WARNING)  # the bars say it
-    progress = Progress(settings, num_steps=7)
-    text = progress.step("Collect the text", lambda: collect_text(settings))
+        logging.set_verbosity(logging.WARNING)  # the bars show it
+    numbers = itertools.count(1)
+
+    @contextlib.contextmanager
+    def step(name: str) -> Iterator[None]:
+        print(f"[{next(numbers)}/7] {name} ...", flush=True)
+        began = time.monotonic()
+        yield
+        print(f"    {time.monotonic() - began:.1f} s", flush=True)
+
+    with step("Collect the text"):
+        text = collect_text(settings)
     print(
         f"    {text['documents']} documents, {text['sentences']} sentences,"
         f" {text['characters'] / 1e6:.1f} MB; {text['held_out']} documents held out"
     )
-    progress.step("Learn a vocabulary", lambda: learn_vocabulary(settings))
-    progress.step("Write masked pairs", lambda: write_records(settings))
-    before = progress.step("Fill in blanks, untrained", lambda: guess(settings, False))
-    print("\n".join(before))
-    scores = progress.step("Pre-train", lambda: pretrain(settings))
-    print(held_out(scores))
-    after = progress.step("Fill in blanks, pre-trained", lambda: guess(settings, True))
-    print("\n".join(after))
-    accuracies = progress.step(
-        "Fine-tune: is a sentence as written, or shuffled?", lambda: finetune(settings)
-    )
+    with step("Learn a vocabulary"):
+        learn_vocabulary(settings)
+    with step("Write masked pairs"):
+        write_records(settings)
+    with step("Fill in blanks, untrained"):
+        print("\n".join(guess(settings, False)))
+    with step("Pre-train"):
+        print(held_out(pretrain(settings)))
+    with step("Fill in blanks, pre-trained"):
+        print("\n".join(guess(settings, True)))
+    with step("Fine-tune: is a sentence as written, or shuffled?"):
+        accuracies = finetune(settings)
     print(table_steps(accuracies, settings))
-    if not progress.ran_any:
-        print("All is done. Give another --output_dir to see it run.")
 
 
 def collect_text(settings: QuickstartOptions) -> dict[str, int]:
@@ -345,8 +307,6 @@ def collect_text(settings: QuickstartOptions) -> dict[str, int]:
         "held_out": num_held_out,
         "sentences": len(sentences),
         "characters": sum(map(len, sentences)),
-        "train_examples": 2 * num_train,
-        "dev_examples": 2 * (len(unseen) - num_train),
     }
 
 
@@ -392,14 +352,12 @@ def write_records(settings: QuickstartOptions) -> None:
 
 def pretrain(settings: QuickstartOptions) -> dict[str, float]:
     """Pre-trains, and evaluates on the held-out text."""
-    run_script(
+    return results_of(
         run_pretraining,
+        settings.path("pretraining"),
         input_file=settings.path("corpus.tfrecord"),
         eval_input_file=settings.path("held_out.tfrecord"),
         bert_config_file=settings.path("bert_config.json"),
-        output_dir=settings.path("pretraining"),
-        do_train=True,
-        do_eval=True,
         train_batch_size=64,
         eval_batch_size=EVAL_BATCH_SIZE,
         max_eval_steps=MAX_EVAL_STEPS,
@@ -408,7 +366,6 @@ def pretrain(settings: QuickstartOptions) -> dict[str, float]:
         num_warmup_steps=settings.num_train_steps // 10,
         random_seed=settings.random_seed,
     )
-    return read_results(settings.path("pretraining"))
 
 
 def held_out(scores: dict[str, float]) -> str:
@@ -464,15 +421,13 @@ def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:
             ("from scratch", {}),
         ):
             folder = settings.path("finetuning", f"{start}-{number}".replace(" ", "-"))
-            run_script(
+            accuracy = results_of(
                 run_classifier,
+                folder,
                 task_name="tsv",
                 data_dir=settings.path("word_order"),
                 vocab_file=settings.path("vocab.txt"),
                 bert_config_file=settings.path("bert_config.json"),
-                output_dir=folder,
-                do_train=True,
-                do_eval=True,
                 max_seq_length=MAX_SEQ_LENGTH,
                 train_batch_size=32,
                 eval_batch_size=100,
@@ -480,8 +435,7 @@ def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:
                 num_train_epochs=4.0,
                 random_seed=settings.random_seed + number,
                 **checkpoint,
-            )
-            accuracy = read_results(folder)["eval_accuracy"]
+            )["eval_accuracy"]
             print(f"    seed {number}, {start}: {accuracy:.1%}", flush=True)
             accuracies[start].append(accuracy)
     return accuracies
@@ -520,9 +474,12 @@ def run_script(script: Any, **values: Any) -> None:
     script.run(cli.parse(script.run, arguments))
 
 
-def read_results(folder: str) -> dict[str, float]:
-    """The numbers in a run's eval_results.txt."""
-    lines = files.read_text(os.path.join(folder, "eval_results.txt")).splitlines()
+def results_of(script: Any, folder: str, **values: Any) -> dict[str, float]:
+    """Trains and evaluates in a folder, unless that is done; the results."""
+    path = os.path.join(folder, "eval_results.txt")
+    if not files.exists(path):
+        run_script(script, output_dir=folder, do_train=True, do_eval=True, **values)
+    lines = files.read_text(path).splitlines()
     return {key: float(value) for key, _, value in (line.split() for line in lines)}
 
 

@@ -7,10 +7,10 @@ r"""Fine-tunes BERT on sentences and sentence pairs: train, evaluate, predict.
         --train_batch_size=32 --learning_rate=2e-5 --num_train_epochs=3.0 \
         --output_dir=/tmp/mrpc_output/
 
-Tasks: GLUE's, XNLI, and `tsv` for a table of your own (train.tsv, dev.tsv, test.tsv in
---data_dir; columns by flags), or any set of TensorFlow Datasets (--tfds_name). With
-several learning rates, batch sizes, epochs or restarts, all are tried and the best run
-on the development set is kept, in OUTPUT_DIR/best.
+Tasks are those of GLUE, XNLI, `tsv` for a table of your own (train.tsv, dev.tsv and
+test.tsv in --data_dir; flags name the columns), or any TensorFlow dataset
+(--tfds_name). Given several learning rates, batch sizes, epochs or restarts, it tries
+all of them and keeps the best run on the development set in OUTPUT_DIR/best.
 """
 
 from bert_tf import cli

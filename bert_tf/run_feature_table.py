@@ -14,7 +14,6 @@ the same command again goes on.
 import dataclasses
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,9 +33,6 @@ from bert_tf.tasks.tagging.tagging_options import (
 from bert_tf.training.training_options import Evaluates, Trains
 
 _WAYS = tuple(PAPER_DEV_F1)
-_METRICS = ("f1", "accuracy")
-# In each way's folder.
-RESULTS_NAME = "eval_results.txt"
 # The table as data: way -> its metric, its score, and the flags of `_DATA`.
 TABLE_NAME = "feature_table.json"
 # What two runs must have in common for their scores to be in one table.
@@ -123,7 +119,10 @@ def run(options: FeatureTableOptions) -> None:
         own = options.of_way(way)
         logging.info("***** %s *****", way)
         run_ner.run(own)
-        metric, scores[way] = _result(own.output_dir)
+        lines = files.read_text(os.path.join(own.output_dir, "eval_results.txt"))
+        results = dict(line.split(" = ") for line in lines.splitlines())
+        metric = "f1" if "f1" in results else "accuracy"
+        scores[way] = float(results[metric])
         # After each, so that the table can be read while the next one trains.
         shown = _with_earlier(scores, metric, options)
         text = feature_table(shown, metric)
@@ -132,16 +131,7 @@ def run(options: FeatureTableOptions) -> None:
             ("feature_table.png", feature_picture(shown, metric)),
         ):
             files.write_atomically(os.path.join(options.output_dir, name), content)
-    print(text, end="")
-    sys.stdout.flush()
-
-
-def _result(folder: str) -> tuple[str, float]:
-    """The metric of a way's run, and what it came to."""
-    lines = files.read_text(os.path.join(folder, RESULTS_NAME)).splitlines()
-    results = dict(line.split(" = ") for line in lines)
-    metric = next(name for name in _METRICS if name in results)
-    return metric, float(results[metric])
+    print(text, end="", flush=True)
 
 
 def _with_earlier(

@@ -27,8 +27,8 @@ def run(options: GlueOptions) -> None:
     cli.import_tensorflow()
     options = with_recipe(options)
     from bert_tf.tasks import glue_suite
+    from bert_tf.tasks.glue import write_submission
     from bert_tf.tasks.glue_suite import report, write_report
-    from bert_tf.tasks.submission import write_submission
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import (
         check_batch_size,

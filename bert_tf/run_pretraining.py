@@ -1,13 +1,13 @@
 r"""Pre-trains BERT on TFRecords of masked next-sentence pairs.
 
-Trains with the masked LM and the next sentence loss together (with the masked LM alone
-where the records have no sentence pairs), evaluates, or both:
+Trains with the sum of the masked LM and next sentence losses (only the masked LM if the
+records have no sentence pairs), evaluates, or both:
 
     python -m bert_tf.run_pretraining --input_file=/tmp/tf_examples.tfrecord \
         --bert_config_file=bert_config.json --output_dir=/tmp/pretraining_output \
         --do_train=True --do_eval=True --num_train_steps=20 --num_warmup_steps=10
 
-Started again with the same --output_dir it goes on from the last checkpoint. The
+Started again with the same --output_dir, it resumes from the last checkpoint. The
 paper's two phases are one command with
 
     --input_file=records/128/*,records/512/* --phases=128:900000:256,512:100000:256

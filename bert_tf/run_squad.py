@@ -8,8 +8,8 @@ r"""Fine-tunes BERT on SQuAD 1.1 or 2.0, answers questions, and scores the answe
         --learning_rate=3e-5 --num_train_epochs=2.0 --max_seq_length=384 \
         --doc_stride=128 --output_dir=/tmp/squad_base/
 
-writes predictions.json, nbest_predictions.json and, of SQuAD 2.0, null_odds.json to
---output_dir, and eval_results.txt where the questions' answers are known.
+It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json to
+--output_dir, and eval_results.txt if the answers are known.
 """
 
 from bert_tf import cli

@@ -7,9 +7,9 @@ r"""Fine-tunes BERT on multiple choice, SWAG's or others': train, evaluate, pred
         --do_eval=true --dev_file=$SWAG_DIR/val.csv \
         --do_predict=true --test_file=$SWAG_DIR/test.csv --output_dir=/tmp/swag_output/
 
-The hyperparameters are those of Devlin et al. 2018, section 4.4: 2e-5, batches of 16, 3
-epochs. A batch counts premises: 16 of them are 64 sequences where there are 4 endings.
-Writes eval_results.txt and dev_predictions.csv, and of --test_file test_results.tsv
+The defaults are those of Devlin et al. 2018, section 4.4: learning rate 2e-5, batch
+size 16, 3 epochs. The batch size counts premises: with 4 endings, 16 are 64 sequences.
+It writes eval_results.txt and dev_predictions.csv, and for --test_file test_results.tsv
 (probabilities) and swag_predictions.csv.
 """
 

@@ -3,9 +3,9 @@ r"""Scores sentences, and pairs of sentences, with a pre-trained model.
     python -m bert_tf.score --checkpoint=/tmp/pretraining_output \
         "The cat sat on the mat." "The cat sat on the ||| mat."
 
-prints the pseudo-perplexity of a sentence (Salazar et al. 2020: each token masked in
-turn), or, of two texts with " ||| " between, the probability that the second one
-follows the first one (the next sentence head). --input_file=FILE has one a line.
+It prints the pseudo-perplexity of a sentence (Salazar et al. 2020: each token is masked
+in turn), or, for two texts separated by " ||| ", the probability that the second one
+follows the first (the next sentence head). --input_file=FILE has one per line.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class ScoreOptions(SourceOptions):
     )
     batch_size: int = option(
         32,
-        "Sequences that the model is given at once; a sentence is one for each token.",
+        "Sequences per batch; a sentence needs one for each of its tokens.",
         least=1,
     )
     tokens: bool = option(False, "Print each token's log probability too.")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import html
 import itertools
 import json
 import math
@@ -43,16 +44,10 @@ _LENGTH_STEP = 16
 
 
 class SentenceScore(NamedTuple):
-    """A model's scores of a sentence.
+    """A model's scores of a sentence."""
 
-    Attributes:
-        tokens: its WordPieces.
-        log_probabilities: of each of them, the natural logarithm of its probability
-            when it alone is masked.
-    """
-
-    tokens: list[str]
-    log_probabilities: list[float]
+    tokens: list[str]  # its WordPieces
+    log_probabilities: list[float]  # of each, in nats, when it alone is masked
 
     @property
     def pseudo_log_likelihood(self) -> float:
@@ -68,10 +63,8 @@ class SentenceScore(NamedTuple):
 def corpus_pseudo_perplexity(scores: Sequence[SentenceScore]) -> float:
     """The pseudo-perplexity of sentences together, each token counting alike."""
     total = math.fsum(score.pseudo_log_likelihood for score in scores)
-    try:
-        return math.exp(-total / sum(len(score.tokens) for score in scores))
-    except OverflowError:
-        return math.inf
+    with np.errstate(over="ignore"):
+        return float(np.exp(-total / sum(len(score.tokens) for score in scores)))
 
 
 class SentenceScorer:
@@ -93,73 +86,43 @@ class SentenceScorer:
         self._tokenizer = tokenizer
         self._batch_size = batch_size
         self._has_pairs = "next_sentence_logits" in model.output
-
-        @tf.function(reduce_retracing=True)
-        def log_probabilities(
-            inputs: dict[str, tf.Tensor], targets: tf.Tensor
-        ) -> tf.Tensor:
-            outputs = model(inputs, training=False)
-            # Padding rows, beyond the vocabulary, are logits of no token.
-            logits = outputs["masked_lm_logits"][:, 0, : len(tokenizer.vocabulary)]
-            logits = tf.nn.log_softmax(tf.cast(logits, tf.float32))
-            return tf.gather(logits, targets, batch_dims=1)
-
-        @tf.function(reduce_retracing=True)
-        def follows(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-            outputs = model(inputs, training=False)
-            logits = tf.cast(outputs["next_sentence_logits"], tf.float32)
-            return tf.nn.softmax(logits)[:, 0]
-
-        self._log_probabilities = log_probabilities
-        self._follows = follows
+        self._outputs = tf.function(
+            lambda inputs: model(inputs, training=False), reduce_retracing=True
+        )
 
     def sentences(self, texts: Iterable[str]) -> Iterator[SentenceScore]:
         """Scores sentences, one after the other."""
         # Masked copies of many short sentences share a batch.
-        for texts_at_once in _batched(texts, self._batch_size):
-            encoded = [self._encoded(text) for text in texts_at_once]
-            copies = [
-                (ids, place) for ids in encoded for place in range(1, len(ids) - 1)
-            ]
+        for some in _batched(texts, self._batch_size):
+            rows = [self._encoded(text) for text in some]
+            copies = [(row, place) for row in rows for place in range(1, len(row) - 1)]
             scores = self._copies(copies)
-            for ids in encoded:
-                tokens = self._tokenizer.convert_ids_to_tokens(ids[1:-1])
+            for row in rows:
+                tokens = self._tokenizer.convert_ids_to_tokens(row[1:-1])
                 yield SentenceScore(tokens, list(itertools.islice(scores, len(tokens))))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[float]:
         """The probability of each pair that the second text follows the first one."""
-        self._refuse_pairs_without_head()
         for some in _batched(pairs, self._batch_size):
             rows = [self._encoded(*pair) for pair in some]
-            segments = [
-                [0] * (row.index(self._sep) + 1)
-                + [1] * (len(row) - row.index(self._sep) - 1)
-                for row in rows
-            ]
-            inputs = self._inputs(rows, segments)
-            inputs["masked_lm_positions"] = tf.zeros([len(rows), 1], tf.int32)
-            yield from self._follows(inputs).numpy().tolist()
+            inputs = self._inputs(rows)
+            inputs["masked_lm_positions"] = np.zeros([len(rows), 1], np.int32)
+            logits = self._outputs(inputs)["next_sentence_logits"]
+            yield from tf.nn.softmax(tf.cast(logits, tf.float32))[:, 0].numpy().tolist()
 
     def check(self, *texts: str) -> None:
-        """Checks that a sentence, or a pair of two, can be scored."""
-        if len(texts) > 1:
-            self._refuse_pairs_without_head()
+        """Raises InputError if a sentence, or a pair of two, cannot be scored."""
         self._encoded(*texts)
 
-    def _refuse_pairs_without_head(self) -> None:
-        if not self._has_pairs:
+    def _encoded(self, *texts: str) -> list[int]:
+        """[CLS] text [SEP] ..., of each text its tokens."""
+        if len(texts) > 1 and not self._has_pairs:
             raise InputError(
                 "The checkpoint has no next sentence head: it was pre-trained without"
                 " one. Give single sentences."
             )
-
-    @property
-    def _sep(self) -> int:
-        return self._tokenizer.vocabulary.sep_id
-
-    def _encoded(self, *texts: str) -> list[int]:
-        """[CLS] text [SEP] ..., of each text its tokens."""
-        ids = [self._tokenizer.vocabulary.cls_id]
+        vocabulary = self._tokenizer.vocabulary
+        ids = [vocabulary.cls_id]
         for text in texts:
             tokens = self._tokenizer.encode(text)
             if not tokens:
@@ -167,7 +130,7 @@ class SentenceScorer:
                     f"There is no token to score in {text!r}: leave it out."
                 )
             # [SEP] written in a text is ordinary text; so the first special one ends A.
-            ids += [*tokens, self._sep]
+            ids += [*tokens, vocabulary.sep_id]
         if len(ids) > self._longest:
             raise InputError(
                 f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
@@ -178,34 +141,29 @@ class SentenceScorer:
     def _copies(self, copies: Sequence[tuple[list[int], int]]) -> Iterator[float]:
         """The log probability of the token at each place, masked there."""
         for some in _batched(copies, self._batch_size):
-            inputs = self._inputs([ids for ids, _ in some])
-            masked = inputs["input_ids"].numpy()
+            inputs = self._inputs([row for row, _ in some])
             places = np.array([place for _, place in some], np.int32)
             rows = np.arange(len(some))
-            targets = masked[rows, places]
-            masked[rows, places] = self._tokenizer.vocabulary.mask_id
-            inputs["input_ids"] = tf.constant(masked)
-            inputs["masked_lm_positions"] = tf.constant(places[:, None])
-            scores = self._log_probabilities(inputs, tf.constant(targets))
-            yield from scores.numpy().tolist()
+            targets = inputs["input_ids"][rows, places]
+            inputs["input_ids"][rows, places] = self._tokenizer.vocabulary.mask_id
+            inputs["masked_lm_positions"] = places[:, None]
+            logits = self._outputs(inputs)["masked_lm_logits"][:, 0]
+            # Padding rows, beyond the vocabulary, are logits of no token.
+            logits = logits[:, : len(self._tokenizer.vocabulary)]
+            scores = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+            yield from scores.numpy()[rows, targets].tolist()
 
-    def _inputs(
-        self, rows: Sequence[list[int]], segments: Sequence[list[int]] | None = None
-    ) -> dict[str, tf.Tensor]:
+    def _inputs(self, rows: Sequence[list[int]]) -> dict[str, np.ndarray]:
         """The encoder's inputs, padded to the longest row or a little more."""
-        longest = max(map(len, rows))
-        length = min(self._longest, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
-        shape = (len(rows), length)
-        inputs = {
-            name: np.zeros(shape, np.int32)
-            for name in ("input_ids", "input_mask", "segment_ids")
-        }
+        longest = -(-max(map(len, rows)) // _LENGTH_STEP) * _LENGTH_STEP
+        shape = len(rows), min(self._longest, longest)
+        ids, mask, segments = (np.zeros(shape, np.int32) for _ in range(3))
         for number, row in enumerate(rows):
-            inputs["input_ids"][number, : len(row)] = row
-            inputs["input_mask"][number, : len(row)] = 1
-            if segments is not None:
-                inputs["segment_ids"][number, : len(row)] = segments[number]
-        return {name: tf.constant(value) for name, value in inputs.items()}
+            ids[number, : len(row)] = row
+            mask[number, : len(row)] = 1
+            first = row.index(self._tokenizer.vocabulary.sep_id) + 1
+            segments[number, first : len(row)] = 1
+        return {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
 
 
 def _batched(items: Iterable, size: int) -> Iterator[list]:
@@ -239,27 +197,16 @@ _SMALLEST_DEVIATION = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ProbedWords:
-    """Words, their labels, and what the layers give for them.
+    """Words, their labels, and what the layers give for them."""
 
-    Attributes:
-        words: W of them; equal ones are of one type.
-        labels: the label of each.
-        vectors: [W, L, H].
-    """
-
-    words: Sequence[str]
-    labels: Sequence[str]
-    vectors: np.ndarray
+    words: Sequence[str]  # W of them; equal ones are of one type
+    labels: Sequence[str]  # of each
+    vectors: np.ndarray  # [W, L, H]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeScore:
-    """A probe's shares of right labels among the words to test.
-
-    Attributes:
-        accuracy: in the task.
-        control_accuracy: in the control task.
-    """
+    """A probe's shares of right labels among the words to test."""
 
     accuracy: float
     control_accuracy: float
@@ -328,30 +275,20 @@ def probing_picture(
     with drawing():
         from matplotlib.figure import Figure
 
-        figure = Figure(
-            figsize=(max(5.0, 2.5 + 0.5 * len(layers)), 4.0), layout="constrained"
-        )
+        figure = Figure(figsize=(8.0, 4.0), layout="constrained")
         axes = figure.add_subplot()
-        places = range(len(layers))
-        for label, values, colour in (
-            ("accuracy", [score.accuracy for score in scores], "tab:blue"),
-            ("control task", [score.control_accuracy for score in scores], "0.6"),
-            ("selectivity", [score.selectivity for score in scores], "tab:green"),
+        for label, name in (
+            ("accuracy", "accuracy"),
+            ("control task", "control_accuracy"),
+            ("selectivity", "selectivity"),
         ):
-            axes.plot(
-                places, [100 * v for v in values], marker="o", label=label, color=colour
-            )
-        axes.axhline(
-            100 * of_types.accuracy,
-            linestyle="--",
-            color="tab:orange",
-            label="a word type's commonest label",
-        )
-        axes.set_xticks(places, layers)
+            values = [100 * getattr(score, name) for score in scores]
+            axes.plot(layers, values, marker="o", label=label)
+        label = "a word type's commonest label"
+        axes.axhline(100 * of_types.accuracy, linestyle="--", color="gray", label=label)
         axes.set_xlabel("layer")
         axes.set_ylabel("per cent of the words")
         axes.set_title(title, parse_math=False, fontsize=10)
-        axes.grid(axis="y", color="0.9")
         axes.legend(fontsize=8)
         return png(figure)
 
@@ -409,25 +346,14 @@ def _equal(predicted: Sequence[str], labels: Sequence[str]) -> float:
 # Shapes: L layers, A heads, S tokens.
 
 
-# Tokens of a map whose names can still be read, in a picture of many maps.
-_MOST_NAMED = 40
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionMaps:
-    """The attention of a sentence, or of a pair.
+    """The attention of a sentence, or of a pair."""
 
-    Attributes:
-        tokens: S of them, [CLS] and [SEP] among them.
-        probabilities: [L, A, S, S] float32.
-        layers: the number of each of the L layers, from 0.
-        heads: the number of each of the A heads, from 0.
-    """
-
-    tokens: list[str]
-    probabilities: np.ndarray
-    layers: tuple[int, ...]
-    heads: tuple[int, ...]
+    tokens: list[str]  # S of them, [CLS] and [SEP] among them
+    probabilities: np.ndarray  # [L, A, S, S] float32
+    layers: tuple[int, ...]  # the number of each of the L layers, from 0
+    heads: tuple[int, ...]  # the number of each of the A heads, from 0
 
     def of(self, layers: Sequence[int], heads: Sequence[int]) -> "AttentionMaps":
         """Some layers and heads of these; negative numbers count from the last one."""
@@ -448,70 +374,40 @@ def attention_maps(
     text_b: str | None = None,
 ) -> AttentionMaps:
     """The attention of all layers and heads, without dropout."""
-    vocabulary = tokenizer.vocabulary
-    ids = [vocabulary.cls_id, *tokenizer.encode(text_a), vocabulary.sep_id]
-    first = len(ids)
-    if text_b is not None:
-        ids += [*tokenizer.encode(text_b), vocabulary.sep_id]
     longest = encoder.bert_config.max_position_embeddings
-    if len(ids) > longest:
-        raise InputError(
-            f"The text has {len(ids)} tokens with [CLS] and [SEP]; the model takes"
-            f" {longest}. Cut it."
-        )
-    segments = np.arange(len(ids)) >= first
-    outputs = encoder(
-        {
-            "input_ids": np.array([ids], np.int32),
-            "input_mask": np.ones([1, len(ids)], np.int32),
-            "segment_ids": segments.astype(np.int32)[None],
-        },
-        training=False,
-    )
-    probabilities = np.stack(
-        [np.asarray(layer, np.float32)[0] for layer in outputs["attention_probs"]]
-    )
+    inputs = tokenizer([text_a], [text_b], max_length=longest)
+    ids = inputs["input_ids"][0].tolist()
+    outputs = encoder(inputs, training=False)
+    probabilities = np.concatenate(outputs["attention_probs"]).astype(np.float32)
     return AttentionMaps(
         tokens=tokenizer.convert_ids_to_tokens(ids),
         probabilities=probabilities,
-        layers=tuple(range(len(probabilities))),
+        layers=tuple(range(probabilities.shape[0])),
         heads=tuple(range(probabilities.shape[1])),
     )
 
 
 def attention_picture(maps: AttentionMaps, title: str) -> bytes:
     """All maps in one PNG: one row per layer, one column per head; dark is high."""
-    tokens = [_shown(token) for token in maps.tokens]
-    count, has_names = len(tokens), len(tokens) <= _MOST_NAMED
+    # Text between dollar signs would be set as a formula.
+    tokens = [token.replace("$", r"\$") for token in maps.tokens]
     rows, columns = maps.probabilities.shape[:2]
-    # Inches: of a map, and of the names next to the outermost ones.
-    size = min(4.0, 0.6 + 0.16 * count) if rows * columns > 1 else 1.5 + 0.25 * count
-    size = min(size, 12.0)
-    margin = 0.4 + 0.09 * max(map(len, tokens)) if has_names else 0.4
+    size = min(6.0, 1.5 + 0.16 * len(tokens))  # inches
     with drawing():
         from matplotlib.figure import Figure
 
         figure = Figure(
-            figsize=(1.0 + margin + size * columns, 0.8 + margin + size * rows),
-            layout="constrained",
+            figsize=(1.0 + size * columns, 1.0 + size * rows), layout="constrained"
         )
         figure.suptitle(title, parse_math=False)
-        axes = []
-        for row, column in np.ndindex(rows, columns):
-            axis = figure.add_subplot(rows, columns, row * columns + column + 1)
-            axes.append(axis)
-            image = axis.imshow(
-                maps.probabilities[row, column], cmap="Blues", vmin=0.0, vmax=1.0
-            )
-            axis.set_title(
-                f"layer {maps.layers[row]}, head {maps.heads[column]}", fontsize=8
-            )
-            axis.set_xticks([])
-            axis.set_yticks([])
-            if has_names and column == 0:
-                axis.set_yticks(range(count), tokens, fontsize=7)
-            if has_names and row == rows - 1:
-                axis.set_xticks(range(count), tokens, fontsize=7, rotation=90)
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for (row, column), axis in np.ndenumerate(axes):
+            heads = maps.probabilities[row]
+            image = axis.imshow(heads[column], cmap="Blues", vmin=0.0, vmax=1.0)
+            name = f"layer {maps.layers[row]}, head {maps.heads[column]}"
+            axis.set_title(name, fontsize=8)
+            axis.set_yticks(range(len(tokens)), tokens, fontsize=7)
+            axis.set_xticks(range(len(tokens)), tokens, fontsize=7, rotation=90)
         scale = figure.colorbar(image, ax=axes, format="{x:.0%}", aspect=40)
         scale.set_label("share of the row's attention")
         return png(figure)
@@ -526,11 +422,6 @@ def _chosen(wanted: Sequence[int], there: Sequence[int], what: str) -> list[int]
                 f" {len(there) - 1}."
             )
     return [number % len(there) for number in wanted] or list(range(len(there)))
-
-
-def _shown(token: str) -> str:
-    # Text between dollar signs would be set as a formula.
-    return token.replace("$", r"\$")
 
 
 # Attention as an interactive page: one self-contained HTML file.
@@ -623,19 +514,8 @@ draw(null);
 
 def attention_page(maps: AttentionMaps, title: str) -> str:
     """The page's HTML."""
-    data = {
-        "tokens": maps.tokens,
-        "layers": maps.layers,
-        "heads": maps.heads,
-        "probabilities": [
-            [
-                [[round(float(p), _DIGITS) for p in row] for row in head]
-                for head in layer
-            ]
-            for layer in maps.probabilities
-        ],
-    }
+    data = dataclasses.asdict(maps)
+    data["probabilities"] = maps.probabilities.astype(float).round(_DIGITS).tolist()
     # "</script>" in a token must not end the script.
     text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
-    escaped = title.replace("&", "&amp;").replace("<", "&lt;")
-    return _PAGE.substitute(title=escaped, data=text)
+    return _PAGE.substitute(title=html.escape(title), data=text)

@@ -18,20 +18,52 @@ a list of one, makes batches of similar length, and returns one result for each 
 Shapes: N texts, C outputs, H hidden.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import keras
+import numpy as np
 from absl import logging
 
 from bert_tf.answer import flags_of_run, options_of
+from bert_tf.config import MULTI_LABEL, REGRESSION
+from bert_tf.conversion import names
+from bert_tf.conversion.loading import (
+    load_classifier,
+    load_encoder,
+    load_pretrainer,
+    load_span_predictor,
+    load_tagger,
+    load_tokenizer,
+)
+from bert_tf.conversion.source import Source, open_source
 from bert_tf.errors import InputError
+from bert_tf.features import (
+    CLS,
+    MEAN_OF_TOKENS,
+    POOLED,
+    SENTENCE_VECTORS,
+    FeatureOptions,
+    FeatureReader,
+    LayerSelection,
+    Line,
+    extract,
+    feature_model,
+)
 from bert_tf.fill_mask import Guess, fill_masks
-
-if TYPE_CHECKING:
-    import keras
-    import numpy as np
-
-    from bert_tf.conversion.source import Source
+from bert_tf.modeling.objectives import Objective
+from bert_tf.records.batching import PADDING, ROWS, ExampleTable
+from bert_tf.tasks import classification
+from bert_tf.tasks.classification import average_windows
+from bert_tf.tasks.squad.spans import Answerer
+from bert_tf.tasks.tables import Example, Target
+from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
+from bert_tf.tasks.tagging.sentences import Sentence
+from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
+from bert_tf.text.wordpiece import text_pairs
+from bert_tf.training.evaluation import Predictor
+from bert_tf.training.task import Task
 
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, _SPAN_LENGTH = 128, 384
@@ -117,9 +149,6 @@ def load(
         InputError: there is no checkpoint or no vocabulary, they do not fit, or
             `max_length` is beyond the model's positions.
     """
-    from bert_tf.conversion import names
-    from bert_tf.conversion.source import open_source
-
     if batch_size < 1:
         raise InputError(f"`batch_size` must be at least 1. Received: {batch_size}")
     source = open_source(path)
@@ -155,9 +184,8 @@ class TextModel:
     _default_length = _LENGTH
 
     def __init__(
-        self, source: "Source", *, max_length: int | None, batch_size: int
+        self, source: Source, *, max_length: int | None, batch_size: int
     ) -> None:
-        from bert_tf.conversion.loading import load_tokenizer
 
         positions = source.require_config().max_position_embeddings
         if max_length is not None and not 5 <= max_length <= positions:
@@ -207,7 +235,7 @@ class TextModel:
         pairs: str | Sequence[str | None] | None = None,
         *,
         pooling: str = "mean",
-    ) -> "np.ndarray":
+    ) -> np.ndarray:
         """A vector for each text, or pair, as from extract_features.
 
         Args:
@@ -223,17 +251,6 @@ class TextModel:
             InputError: an input is no text, or the model has no pooler.
             ValueError: there is no such pooling.
         """
-        import numpy as np
-
-        from bert_tf.features import (
-            POOLED,
-            SENTENCE_VECTORS,
-            FeatureOptions,
-            FeatureReader,
-            Line,
-            extract,
-        )
-
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
                 f"`pooling` must be one of {', '.join(SENTENCE_VECTORS)}. Received:"
@@ -246,7 +263,7 @@ class TextModel:
                 f" {POOLED!r}."
             )
         reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
-        inputs = list(reader(Line(*pair) for pair in _pairs(texts, pairs)))
+        inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         options = FeatureOptions(
             batch_size=min(self._batch_size, len(inputs)),
@@ -260,16 +277,6 @@ class TextModel:
     def _features(self) -> tuple[list[str], _Predict]:
         """The available vectors of texts, and what computes them."""
         if self._embedder is None:
-            from bert_tf.conversion import names
-            from bert_tf.conversion.loading import load_encoder
-            from bert_tf.features import (
-                CLS,
-                MEAN_OF_TOKENS,
-                POOLED,
-                LayerSelection,
-                feature_model,
-            )
-
             has_pooler = names.POOLER[0].original in self.source.weights
             available = [CLS, MEAN_OF_TOKENS, *([POOLED] if has_pooler else [])]
             encoder = load_encoder(self.source, output_hidden_states=True)
@@ -282,7 +289,7 @@ class TextModel:
             self._embedder = available, _predictor(model)
         return self._embedder
 
-    def _load(self) -> "keras.Model | None":
+    def _load(self) -> keras.Model | None:
         return None
 
     def _cannot(self, method: str) -> InputError:
@@ -312,10 +319,7 @@ class TextClassifier(TextModel):
     head = "a classifier"
     method = "predict"
 
-    def _load(self) -> "keras.Model":
-        from bert_tf.config import REGRESSION
-        from bert_tf.conversion.loading import load_classifier
-        from bert_tf.tasks.tables import Target
+    def _load(self) -> keras.Model:
 
         model = load_classifier(self.source)
         labels = self.source.labels
@@ -344,17 +348,9 @@ class TextClassifier(TextModel):
         Raises:
             InputError: an input is no text.
         """
-        import numpy as np
-
-        from bert_tf.config import MULTI_LABEL, REGRESSION
-        from bert_tf.records.batching import PADDING, ROWS, ExampleTable
-        from bert_tf.tasks import classification
-        from bert_tf.tasks.classification import average_windows
-        from bert_tf.tasks.tables import Example
-
         examples = [
             Example(text, pair, None, f"text {number}")
-            for number, (text, pair) in enumerate(_pairs(texts, pairs))
+            for number, (text, pair) in enumerate(text_pairs(texts, pairs))
         ]
         featurizer = classification.TextFeaturizer(
             self._tokenizer,
@@ -406,8 +402,7 @@ class MaskFiller(TextModel):
     head = "a masked language model"
     method = "fill"
 
-    def _load(self) -> "keras.Model":
-        from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
+    def _load(self) -> keras.Model:
 
         self._mask_tokenizer = load_tokenizer(
             self.source, recognize_special_tokens=True
@@ -431,7 +426,7 @@ class MaskFiller(TextModel):
         return fill_masks(
             self.model,
             self._mask_tokenizer,
-            [text for text, _ in _pairs(texts, None)],
+            [text for text, _ in text_pairs(texts, None)],
             top_k=top_k,
             batch_size=self._batch_size,
         )
@@ -444,9 +439,7 @@ class QuestionAnswerer(TextModel):
     method = "answer"
     _default_length = _SPAN_LENGTH
 
-    def _load(self) -> "keras.Model":
-        from bert_tf.conversion.loading import load_span_predictor
-        from bert_tf.tasks.squad.spans import Answerer
+    def _load(self) -> keras.Model:
 
         model = load_span_predictor(self.source)
         given = {"max_seq_length": self.max_length}
@@ -485,7 +478,7 @@ class QuestionAnswerer(TextModel):
                 Answer(entry.text, entry.probability, entry.span)
                 for entry in entries[:top_k]
             ]
-            for question, context in _pairs(questions, contexts)
+            for question, context in text_pairs(questions, contexts)
             for entries in self._answerer([question], context)
         ]
 
@@ -500,8 +493,7 @@ class WordTagger(TextModel):
     head = "a tagger"
     method = "tag"
 
-    def _load(self) -> "keras.Model":
-        from bert_tf.conversion.loading import load_tagger
+    def _load(self) -> keras.Model:
 
         model = load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
@@ -521,18 +513,6 @@ class WordTagger(TextModel):
         Raises:
             InputError: a text has no word.
         """
-        import itertools
-
-        import numpy as np
-
-        from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
-        from bert_tf.tasks.tagging.sentences import Sentence
-        from bert_tf.tasks.tagging.words import (
-            NO_LABEL,
-            SentenceFeaturizer,
-            predict_words,
-        )
-
         all_words = [
             tuple(text.split() if isinstance(text, str) else text)
             for text in ([texts] if isinstance(texts, str) else texts)
@@ -586,21 +566,8 @@ class WordTagger(TextModel):
         return tagged
 
 
-def _pairs(
-    texts: Texts, pairs: str | Sequence[str | None] | None
-) -> list[tuple[str, str]]:
-    """Texts with their second ones, checked: "" for none."""
-    from bert_tf.text.wordpiece import text_pairs
-
-    return text_pairs(texts, pairs)
-
-
-def _predictor(model: "keras.Model") -> _Predict:
+def _predictor(model: keras.Model) -> _Predict:
     """Runs a model; its step is compiled once."""
-    from bert_tf.modeling.objectives import Objective
-    from bert_tf.training.evaluation import Predictor
-    from bert_tf.training.task import Task
-
     task = Task(name="texts", build_model=lambda: model, objective=Objective({}))
     predictor = Predictor(task, model)
     return lambda batches, total: predictor.run(batches, total_batches=total)

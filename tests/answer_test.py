@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 import math
@@ -15,7 +16,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.squad.decoding import NBestEntry
-from bert_tf.tasks.squad.spans import Answerer, sentence_round
+from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -35,7 +36,9 @@ class ModelOfTokens:
     """Stands for a model: a token's scores hang on the token alone."""
 
     def __init__(self, starts, ends, num_positions=512):
-        self.bert_config = types.SimpleNamespace(max_position_embeddings=num_positions)
+        self.bert_config = dataclasses.replace(
+            toy.CONFIG, max_position_embeddings=num_positions
+        )
         self._tables = {"start_logits": starts, "end_logits": ends}
         self.shapes = []
 
@@ -126,7 +129,7 @@ class AnswererTest(tf.test.TestCase):
 
     def test_what_cannot_be_answered_is_refused(self):
         model = ModelOfTokens({}, {}, num_positions=100)
-        with self.assertRaisesRegex(InputError, "the model's 100 positions.*: 384"):
+        with self.assertRaisesRegex(InputError, "=384` must not exceed .*100"):
             Answerer(model, tokenizer())
         answerer = Answerer(model, tokenizer(), max_seq_length=100)
         with self.assertRaisesRegex(InputError, "Question 2 is empty"):
@@ -136,10 +139,10 @@ class AnswererTest(tf.test.TestCase):
 
 
 class SentenceTest(tf.test.TestCase):
-    def sentence(self, context, answer, language="en"):
-        start = context.index(answer)
-        first, last = sentence_round(
-            context, (start, start + len(answer)), sentence_splitter(language)
+    def sentence(self, context, said, language="en"):
+        start = context.index(said)
+        first, last = answer.sentence_round(
+            context, (start, start + len(said)), sentence_splitter(language)
         )
         return context[first:last]
 

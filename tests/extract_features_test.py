@@ -154,7 +154,7 @@ class ExtractFeaturesTest(tf.test.TestCase):
             ),
             ({"format": "npz", "output": ""}, "output file is a folder"),
             ({"output_file": self.path(".", "in.txt")}, "is also the input file"),
-            ({"input_file": "nowhere"}, "No such input file: nowhere"),
+            ({"input_file": "nowhere"}, "an existing file.*: nowhere"),
             ({"init_checkpoint": self.folder}, "no checkpoint in this folder"),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -53,7 +53,7 @@ from tests.training import toy
 class LayerSelectionTest(tf.test.TestCase):
     def test_the_originals_numbers(self):
         # hidden_states: the embeddings, then layers 0 to 11.
-        selection = LayerSelection.parse("-1,-2,-12,0,11", 12)
+        selection = LayerSelection.parse(["-1", "-2", "-12", "0", "11"], 12)
         self.assertEqual(selection.hidden_states, [12, 11, 1, 1, 12])
         self.assertEqual(selection.labels, [-1, -2, -12, 0, 11])
         self.assertEqual(selection.vectors_shape(768), (5, 768))
@@ -71,22 +71,21 @@ class LayerSelectionTest(tf.test.TestCase):
             ("concat", (), (1, 16)),
         ):
             selection = LayerSelection.parse(
-                "-1,embeddings", 3, combine=combine, weights=weights
+                ["-1", "embeddings"], 3, combine=combine, weights=weights
             )
             self.assertEqual(selection.labels, [f"{combine}(-1,embeddings)"])
             self.assertEqual(selection.vectors_shape(8), shape)
 
     def test_what_is_wrong_is_said(self):
         for layers, options, message in (
-            ("3", {}, "has 3 layers, -3 to 2, and `embeddings`. Received: 3"),
-            ("-4", {}, "Received: -4"),
-            ("-1,,", {}, "--layers: numbers.*Received: ''"),
-            ("top", {}, "Received: 'top'"),
-            ([], {}, "must name a layer"),
-            ("0,1", {"combine": "weighted", "weights": ["1"]}, "must be 2 numbers"),
-            ("0", {"combine": "weighted", "weights": ["x"]}, "--layer_weights: .*'x'"),
-            ("0", {"combine": "weighted", "weights": ["nan"]}, "must be finite.*nan"),
-            ("0", {"weights": ["1"]}, "for --combine=weighted alone"),
+            (["3"], {}, "has 3 layers, -3 to 2, and `embeddings`. Received: 3"),
+            (["-4"], {}, "Received: -4"),
+            (["-1", ""], {}, "must be numbers.*''"),
+            (["top"], {}, "'top'"),
+            (["0", "1"], {"combine": "weighted", "weights": ["1"]}, "must be 2 finite"),
+            (["0"], {"combine": "weighted", "weights": ["x"]}, "--layer_weights.*'x'"),
+            (["0"], {"combine": "weighted", "weights": ["nan"]}, "finite.*nan"),
+            (["0"], {"weights": ["1"]}, "must be 0 finite"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 LayerSelection.parse(layers, 3, **options)
@@ -112,7 +111,7 @@ class FeatureModelTest(tf.test.TestCase):
         ]
 
     def model(self, layers="-1", sentence_vectors=(), token_vectors=True, **options):
-        selection = LayerSelection.parse(layers, 3, **options)
+        selection = LayerSelection.parse(layers.split(","), 3, **options)
         return feature_model(
             self.encoder,
             selection,
@@ -175,10 +174,8 @@ class FeatureModelTest(tf.test.TestCase):
         names = {weight.path for weight in self.model("embeddings").weights}
         self.assertFalse([name for name in names if "encoder" in name])
 
-    def test_unknown_and_no_vectors_are_refused(self):
-        with self.assertRaisesRegex(ValueError, "must be of pooled, cls, mean"):
-            self.model("-1", ["max"])
-        with self.assertRaisesRegex(ValueError, "at least one"):
+    def test_no_vectors_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "must be `token_vectors`"):
             self.model("-1", token_vectors=False)
 
     def test_the_digest_is_of_the_weights_that_count(self):
@@ -247,12 +244,9 @@ class LinesTest(tf.test.TestCase):
         self.assertEqual(list(read_lines(path)), [Line("a b")])
         pipe = os.path.join(self.get_temp_dir(), "pipe")
         os.mkfifo(pipe)
-        with self.assertRaisesRegex(InputError, "pipe. Save it to a file"):
-            count_lines(pipe)
-        with self.assertRaisesRegex(InputError, "No such input file: nowhere"):
-            count_lines("nowhere")
-        with self.assertRaisesRegex(InputError, "is a folder"):
-            list(read_lines(self.get_temp_dir()))
+        for path in (pipe, "nowhere", self.get_temp_dir()):
+            with self.assertRaisesRegex(InputError, f"an existing file.*: {path}"):
+                count_lines(path)
 
 
 class TokensTest(tf.test.TestCase):
@@ -462,7 +456,7 @@ class FeatureExtractorTest(tf.test.TestCase):
     def extractor(self, source, **options):
         return FeatureExtractor(
             source,
-            LayerSelection.parse("embeddings,-1", 1, combine="concat"),
+            LayerSelection.parse(["embeddings", "-1"], 1, combine="concat"),
             tf.distribute.get_strategy(),
             FeatureOptions(batch_size=2, max_seq_length=8, **options),
         )
@@ -726,8 +720,7 @@ class ArraysTest(tf.test.TestCase):
     def test_the_same_features_are_the_same_bytes(self):
         self.write(three_lines())
         content = self.content
-        with mock.patch.object(features, "_ROWS_AT_ONCE", 2):
-            self.write(three_lines())
+        self.write(three_lines())
         self.assertEqual(self.content, content)
 
     def test_a_word_without_end_makes_no_array_of_words_wide(self):

@@ -1,6 +1,5 @@
 import dataclasses
 import importlib
-import os
 import resource
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from absl import flags
 import bert_tf
 from bert_tf import cli, options
 from tests.cli_test import SCRIPTS
+from tests.golden.commands import outcome
 
 
 def run(*arguments):
@@ -25,26 +25,23 @@ def section(page, title):
 
 class HelpPageTest(tf.test.TestCase):
     def test_what_must_be_given_comes_first_then_the_groups(self):
-        done = run("bert_tf.run_pretraining", "--do_train", "--help")
-        self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.stderr, "")
-        titles = [line for line in done.stdout.split("\n") if line.endswith(":")]
+        code, page, stderr, _ = outcome("run_pretraining", "--do_train", "--help")
+        self.assertEqual((code, stderr), (0, ""))
+        titles = [line for line in page.split("\n") if line.endswith(":")]
         titles = [title[:-1] for title in titles if not title.startswith(" ")]
         titles = titles[titles.index("Must be given") + 1 :]
         self.assertIn("Training", titles)
         self.assertEqual([one for one in options.TITLES if one in titles], titles)
-        first = section(done.stdout, "Must be given")
+        first = section(page, "Must be given")
         self.assertIn("  --output_dir\n", first)
         self.assertIn("  --input_file\n", first)
         self.assertIn("Give --bert_config_file or --bert_size or", first)
         # Though it was given before --help.
         self.assertIn("give at least one of --do_train, --do_eval", first)
-        self.assertIn("--[no]do_train\n", section(done.stdout, "What to do"))
-        self.assertIn("--eval_input_file\n", section(done.stdout, "Data"))
-        self.assertIn(
-            "--use_tpu", section(done.stdout, "Where to run").replace("[no]", "")
-        )
-        self.assertEqual(done.stdout.count("  --input_file\n"), 1)
+        self.assertIn("--[no]do_train\n", section(page, "What to do"))
+        self.assertIn("--eval_input_file\n", section(page, "Data"))
+        self.assertIn("--use_tpu", section(page, "Where to run").replace("[no]", ""))
+        self.assertEqual(page.count("  --input_file\n"), 1)
 
     def test_defaults_as_they_are(self):
         @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,13 +76,13 @@ class HelpPageTest(tf.test.TestCase):
                 self.assertIn(options.title_of(kind, name), options.TITLES)
 
     def test_version_and_helpfull(self):
-        for module in ("bert_tf", "bert_tf.run_squad", "tfrecords.inspect_records"):
-            done = run(module, "--version")
-            self.assertEqual(done.stdout, f"bert_tf {bert_tf.__version__}\n")
-            self.assertEqual(done.returncode, 0)
-        done = run("bert_tf.score", "--helpfull")
-        self.assertIn("--checkpoint", done.stdout)
-        self.assertIn("--verbosity", done.stdout)
+        for command in ("run_squad", "inspect_records"):
+            code, printed, *_ = outcome(command, "--version")
+            self.assertEqual(printed, f"bert_tf {bert_tf.__version__}\n")
+            self.assertEqual(code, 0)
+        page = run("bert_tf.score", "--helpfull").stdout
+        self.assertIn("--checkpoint", page)
+        self.assertIn("--verbosity", page)
 
 
 class ListTest(tf.test.TestCase):
@@ -108,8 +105,9 @@ class ListTest(tf.test.TestCase):
         )
 
     def test_errors_name_the_command(self):
-        done = run("bert_tf.quickstart", f"--output_dir={os.path.abspath(__file__)}")
-        self.assertStartsWith(done.stderr, "quickstart: ")
+        code, _, stderr, _ = outcome("quickstart", f"--output_dir={__file__}")
+        self.assertStartsWith(stderr, "quickstart: ")
+        self.assertEqual(code, 2)
 
 
 if __name__ == "__main__":

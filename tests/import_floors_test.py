@@ -33,6 +33,7 @@ FLOORS = {
     "bert_tf.tasks": 6,
     "bert_tf.features": 5,
     "bert_tf.study": 6,
+    "bert_tf.text_models": 8,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
 }

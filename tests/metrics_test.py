@@ -2,7 +2,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.metrics import (
-    METRICS,
     METRICS_OF,
     glue_average,
     pearson_and_spearman,
@@ -121,10 +120,6 @@ class ScoresTest(tf.test.TestCase):
         with self.assertRaisesRegex(ValueError, r"Received: \['bleu'\]"):
             scores(["accuracy", "bleu"], [1], [1])
 
-    def test_every_kind_has_its_metrics(self):
-        for names in METRICS_OF.values():
-            self.assertContainsSubset(names, METRICS)
-
 
 def published(row):
     """Scores of a row of the released table of small models, task by task."""
@@ -170,12 +165,13 @@ class AverageTest(tf.test.TestCase):
         self.assertAlmostEqual(glue_average(by_task, without=("MRPC",)), 0.8 / 3)
 
     def test_what_cannot_be_averaged(self):
-        with self.assertRaisesRegex(ValueError, "No tasks"):
-            glue_average({"WNLI": {"accuracy": 0.5}})
-        with self.assertRaisesRegex(ValueError, r"RTE .*\['eval_loss'\]"):
-            glue_average({"RTE": {"accuracy": 0.5, "eval_loss": 1.0}})
-        with self.assertRaisesRegex(ValueError, "RTE"):
-            glue_average({"RTE": {}})
+        for scores_by_task in (
+            {"WNLI": {"accuracy": 0.5}},
+            {"RTE": {"accuracy": 0.5, "eval_loss": 1.0}},
+            {"RTE": {}},
+        ):
+            with self.assertRaisesRegex(ValueError, "must have scores of tasks"):
+                glue_average(scores_by_task)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from bert_tf import (
     evaluate_squad,
     files,
     inspect_checkpoint,
-    quickstart,
     score,
 )
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
@@ -49,13 +48,12 @@ from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
+from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
-from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.tasks import glue_suite
-from bert_tf.tasks.classification import read_predictions
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
+from bert_tf.tasks.reports import read_predictions
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
@@ -200,7 +198,7 @@ def _inspect(folder):
 
 def _count(folder):
     toy_records = _path(folder, "x.tfrecord")
-    return RecordCounts(_path(folder, "record_counts.json")).counts([toy_records])
+    return record_counts([toy_records], _path(folder, "record_counts.json"))
 
 
 def _make_counted(folder):
@@ -369,28 +367,13 @@ def _sentences(name, **layout):
     )
 
 
-def _quickstart(folder):
-    settings = quickstart.QuickstartOptions(
-        output_dir=folder,
-        random_seed=1,
-        vocab_size=100,
-        num_train_steps=10,
-        num_finetune_examples=10,
-        num_finetune_seeds=1,
-    )
-    progress = quickstart.Progress(settings, 2)
-    progress.step("a", lambda: {"x": 1})
-    return progress.seconds
-
-
 def _shard_job(folder):
     return record_sets.ShardJob(
-        work_folder=folder,
         group=0,
         num_groups=1,
         path=_path(folder, "records"),
-        vocab_file="",
         settings=InstanceSettings(),
+        result_path=_path(folder, "shard.json"),
     )
 
 
@@ -407,29 +390,17 @@ def _make_shard_result(folder):
 
 
 def _read_shard_result(folder):
-    result = record_sets.finished_shard(_shard_job(folder))
+    result = _shard_job(folder).finished()
     if result is not None:
         RecordStatistics.from_values(result.statistics)
 
 
-def _make_corpus(folder):
-    TokenizedCorpus(
-        work_folder=folder, token_type="uint16", chunk_documents=(1, 2)
-    ).save()
-    chunk = tokenized_corpus.TokenizedChunk(
-        num_tokens=1,
-        num_sentences=1,
-        num_paragraphs=0,
-        num_documents=1,
-        begins_with_end=False,
-        ends_with_end=True,
-        dropped={},
-    )
+def _make_chunk(folder):
+    chunk = tokenized_corpus.TokenizedChunk(num_tokens=1, ends_with_end=True)
     _write(folder, "chunk.json", json.dumps(dataclasses.asdict(chunk)))
 
 
-def _read_corpus(folder):
-    TokenizedCorpus.load(folder)
+def _read_chunk(folder):
     tokenized_corpus.read_summary(folder)
 
 
@@ -598,9 +569,8 @@ READERS = {
         _json_of("features.json", {"features": "all", "weights": "x"}),
         _at("features.json", words.read_features),
     ),
-    "quickstart": (_quickstart, _quickstart),
     "result of a shard": (_make_shard_result, _read_shard_result),
-    "tokenized corpus": (_make_corpus, _read_corpus),
+    "tokenized chunk": (_make_chunk, _read_chunk),
     "start of a run": (_make_start, _read_start),
 }
 

@@ -53,7 +53,7 @@ class ProbeTest(tf.test.TestCase):
         with open(os.path.join(self.out, name)) as file:
             return file.read()
 
-    def test_a_table_of_layers_which_a_second_run_takes_as_it_is(self):
+    def test_a_table_of_layers(self):
         with mock.patch("builtins.print") as printed:
             self.probe()
         (table,) = printed.call_args.args
@@ -69,12 +69,6 @@ class ProbeTest(tf.test.TestCase):
         # What the position adds does not hide which of five words it is.
         self.assertEqual(layers["embeddings"]["accuracy"], 1.0)
         self.assertGreater(os.path.getsize(os.path.join(self.out, "probing.png")), 5000)
-
-        with mock.patch.object(study, "probe", side_effect=AssertionError):
-            self.probe()
-            self.assertEqual(table, self.read("probing.md"))
-            with self.assertRaises(AssertionError):
-                self.probe("--l2=2")
 
     def test_a_word_has_its_first_pieces_vector(self):
         seen = []

@@ -102,7 +102,7 @@ class WordOrderTest(tf.test.TestCase):
         )
 
 
-class ProgressTest(tf.test.TestCase):
+class StepsTest(tf.test.TestCase):
     def settings(self, **changes):
         values = {
             "output_dir": self.get_temp_dir(),
@@ -114,37 +114,16 @@ class ProgressTest(tf.test.TestCase):
         }
         return quickstart.QuickstartOptions(**(values | changes))
 
-    def test_a_step_is_made_once_and_remembered(self):
-        made = []
-
-        def make():
-            made.append(1)
-            return {"result": 7}
-
-        for _ in range(2):
-            progress = quickstart.Progress(self.settings(), 1)
-            self.assertEqual(progress.step("A step", make), {"result": 7})
-        self.assertLen(made, 1)
-        self.assertFalse(progress.ran_any)
-
-    def test_a_step_that_fails_is_made_again(self):
-        def fail():
-            raise KeyboardInterrupt
-
-        with self.assertRaises(KeyboardInterrupt):
-            quickstart.Progress(self.settings(), 1).step("A step", fail)
-        progress = quickstart.Progress(self.settings(), 1)
-        self.assertEqual(progress.step("A step", lambda: 8), 8)
-
     def test_other_settings_in_the_same_folder_are_refused(self):
-        quickstart.Progress(self.settings(), 1).step("A step", lambda: 1)
-        with self.assertRaisesRegex(InputError, "--num_train_steps=3, not 30"):
-            quickstart.Progress(self.settings(num_train_steps=30), 1)
+        quickstart.keep_settings(self.settings())
+        quickstart.keep_settings(self.settings())
+        with self.assertRaisesRegex(InputError, '"num_train_steps": 3'):
+            quickstart.keep_settings(self.settings(num_train_steps=30))
         with (
             mock.patch.object(quickstart, "NSP_LABELS", "original"),
-            self.assertRaisesRegex(InputError, "--nsp_labels=exact, not original"),
+            self.assertRaisesRegex(InputError, '"nsp_labels": "exact"'),
         ):
-            quickstart.Progress(self.settings(), 1)
+            quickstart.keep_settings(self.settings())
 
     def test_accuracies_next_to_those_of_a_constant_answer(self):
         scores = {
@@ -183,9 +162,19 @@ class WholeQuickstartTest(tf.test.TestCase):
             self.assertIn(step, printed.contents())
         for name in ("vocab.txt", "pretraining", "word_order"):
             self.assertTrue(os.path.exists(settings.path(name)))
-        with self.captureWritesToStream(sys.stdout) as printed:
+        first = printed.contents()
+        # Nothing is trained again.
+        with (
+            self.captureWritesToStream(sys.stdout) as printed,
+            mock.patch.object(quickstart.run_pretraining, "run", side_effect=KeyError),
+            mock.patch.object(quickstart.run_classifier, "run", side_effect=KeyError),
+        ):
             quickstart.run_all(settings)
-        self.assertIn("All is done", printed.contents())
+        without_times = [
+            [line for line in text.splitlines() if not line.endswith(" s")]
+            for text in (first, printed.contents())
+        ]
+        self.assertEqual(*without_times)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.tasks.classification import read_predictions
+from bert_tf.tasks.reports import read_predictions
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop, run_folder
 from tests.script_case import ScriptCase
@@ -409,7 +409,10 @@ class RefusalTest(RunClassifierTestCase):
         for options, message in (
             ({"task_name": "sst"}, "no such task"),
             ({"data_dir": self.path("nowhere")}, "no such folder"),
-            ({"label_column": "lable"}, "'lable'. Columns: 'text_a', 'label'"),
+            (
+                {"label_column": "lable"},
+                "'lable'. Found: 0. Columns: 'text_a', 'label'",
+            ),
             ({"max_seq_length": 64}, r"must not exceed the model's .*\(16\)"),
             ({"vocab_file": self.path("no.txt")}, "no.txt"),
             ({"vocab_file": short}, r"\[MASK\]"),

@@ -10,7 +10,7 @@ from absl import flags
 
 from bert_tf import cli, run_glue
 from bert_tf.errors import InputError
-from bert_tf.tasks import submission
+from bert_tf.tasks import glue
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from tests.training import toy
@@ -39,9 +39,9 @@ class RunGlueTestCase(tf.test.TestCase):
         Vocabulary(TOKENS).save(self.vocab)
         small = [
             file._replace(num_examples=SIZES.get(file.task_name, file.num_examples))
-            for file in submission.TASK_FILES
+            for file in glue.TASK_FILES
         ]
-        self.enter_context(unittest.mock.patch.object(submission, "TASK_FILES", small))
+        self.enter_context(unittest.mock.patch.object(glue, "TASK_FILES", small))
 
     def path(self, *names):
         return os.path.join(self.get_temp_dir(), self.id(), *names)

@@ -271,7 +271,7 @@ class RunSquadTest(ScriptCase):
     def test_what_is_cut_or_has_no_token_is_said(self):
         for _ in range(2):  # made, and found again
             with (
-                mock.patch.object(finetuning, "finetune", side_effect=SystemExit),
+                mock.patch.object(finetuning, "train", side_effect=SystemExit),
                 self.assertRaises(SystemExit),
                 self.assertLogs(logging.get_absl_logger(), "INFO") as logs,
             ):

@@ -188,12 +188,15 @@ class RunSwagTest(ScriptCase):
             "t.csv", [{**row, "label": ""} for row in rows(8, 1)]
         )
         for options, message in (
-            ({"train_file": train, "dev_file": unlabelled}, r"t.csv:2: .*no label"),
+            (
+                {"train_file": train, "dev_file": unlabelled},
+                r"t.csv:2: the label must be",
+            ),
             ({"train_file": train, "dev_file": "/none.csv"}, "No such data file"),
             ({"train_file": train, "dev_file": train, "best_metric": "f1"}, "accuracy"),
             (
                 {"train_file": train, "dev_file": train, "premise_column": "p"},
-                "--premise_column names one",
+                "--premise_column gives another",
             ),
             (
                 {"train_file": train, "dev_file": train, "max_seq_length": 512},

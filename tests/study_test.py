@@ -287,7 +287,7 @@ class AttentionMapsTest(tf.test.TestCase):
         self.assertAllClose(pair.probabilities[0, 0], expected, 1e-4, 1e-4)
         alone = attention_maps(encoder, tokenizer, "a bc b")
         self.assertLen(alone.tokens, 6)
-        with self.assertRaisesRegex(InputError, "19 tokens .* takes 16"):
+        with self.assertRaisesRegex(InputError, "19 tokens.* 16"):
             attention_maps(encoder, tokenizer, "a " * 17)
 
     def test_some_layers_and_heads(self):
@@ -309,9 +309,6 @@ class AttentionMapsTest(tf.test.TestCase):
         self.assertContainsSubset({"a $1$ <", "share of the row's attention"}, texts)
         self.assertTrue({"layer 1, head 0", "layer 1, head 2", "[CLS]"} <= texts)
         self.assertGreater(len(content), 5000)
-        # Of very many tokens the names are left out.
-        texts, _ = drawn(lambda: attention_picture(some_maps(["x"] * 41), "t"))
-        self.assertNotIn("x", texts)
 
     def test_the_page_holds_the_numbers(self):
         maps = some_maps(["</script>", "b"])

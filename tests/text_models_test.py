@@ -20,7 +20,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.classification import read_predictions
+from bert_tf.tasks.reports import read_predictions
 from bert_tf.text.vocabulary import Vocabulary
 from tests import answer_test, fill_mask_test
 from tests.modeling.examples import randomize

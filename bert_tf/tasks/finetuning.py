@@ -181,24 +181,21 @@ def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> 
 # Fine-tuning on a split's records: the same phases for all tasks.
 
 
-def finetune(
+def training_plan(
     task: Task,
     records: SplitRecords,
     options: FineTuningOptions,
-    strategy: tf.distribute.Strategy,
     *,
-    folder: str,
     data: RunData,
     num_train_epochs: float,
     max_lengths: int | None = None,
     num_examples: int | None = None,
     epochs_flag: str = "num_train_epochs",
-    init_checkpoint: str | None = None,
     until: float = 1.0,
     evaluate: Evaluate | None = None,
     **settings: Any,
-) -> tuple[keras.Model, int]:
-    """Trains on a split, resuming from the folder.
+) -> dict[str, Any]:
+    """What to pass to `train`: the configuration, the phase and the run's description.
 
     Batches padded to max_seq_length are the original's: int(examples / batch * epochs)
     steps, with each epoch's last batch reaching into the next one. The whole split
@@ -242,20 +239,13 @@ def finetune(
         "num_train_epochs": num_train_epochs,
         "max_seq_length": records.max_seq_length,
     }
-    return train(
-        task,
-        config,
-        folder=folder,
-        phases=[phase],
-        init_checkpoint=init_checkpoint,
-        strategy=strategy,
-        start=Start(
-            task=task.name,
-            data=data,
-            settings=config.decisive | fixed,
-            flags=options.as_flags() | settings | fixed,
-        ),
+    start = Start(
+        task=task.name,
+        data=data,
+        settings=config.decisive | fixed,
+        flags=options.as_flags() | settings | fixed,
     )
+    return {"task": task, "config": config, "phases": [phase], "start": start}
 
 
 def steps_of(
@@ -482,21 +472,24 @@ class FineTuning:
         data = task.data()
         self.prepare(folder, data)
         records = task.records()
-        model, step = finetune(
+        plan = training_plan(
             task,
             records,
             options,
-            self.strategy,
-            folder=folder,
             data=data,
             max_lengths=options.max_lengths,
             num_examples=task.num_examples(records) if task.num_examples else None,
             epochs_flag=epochs_flag,
-            init_checkpoint=self.init_checkpoint,
             until=until,
             evaluate=self._evaluate if options.eval_steps else None,
             best_metric=self.metric,
             **(settings or options.settings[0])._asdict(),
+        )
+        model, step = train(
+            **plan,
+            folder=folder,
+            init_checkpoint=self.init_checkpoint,
+            strategy=self.strategy,
         )
         self.save_adapter(model, folder)
         return model, step
@@ -576,29 +569,43 @@ def logits_of(
 
 # Reads and checks every input before anything is written or trained.
 MakeTask = Callable[[Any, ModelFiles, tf.distribute.Strategy], FineTuningTask]
-# Trains an earlier stage -> what the run starts from.
-FirstStage = Callable[[FineTuning], str | None]
 
 
-def main(make_task: MakeTask, options: FineTuningOptions) -> None:
-    """A command: trains or restores, then evaluates and predicts, as asked."""
-    evaluate_and_predict(*trained(make_task, options))
-
-
-def trained(
+def main(
     make_task: MakeTask,
     options: FineTuningOptions,
-    first_stage: FirstStage = lambda run: None,
-) -> tuple[FineTuning, keras.Model, int]:
-    """The requested run, trained or restored: its model and its step."""
+    *,
+    first_stage: Callable[["FineTuning"], str | None] = lambda run: None,
+    finish: Callable[["FineTuning", keras.Model, int], None] | None = None,
+) -> None:
+    """A command: trains or restores, then evaluates and predicts, as asked.
+
+    `first_stage` trains an earlier stage and returns what the run starts from.
+    """
     options = with_recipe(options)
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
     strategy = strategy_of(options)
     check_batches(options, strategy)
     _refuse_useless(options)
+    folder = options.output_dir
     found = files_of(options, folder_of_model(options))
     run = FineTuning(make_task(options, found, strategy), options, found, strategy)
-    return run, *_train_or_restore(run, first_stage)
+    if not getattr(options, "do_train", True):
+        model, step = run.restore(folder_of_model(options))
+    elif options.selects and not run.task.dev_splits:
+        raise InputError("Several runs need a development set to choose the best by.")
+    else:
+        with run_folder.held_for_training(folder, strategy):
+            run.init_checkpoint = first_stage(run) or run.init_checkpoint
+            if options.selects:
+                from bert_tf.tasks.selection import search  # which makes runs
+
+                search(run, folder)
+                model, step = run.restore(checkpoints.folder_of(folder))
+                run.save_adapter(model, folder)
+            else:
+                model, step = run.fine_tune(folder)
+    (finish or evaluate_and_predict)(run, model, step)
 
 
 def check_batches(options: FineTuningOptions, strategy: tf.distribute.Strategy) -> None:
@@ -654,27 +661,6 @@ def _refuse_useless(options: FineTuningOptions) -> None:
             f"`output_dir={options.output_dir}` holds several runs, of which the best"
             " one is kept. Give another folder for a single run."
         )
-
-
-def _train_or_restore(
-    run: FineTuning, first_stage: FirstStage
-) -> tuple[keras.Model, int]:
-    """The model to evaluate and to predict with, and its step."""
-    options, folder = run.options, run.options.output_dir
-    if not getattr(options, "do_train", True):
-        return run.restore(folder_of_model(options))
-    if options.selects and not run.task.dev_splits:
-        raise InputError("Several runs need a development set to choose the best by.")
-    with run_folder.held_for_training(folder, run.strategy):
-        run.init_checkpoint = first_stage(run) or run.init_checkpoint
-        if not options.selects:
-            return run.fine_tune(folder)
-        from bert_tf.tasks.selection import search  # which makes runs by this module
-
-        search(run, folder)
-        model, step = run.restore(checkpoints.folder_of(folder))
-        run.save_adapter(model, folder)
-        return model, step
 
 
 def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None:

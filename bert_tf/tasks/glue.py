@@ -1,11 +1,17 @@
-"""GLUE's tasks, XNLI, and the tasks that a program adds."""
+"""GLUE's tasks and submission, XNLI, and the tasks that a program adds."""
 
 import dataclasses
 import difflib
+import io
 import os
 import re
-from typing import Any
+import zipfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from absl import logging
+
+from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.metrics import MISMATCHED
 from bert_tf.tasks.tables import REGRESSION, DataSet, TableSplit, TfdsSet
@@ -22,85 +28,63 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("contradiction", "entailment", "neutral")
 
 
-def _glue(
-    name: str, table: TableSplit, *, test: TableSplit | None = None, **values: Any
+def _task(
+    name: str,
+    tfds_name: str,
+    texts: tuple[str, ...],
+    table: TableSplit | None = None,
+    *,
+    label: str = "label",
+    labels: tuple[str, ...] = _BINARY,
+    metrics: tuple[str, ...] = ("accuracy",),
+    binary: tuple[str, ...] = (),
+    test: TableSplit | None = None,
+    **values: Any,
 ) -> DataSet:
-    """A task whose files are train.tsv, dev.tsv and test.tsv."""
+    """A task whose files are train.tsv, dev.tsv and test.tsv.
+
+    `texts` are the names of its columns, in TensorFlow Datasets and, without a table,
+    in the files; `binary` are the library's names of our classes 0 and 1.
+    """
+    text_b = texts[1] if len(texts) > 1 else None
+    table = table or TableSplit(text_a=texts[0], text_b=text_b, label=label)
     test = test or dataclasses.replace(table, label=None)
     return DataSet(
         name=name,
         folder=name,
+        labels=labels,
+        metrics=metrics,
         files={split: f"{split}.tsv" for split in ("train", "dev", "test")},
         splits={"train": table, "dev": table, "test": test},
+        tfds=TfdsSet(
+            name=f"glue/{tfds_name}",
+            text_a=texts[0],
+            text_b=text_b,
+            rename=dict(zip(binary, _BINARY, strict=False)),
+        ),
         **values,
     )
 
 
-def _tfds(name: str, text_a: str, text_b: str | None = None, *binary: str) -> TfdsSet:
-    """A set whose two classes, if they are named, are our 0 and 1."""
-    rename = dict(zip(binary, _BINARY, strict=True)) if binary else {}
-    return TfdsSet(name=name, text_a=text_a, text_b=text_b, rename=rename)
-
-
-_COLA = _glue(
-    "CoLA",
-    TableSplit(text_a=3, label=1, has_header=False),
-    test=TableSplit(text_a=1),
-    labels=_BINARY,
-    metrics=("matthews_correlation",),
-    tfds=_tfds("glue/cola", "sentence", None, "unacceptable", "acceptable"),
-)
-_SST2 = _glue(
-    "SST-2",
-    TableSplit(text_a="sentence", label="label"),
-    labels=_BINARY,
-    metrics=("accuracy",),
-    tfds=_tfds("glue/sst2", "sentence", None, "negative", "positive"),
-)
-_MRPC = _glue(
-    "MRPC",
-    TableSplit(text_a=3, text_b=4, label=0),
-    labels=_BINARY,
-    metrics=("f1", "accuracy"),
-    tfds=_tfds("glue/mrpc", "sentence1", "sentence2", "not_equivalent", "equivalent"),
-)
-_STSB = _glue(
-    "STS-B",
-    TableSplit(text_a="sentence1", text_b="sentence2", label="score"),
-    kind=REGRESSION,
-    labels=(),
-    metrics=("spearman", "pearson"),
-    tfds=_tfds("glue/stsb", "sentence1", "sentence2"),
-)
-_QQP = _glue(
-    "QQP",
-    TableSplit(text_a="question1", text_b="question2", label="is_duplicate"),
-    labels=_BINARY,
-    metrics=("f1", "accuracy"),
-    tfds=_tfds("glue/qqp", "question1", "question2", "not_duplicate", "duplicate"),
-)
+_SENTENCES = ("sentence1", "sentence2")
 # By number, as in the original: dev files have more columns in the middle. "-" marks
 # rows without agreement among MultiNLI's annotators; GLUE's own files have none.
 _MNLI_LABELLED = TableSplit(text_a=8, text_b=9, label=-1, no_label="-")
 _MNLI_TEST = TableSplit(text_a=8, text_b=9)
+_MNLI_NAMES = ("dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
+_MNLI_SPLITS = ("train", "dev", "dev_mismatched", "test", "test_mismatched")
 _MNLI = DataSet(
     name="MNLI",
     folder="MNLI",
     labels=_NLI,
     metrics=("accuracy",),
     files={
-        "train": "train.tsv",
-        "dev": "dev_matched.tsv",
-        "dev_mismatched": "dev_mismatched.tsv",
-        "test": "test_matched.tsv",
-        "test_mismatched": "test_mismatched.tsv",
+        split: f"{name}.tsv"
+        for split, name in zip(_MNLI_SPLITS, ("train", *_MNLI_NAMES), strict=True)
     },
     splits={
-        "train": _MNLI_LABELLED,
-        "dev": _MNLI_LABELLED,
-        "dev_mismatched": _MNLI_LABELLED,
-        "test": _MNLI_TEST,
-        "test_mismatched": _MNLI_TEST,
+        split: _MNLI_TEST if split.startswith("test") else _MNLI_LABELLED
+        for split in _MNLI_SPLITS
     },
     dev_splits=("dev", "dev_mismatched"),
     test_splits=("test", "test_mismatched"),
@@ -109,34 +93,10 @@ _MNLI = DataSet(
         text_a="premise",
         text_b="hypothesis",
         splits={
-            "train": "train",
-            "dev": "validation_matched",
-            "dev_mismatched": "validation_mismatched",
-            "test": "test_matched",
-            "test_mismatched": "test_mismatched",
+            split: name.replace("dev", "validation")
+            for split, name in zip(_MNLI_SPLITS, ("train", *_MNLI_NAMES), strict=True)
         },
     ),
-)
-_QNLI = _glue(
-    "QNLI",
-    TableSplit(text_a="question", text_b="sentence", label="label"),
-    labels=_ENTAILMENT,
-    metrics=("accuracy",),
-    tfds=_tfds("glue/qnli", "question", "sentence"),
-)
-_RTE = _glue(
-    "RTE",
-    TableSplit(text_a="sentence1", text_b="sentence2", label="label"),
-    labels=_ENTAILMENT,
-    metrics=("accuracy",),
-    tfds=_tfds("glue/rte", "sentence1", "sentence2"),
-)
-_WNLI = _glue(
-    "WNLI",
-    TableSplit(text_a="sentence1", text_b="sentence2", label="label"),
-    labels=_BINARY,
-    metrics=("accuracy",),
-    tfds=_tfds("glue/wnli", "sentence1", "sentence2", "not_entailment", "entailment"),
 )
 # The diagnostics, predicted by a model of MNLI. GLUE scores them itself: their labels
 # are in diagnostic-full.tsv, which is not among the files of its tasks.
@@ -163,15 +123,37 @@ _AX = DataSet(
 GLUE_TASKS: dict[str, DataSet] = {
     task.name: task
     for task in (
-        _COLA,
-        _SST2,
-        _MRPC,
-        _STSB,
-        _QQP,
+        _task(
+            *("CoLA", "cola", ("sentence",)),
+            TableSplit(text_a=3, label=1, has_header=False),
+            test=TableSplit(text_a=1),
+            metrics=("matthews_correlation",),
+            binary=("unacceptable", "acceptable"),
+        ),
+        _task("SST-2", "sst2", ("sentence",), binary=("negative", "positive")),
+        _task(
+            *("MRPC", "mrpc", _SENTENCES),
+            TableSplit(text_a=3, text_b=4, label=0),
+            metrics=("f1", "accuracy"),
+            binary=("not_equivalent", "equivalent"),
+        ),
+        _task(
+            *("STS-B", "stsb", _SENTENCES),
+            label="score",
+            kind=REGRESSION,
+            labels=(),
+            metrics=("spearman", "pearson"),
+        ),
+        _task(
+            *("QQP", "qqp", ("question1", "question2")),
+            label="is_duplicate",
+            metrics=("f1", "accuracy"),
+            binary=("not_duplicate", "duplicate"),
+        ),
         _MNLI,
-        _QNLI,
-        _RTE,
-        _WNLI,
+        _task("QNLI", "qnli", ("question", "sentence"), labels=_ENTAILMENT),
+        _task("RTE", "rte", _SENTENCES, labels=_ENTAILMENT),
+        _task("WNLI", "wnli", _SENTENCES, binary=("not_entailment", "entailment")),
         _AX,
     )
 }
@@ -260,16 +242,12 @@ def add_task(data_set: DataSet) -> None:
     name, splits = data_set.name, set(data_set.splits)
     if _key(name) in map(_key, _BUILT_IN):
         raise ValueError(f"`name` must be new: this package has a task {name}.")
-    if splits != set(data_set.files):
+    wanted = {*data_set.dev_splits, *data_set.test_splits}
+    if splits != set(data_set.files) or not wanted <= splits:
         raise ValueError(
-            "`files` and `splits` must be of the same splits. Received:"
-            f" {', '.join(data_set.files)} and {', '.join(data_set.splits)}."
-        )
-    missing = {*data_set.dev_splits, *data_set.test_splits} - splits
-    if missing:
-        raise ValueError(
-            "`dev_splits` and `test_splits` must be among"
-            f" {', '.join(data_set.splits)}. Received: {', '.join(sorted(missing))}."
+            "`files` and `splits` must be of the same splits, and `dev_splits` and"
+            f" `test_splits` among them. Received: {', '.join(data_set.files)};"
+            f" {', '.join(splits)}; {', '.join(wanted)}."
         )
     if data_set.labels is not None:
         data_set.target()  # raises where a label is there twice, or a metric is none
@@ -294,3 +272,147 @@ def find(name: str) -> DataSet:
 
 def _key(name: str) -> str:
     return re.sub(r"[-_ ]", "", name.lower())
+
+
+# The zip for the GLUE server (gluebenchmark.com): the test sets' predictions.
+#
+# One TSV per test set, at the top of the zip, under the names of `TASK_FILES`. Each has
+# the header `index<tab>prediction`, then one line per example of the test set, in its
+# order, counted from 0. Predictions are the words of the task's data: 0 or 1, or
+# entailment and so on; for STS-B a number from 0 to 5. The server refuses a zip that
+# lacks a file. AX, the diagnostics, are predicted by the model of MNLI.
+
+
+_HEADER = "index\tprediction"
+_LARGEST_SCORE = 5.0
+# The earliest date in a zip: the same predictions give the same bytes.
+_NO_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+class TaskFile(NamedTuple):
+    """The predictions of a test set in the server's format."""
+
+    task_name: str
+    split: str
+    file_name: str
+    num_examples: int
+    words: tuple[str, ...]  # the possible predictions; () for a number
+
+
+# The numbers are those of the lines of GLUE's own test files.
+TASK_FILES = (
+    TaskFile("CoLA", "test", "CoLA.tsv", 1063, _BINARY),
+    TaskFile("SST-2", "test", "SST-2.tsv", 1821, _BINARY),
+    TaskFile("MRPC", "test", "MRPC.tsv", 1725, _BINARY),
+    TaskFile("STS-B", "test", "STS-B.tsv", 1379, ()),
+    TaskFile("QQP", "test", "QQP.tsv", 390965, _BINARY),
+    TaskFile("MNLI", "test", "MNLI-m.tsv", 9796, _NLI),
+    TaskFile("MNLI", "test_mismatched", "MNLI-mm.tsv", 9847, _NLI),
+    TaskFile("QNLI", "test", "QNLI.tsv", 5463, _ENTAILMENT),
+    TaskFile("RTE", "test", "RTE.tsv", 3000, _ENTAILMENT),
+    TaskFile("WNLI", "test", "WNLI.tsv", 146, _BINARY),
+    TaskFile("AX", "test", "AX.tsv", 1104, _NLI),
+)
+
+
+def task_file(task_name: str, split: str) -> TaskFile | None:
+    """The file of a task's test split; None for one that GLUE does not have."""
+    wanted = (task_name.lower(), split)
+    found = (one for one in TASK_FILES if (one.task_name.lower(), one.split) == wanted)
+    return next(found, None)
+
+
+def write_task_file(
+    folder: str, task_name: str, split: str, words: Sequence[str]
+) -> None:
+    """Writes the predictions of a test split in the server's format."""
+    file = task_file(task_name, split)
+    if file is None:
+        return
+    if not file.words:
+        # The larger first: of 0.0 and -0.0 this keeps the one without a sign.
+        scores = [min(max(0.0, float(word)), _LARGEST_SCORE) for word in words]
+        words = [f"{score:.3f}" for score in scores]
+    files.make_folder(folder)
+    path = os.path.join(folder, file.file_name)
+    files.write_atomically(path, _table(words))
+    if len(words) != file.num_examples:
+        logging.warning(
+            "%s has %d predictions; GLUE's test set has %d. The server will refuse it.",
+            *(path, len(words), file.num_examples),
+        )
+
+
+def write_submission(
+    folder: str, path: str, *, fill_missing: bool = False
+) -> list[TaskFile]:
+    """Packs the test sets' predictions into the zip; the test sets that are missing."""
+    missing = []
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for file in TASK_FILES:
+            source = os.path.join(folder, file.file_name)
+            if files.exists(source):
+                table = _checked(source, file)
+            else:
+                missing.append(file)
+                if not fill_missing:
+                    logging.warning(
+                        "%s is missing, and the server refuses a zip without it."
+                        " Predict it, or --fill_missing_tasks.",
+                        file.file_name,
+                    )
+                    continue
+                logging.warning("A placeholder stands for %s.", file.file_name)
+                # A constant number would have no correlation.
+                values = file.words[:1] or ("0.000", "5.000")
+                table = _table((values * file.num_examples)[: file.num_examples])
+            member = zipfile.ZipInfo(file.file_name, _NO_DATE)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = 0o644 << 16
+            member.create_system = 3  # as on Unix, on every system
+            archive.writestr(member, table)
+    if len(missing) == len(TASK_FILES):
+        raise InputError(
+            f"{folder}: no predictions of GLUE's test sets. Predict some first"
+            " (--do_predict=true)."
+        )
+    files.write_atomically(path, content.getvalue())
+    logging.info("Wrote %s.", path)
+    return missing
+
+
+def _table(predictions: Sequence[str]) -> str:
+    rows = [f"{index}\t{word}" for index, word in enumerate(predictions)]
+    return "\n".join([_HEADER, *rows]) + "\n"
+
+
+def _checked(path: str, file: TaskFile) -> str:
+    """A file's content, if the server accepts it."""
+
+    def is_prediction(word: str) -> bool:
+        if file.words:
+            return word in file.words
+        try:
+            return 0 <= float(word) <= _LARGEST_SCORE
+        except ValueError:
+            return False
+
+    content = files.read_text(path, "predictions")
+    header, *rows = content.removesuffix("\n").split("\n")
+    for number, row in enumerate([header, *rows]):
+        index, _, word = row.partition("\t")
+        is_good = index == str(number - 1) and is_prediction(word)
+        if not (is_good if number else row == _HEADER):
+            values = "|".join(file.words) or "a number from 0 to 5"
+            expected = f"{number - 1}<tab>{values}" if number else repr(_HEADER)
+            raise InputError(
+                f"{path}:{number + 1}: must be {expected}. Found: {row!r}. Predict it"
+                " again."
+            )
+    if len(rows) != file.num_examples:
+        raise InputError(
+            f"{path}: {len(rows)} predictions; the test set of {file.task_name} has"
+            f" {file.num_examples}. Predict the whole of it."
+        )
+    return content

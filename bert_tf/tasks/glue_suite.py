@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -20,17 +21,17 @@ from bert_tf.pictures import drawing, png
 from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of
-from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find
+from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
 from bert_tf.tasks.selection import (
     Selection,
     clock,
     figure,
-    grouped,
-    has_failed,
+    finished_scores,
+    mean,
     search,
+    standard_deviation,
     table,
 )
-from bert_tf.tasks.submission import task_file
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
@@ -51,51 +52,25 @@ RESULT_NAME = "result.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A task's result.
+    """A task's result."""
 
-    Attributes:
-        task: as GLUE spells it.
-        scores: metric -> the best run's score on the development set; for MNLI's second
-            set with the suffix `_mismatched`.
-        metric: the one by which the run was chosen.
-        run: the best run's name, which shows its settings.
-        restarts: the scores of all runs with these settings, whatever their seed.
-        num_runs: runs that were started, whatever their outcome.
-        num_failed: those that diverged or learned nothing.
-        seconds: their total time.
-        predicted: the test splits whose predictions are written.
-        inputs: split -> digest of what was scored or predicted.
-    """
-
-    task: str
+    task: str  # as GLUE spells it
+    # The best run's, on the development set; MNLI's second set has `_mismatched`.
     scores: Mapping[str, float]
-    metric: str
-    run: str
-    restarts: tuple[float, ...]
-    num_runs: int
-    num_failed: int
-    seconds: float
-    predicted: tuple[str, ...] = ()
+    metric: str  # by which the run was chosen
+    run: str  # the best run's name, which shows its settings
+    restarts: tuple[float, ...]  # the scores of all runs with these settings
+    num_runs: int  # that were started
+    num_failed: int  # that diverged or learned nothing
+    seconds: float  # their total time
+    predicted: tuple[str, ...] = ()  # the test splits whose predictions are written
+    # Split -> digest of what was scored or predicted.
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def mean(self) -> float:
-        """The mean over the restarts."""
-        return statistics.fmean(self.restarts) if self.restarts else math.nan
-
-    @property
-    def standard_deviation(self) -> float:
-        """The sample standard deviation, over n - 1; NaN for a single run."""
-        return statistics.stdev(self.restarts) if len(self.restarts) > 1 else math.nan
 
     @property
     def has_failed(self) -> bool:
         """Whether even the best run learned nothing."""
         return self.num_failed == self.num_runs
-
-    def to_json(self) -> dict[str, Any]:
-        """The object in the file."""
-        return dataclasses.asdict(self)
 
 
 def result_of(
@@ -106,23 +81,19 @@ def result_of(
     inputs: Mapping[str, str] = types.MappingProxyType({}),
 ) -> TaskResult:
     """The result of a task whose best run has these scores."""
-    (group,) = [
-        group
-        for group in grouped(selection.records, selection.metric, selection.baseline)
-        if group.settings[:3] == selection.best.settings[:3]
-    ]
+    records, metric = selection.records, selection.metric
+    same = selection.best.settings[:3]
     return TaskResult(
         task=task,
         scores=dict(scores),
-        metric=selection.metric,
+        metric=metric,
         run=selection.best.settings.name,
-        restarts=group.scores,
-        num_runs=len(selection.records),
-        num_failed=sum(
-            has_failed(one, selection.metric, selection.baseline)
-            for one in selection.records
+        restarts=finished_scores(
+            [one for one in records if one.settings[:3] == same], metric
         ),
-        seconds=sum(one.seconds for one in selection.records),
+        num_runs=len(records),
+        num_failed=sum(one.has_failed(metric, selection.baseline) for one in records),
+        seconds=sum(one.seconds for one in records),
         predicted=predicted,
         inputs=dict(inputs),
     )
@@ -131,7 +102,8 @@ def result_of(
 def write_result(result: TaskResult, folder: str) -> None:
     """Writes a task's result to its folder."""
     files.write_atomically(
-        os.path.join(folder, RESULT_NAME), json.dumps(result.to_json(), indent=1) + "\n"
+        os.path.join(folder, RESULT_NAME),
+        json.dumps(dataclasses.asdict(result), indent=1) + "\n",
     )
 
 
@@ -152,14 +124,35 @@ def read_result(folder: str) -> TaskResult | None:
     return None
 
 
-# The table of GLUE as a picture: bars of our scores next to the paper's.
+# The table of GLUE: OUTPUT_DIR/glue.md, glue.json and glue.png.
+#
+# Our scores are on the development sets, of runs chosen by those same scores; the
+# paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
+# states this: expect lower scores on the test sets.
 
 
 # Model -> task -> metric -> score on the test set, in per cent.
 Paper = Mapping[str, Mapping[str, Mapping[str, float]]]
 
-# The bar of a task none of whose runs was better than the majority class.
-_FAILED: dict[str, Any] = {"facecolor": "none", "edgecolor": "tab:red", "hatch": "//"}
+# Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
+NOT_AVERAGED = ("WNLI", "AX")
+
+
+def write_report(
+    results: Sequence[TaskResult], folder: str, paper: Paper = PAPER
+) -> None:
+    """Writes the table in its three forms."""
+    files.write_atomically(os.path.join(folder, "glue.md"), report(results, paper))
+    average, tasks = average_of(results)
+    values = {
+        "tasks": {result.task: dataclasses.asdict(result) for result in results},
+        "average": None if math.isnan(average) else average,
+        "average_over": tasks,
+    }
+    files.write_atomically(
+        os.path.join(folder, "glue.json"), json.dumps(values, indent=1) + "\n"
+    )
+    files.write_atomically(os.path.join(folder, "glue.png"), picture(results, paper))
 
 
 def short_name(metric: str) -> str:
@@ -180,96 +173,32 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
     series = {
         "ours, development set": [
             100 * result.scores[metric] for result, metric in bars
-        ],
-        **{
-            f"{model} of Devlin et al. 2018, test set": [
-                models.get(result.task, {}).get(metric, math.nan)
-                for result, metric in bars
-            ]
-            for model, models in paper.items()
-        },
+        ]
     }
-    colours = ["tab:blue", "0.65", "0.4"]
+    for model, tasks in paper.items():
+        series[f"{model} of Devlin et al. 2018, test set"] = [
+            tasks.get(result.task, {}).get(metric, math.nan) for result, metric in bars
+        ]
+    names = [
+        f"{result.task}{', failed' * result.has_failed}\n{short_name(metric)}"
+        for result, metric in bars
+    ]
     with drawing():
         from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
 
-        drawn = Figure(
-            figsize=(max(8.0, 3 + 0.9 * len(bars)), 4.5), layout="constrained"
-        )
+        drawn = Figure(figsize=(4 + len(bars), 4.5), layout="constrained")
         axes = drawn.add_subplot()
         width = 0.8 / len(series)
         for number, (label, scores) in enumerate(series.items()):
-            places = [
-                place + (number - (len(series) - 1) / 2) * width
-                for place in range(len(bars))
-            ]
-            heights = [0.0 if math.isnan(score) else score for score in scores]
-            drawn_bars = axes.bar(
-                places, heights, width, label=label, color=colours[number % 3]
-            )
+            places = np.arange(len(bars)) + (number - (len(series) - 1) / 2) * width
+            drawn_bars = axes.bar(places, np.nan_to_num(scores), width, label=label)
             labels = ["" if math.isnan(score) else f"{score:.1f}" for score in scores]
-            if not number:
-                for place, (result, _) in enumerate(bars):
-                    if result.has_failed:
-                        labels[place] += " failed"
-                        drawn_bars[place].set(**_FAILED)
-            axes.bar_label(
-                drawn_bars,
-                labels,
-                fontsize=7,
-                rotation=90,
-                padding=2,
-            )
-        names = [f"{result.task}\n{short_name(metric)}" for result, metric in bars]
+            axes.bar_label(drawn_bars, labels, fontsize=7, rotation=90, padding=2)
         axes.set_xticks(range(len(bars)), names, fontsize=8)
-        axes.set_ylim(min(0.0, *axes.get_ylim()), 112)
-        axes.set_yticks(range(0, 101, 20))
         axes.set_ylabel("score, per cent")
         axes.set_title("GLUE: our development scores and the paper's test scores")
-        handles = [
-            Patch(color=colour, label=label)
-            for label, colour in zip(series, colours, strict=False)
-        ]
-        if any(result.has_failed for result, _ in bars):
-            handles.append(Patch(**_FAILED, label="ours, no run learnt"))
-        drawn.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=len(handles),
-            fontsize=7,
-            frameon=False,
-        )
-        axes.spines[["top", "right"]].set_visible(False)
+        drawn.legend(loc="outside lower center", ncols=len(series), fontsize=7)
         return png(drawn)
-
-
-# The table of GLUE: OUTPUT_DIR/glue.md, glue.json and glue.png.
-#
-# Our scores are on the development sets, of runs chosen by those same scores; the
-# paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
-# states this: expect lower scores on the test sets.
-
-
-# Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
-NOT_AVERAGED = ("WNLI", "AX")
-
-
-def write_report(
-    results: Sequence[TaskResult], folder: str, paper: Paper = PAPER
-) -> None:
-    """Writes the table in its three forms."""
-    files.write_atomically(os.path.join(folder, "glue.md"), report(results, paper))
-    average, tasks = average_of(results)
-    values = {
-        "tasks": {result.task: result.to_json() for result in results},
-        "average": None if math.isnan(average) else average,
-        "average_over": tasks,
-    }
-    files.write_atomically(
-        os.path.join(folder, "glue.json"), json.dumps(values, indent=1) + "\n"
-    )
-    files.write_atomically(os.path.join(folder, "glue.png"), picture(results, paper))
 
 
 def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
@@ -289,8 +218,18 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
         *(f"{model}, test" for model in paper),
     ]
     rows = [_row(result, paper) for result in results]
-    rows += _averages(results, paper, len(header))
-    _, tasks = average_of(results)
+    average, tasks = average_of(results)
+    of_average = ""
+    if tasks:
+        rows += _averages(results, paper, average, len(tasks))
+        missing = [one for one in GLUE_TASKS if one not in (*tasks, *NOT_AVERAGED)]
+        of_average = (
+            f" GLUE's average is the mean over {', '.join(tasks)} of the mean of each"
+            " task's metrics, without WNLI"
+            + (f"; missing: {', '.join(missing)}." if missing else ".")
+            + " The paper's average is that of its table's columns, one metric each,"
+            " and MNLI has two."
+        )
     return (
         "# GLUE\n\n"
         "Ours: the development sets, in per cent, of the runs that were chosen on them."
@@ -300,65 +239,44 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
         f"{table(header, rows)}\n"
         "Restarts: runs with the best run's settings and other seeds; their deviation"
         " is that of a sample (n - 1). Failed runs are no better than always answering"
-        " the same, or diverged."
-        f"{_of_average(tasks)}\n"
+        f" the same, or diverged.{of_average}\n"
     )
 
 
 def _averages(
-    results: Sequence[TaskResult], paper: Paper, num_columns: int
+    results: Sequence[TaskResult], paper: Paper, average: float, num_tasks: int
 ) -> list[list[str]]:
     """GLUE's average, and the paper's kind, which alone compares with the paper's."""
-    average, tasks = average_of(results)
-    if not tasks:
-        return []
     scores = {result.task: result.scores for result in results}
     columns = [one for one in COLUMNS if one[1] in scores.get(one[0], {})]
 
-    def mean(of: Mapping[str, Mapping[str, float]]) -> float:
+    def average_of_columns(of: Mapping[str, Mapping[str, float]]) -> float:
         return statistics.fmean(of[task][metric] for task, metric in columns)
 
-    empty = [""] * (num_columns - 3 - len(paper))
-    rows = [
-        [
-            f"GLUE's average of {len(tasks)} tasks",
-            "",
-            figure(average, 100, 1),
-            *empty,
-            *([""] * len(paper)),
-        ]
-    ]
+    empty = [""] * 5
+    label = f"GLUE's average of {num_tasks} tasks"
+    rows = [[label, "", figure(average, 100, 1), *empty, *([""] * len(paper))]]
     if columns:
         label = f"the paper's average of {len(columns)} of its {len(COLUMNS)} columns"
-        papers = [figure(mean(models), 1, 1) for models in paper.values()]
-        rows.append([label, "", figure(mean(scores), 100, 1), *empty, *papers])
+        ours = figure(average_of_columns(scores), 100, 1)
+        papers = [figure(average_of_columns(each), 1, 1) for each in paper.values()]
+        rows.append([label, "", ours, *empty, *papers])
     return rows
 
 
-def _of_average(tasks: Sequence[str]) -> str:
-    if not tasks:
-        return ""
-    missing = [one for one in GLUE_TASKS if one not in (*tasks, *NOT_AVERAGED)]
-    return (
-        f" GLUE's average is the mean over {', '.join(tasks)} of the mean of each"
-        " task's metrics, without WNLI"
-        + (f"; missing: {', '.join(missing)}." if missing else ".")
-        + " The paper's average is that of its table's columns, one metric each, and"
-        " MNLI has two."
-    )
-
-
 def _row(result: TaskResult, paper: Paper) -> list[str]:
+    restarts = result.restarts
     spread = ""
-    if len(result.restarts) > 1:
-        spread = f" ± {figure(result.standard_deviation, 100, 1)}"
+    if len(restarts) > 1:
+        spread = f" ± {figure(standard_deviation(restarts), 100, 1)}"
     rate, batch, epochs, _ = result.run.split("_")
+    papers = (models.get(result.task, {}) for models in paper.values())
     return [
         result.task,
         " / ".join(map(short_name, result.scores)),
         " / ".join(figure(score, 100, 1) for score in result.scores.values())
         + (" (failed)" if result.has_failed else ""),
-        f"{figure(result.mean, 100, 1)}{spread} ({len(result.restarts)})",
+        f"{figure(mean(restarts), 100, 1)}{spread} ({len(restarts)})",
         str(result.num_runs),
         str(result.num_failed),
         f"rate {rate.removeprefix('lr')}, batch {batch.removeprefix('bs')},"
@@ -368,7 +286,7 @@ def _row(result: TaskResult, paper: Paper) -> list[str]:
             " / ".join(
                 figure(scores.get(name, math.nan), 1, 1) for name in result.scores
             )
-            for scores in (models.get(result.task, {}) for models in paper.values())
+            for scores in papers
         ),
     ]
 
@@ -473,7 +391,7 @@ def run_task(
     if data_set.name == "AX":
         if options.do_predict:
             model, _ = run.restore(_best_of(options, "MNLI"))
-            _predict(run, model)
+            _scores(run, model, task.test_splits, ())
         return
     # run_classifier may be given the same folder.
     with held_for_training(folder, strategy):
@@ -495,9 +413,8 @@ def run_task(
     else:
         model, _ = run.restore(_best_of(options, data_set.name))
         run.save_adapter(model, folder)
-        scores = _score(run, model, data_set.metrics)
-        if predicted:
-            _predict(run, model)
+        scores = _scores(run, model, task.dev_splits, data_set.metrics)
+        _scores(run, model, predicted, ())
         result = result_of(data_set.name, selection, scores, predicted, inputs)
     if is_chief(strategy):
         write_result(result, folder)
@@ -509,12 +426,12 @@ def results_in(output_dir: str) -> list[TaskResult]:
     return [result for result in found if result is not None]
 
 
-def _score(
-    run: FineTuning, model: keras.Model, metrics: Sequence[str]
+def _scores(
+    run: FineTuning, model: keras.Model, splits: Sequence[str], metrics: Sequence[str]
 ) -> dict[str, float]:
-    """The metrics on all development sets, with reports on their predictions."""
+    """Predicts splits, writes the predictions, and scores them by some metrics."""
     scores: dict[str, float] = {}
-    for split in run.task.dev_splits:
+    for split in splits:
         predictions = run.predict(model, split)
         ending = MISMATCHED if split.endswith(MISMATCHED) else ""
         found = run.task.score(split, predictions)
@@ -522,14 +439,6 @@ def _score(
         if run.is_chief:
             run.task.write(run.options.output_dir, split, predictions, 0)
     return scores
-
-
-def _predict(run: FineTuning, model: keras.Model) -> None:
-    """The predictions of all test sets, also in the GLUE server's format."""
-    for split in run.task.test_splits:
-        predictions = run.predict(model, split)
-        if run.is_chief:
-            run.task.write(run.options.output_dir, split, predictions, 0)
 
 
 def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:

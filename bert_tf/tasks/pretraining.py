@@ -5,7 +5,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -24,7 +24,6 @@ from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
 from bert_tf.tasks.pretraining_options import PretrainingOptions
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
@@ -116,219 +115,8 @@ def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
     return model
 
 
-# The records of a pre-training run's phases (--phases) and of its evaluation. Each
-# phase reads the records of its length.
-
-
-class OpenRecords(Protocol):
-    """Opens record files."""
-
-    def __call__(
-        self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
-    ) -> PretrainingRecords:
-        """The records."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingData:
-    """What a run trains and evaluates on.
-
-    phases: the requested phases, each with its records.
-        held_out: the records to evaluate a phase on.
-        held_out: the records to evaluate a phase on.
-    """
-
-    phases: Sequence[tuple[PhaseSpec, PretrainingRecords]]
-    held_out: Sequence[PretrainingRecords]
-
-    @classmethod
-    def open(
-        cls,
-        open_records: OpenRecords,
-        specs: Sequence[PhaseSpec] | None,
-        *,
-        input_file: str,
-        eval_input_file: str | None,
-        num_train_steps: int,
-        train_batch_size: int,
-    ) -> "PretrainingData":
-        """Finds the records of each phase, and checks that they are compatible."""
-        phases: list[tuple[PhaseSpec, PretrainingRecords]]
-        if specs is None:
-            records = open_records(record_files(input_file, "input_file"), "input_file")
-            phases = [
-                (
-                    PhaseSpec(
-                        records.max_seq_length, num_train_steps, train_batch_size
-                    ),
-                    records,
-                )
-            ]
-        else:
-            opened = _open_by_length(open_records, specs, input_file, "input_file")
-            phases = [(spec, opened[spec.max_seq_length]) for spec in specs]
-        held_out = [records for _, records in phases]
-        if eval_input_file:
-            if specs is None:
-                paths = record_files(eval_input_file, "eval_input_file")
-                held_out = [open_records(paths, "eval_input_file")]
-            else:
-                opened = _open_by_length(
-                    open_records, specs, eval_input_file, "eval_input_file"
-                )
-                held_out = [opened[spec.max_seq_length] for spec in specs]
-        first = phases[0][1]
-        for other in (*[records for _, records in phases[1:]], *held_out):
-            first.refuse_other_vocabulary(other)
-            first.refuse_other_pairs(other)
-        return cls(phases=phases, held_out=held_out)
-
-    @property
-    def records(self) -> PretrainingRecords:
-        """The first phase's records, for what they have in common with all others."""
-        return self.phases[0][1]
-
-    @property
-    def every_records(self) -> list[PretrainingRecords]:
-        """The records of all phases, then those to evaluate on."""
-        return [*[records for _, records in self.phases], *self.held_out]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether some records are packed: the others are then read as rows of one."""
-        return any(records.is_packed for records in self.every_records)
-
-    @property
-    def num_train_steps(self) -> int:
-        """The steps of all phases."""
-        return sum(spec.num_steps for spec, _ in self.phases)
-
-    def described(self, input_file: str) -> RunData:
-        """The records of all phases, as recorded in a run's folder."""
-        ids = [
-            fingerprint(records.paths, records.counts, records.max_seq_length)
-            for _, records in self.phases
-        ]
-        return RunData(input_file, files.sha256(repr(ids).encode()))
-
-    def training_phases(
-        self,
-        task: Task,
-        config: TrainingConfig,
-        strategy: tf.distribute.Strategy,
-        *,
-        vocab_size: int,
-        eval_batch_size: int,
-        max_eval_steps: int,
-    ) -> list[Phase]:
-        """The phases in the engine's form."""
-        phases = []
-        end_step = 0
-        for (spec, records), held_out in zip(self.phases, self.held_out, strict=True):
-            end_step += spec.num_steps
-            phases.append(
-                Phase(
-                    end_step=end_step,
-                    batch_size=spec.batch_size,
-                    streams=[
-                        _training_data(
-                            records,
-                            spec,
-                            config.random_seed,
-                            vocab_size,
-                            self.is_packed,
-                        )
-                    ],
-                    data_id=fingerprint(
-                        records.paths, records.counts, records.max_seq_length
-                    ),
-                    evaluate=evaluation_of(
-                        task,
-                        held_out,
-                        strategy,
-                        vocab_size=vocab_size,
-                        batch_size=eval_batch_size,
-                        num_batches=max_eval_steps,
-                        packed=self.is_packed,
-                        jit_compile=config.jit_compile,
-                    ),
-                    evaluation_id=fingerprint(
-                        held_out.paths,
-                        # Evaluation takes the first ones.
-                        [0] * len(held_out.paths),
-                        held_out.max_seq_length,
-                    ),
-                    name=f"the records of length {spec.max_seq_length}",
-                )
-            )
-        return phases
-
-
-def _open_by_length(
-    open_records: OpenRecords, specs: Sequence[PhaseSpec], patterns: str, flag: str
-) -> dict[int, PretrainingRecords]:
-    """The records of each phase's length, opened once."""
-    lengths = files_by_length(record_files(patterns, flag))
-    opened = {}
-    for spec in specs:
-        length = spec.max_seq_length
-        if length not in lengths:
-            raise InputError(
-                f"--phases asks for records of length {length}; those of --{flag} have"
-                f" {', '.join(map(str, sorted(lengths))) or 'no records'}."
-            )
-        if length not in opened:
-            opened[length] = open_records(lengths[length], flag, length)
-    return opened
-
-
-def _training_data(
-    records: PretrainingRecords,
-    spec: PhaseSpec,
-    seed: int,
-    vocab_size: int,
-    packed: bool,
-) -> TrainingData:
-    return lambda position, shard: records.training_dataset(
-        spec.batch_size,
-        seed=seed,
-        start=position,
-        shard=shard,
-        vocab_size=vocab_size,
-        packed=packed,
-    )
-
-
-def evaluation_of(
-    task: Task,
-    records: PretrainingRecords,
-    strategy: tf.distribute.Strategy,
-    *,
-    vocab_size: int,
-    batch_size: int,
-    num_batches: int,
-    packed: bool = False,
-    jit_compile: bool = False,
-) -> Callable[[keras.Model], Mapping[str, float]]:
-    """Evaluates a model on the first batches of some records, repeated if few."""
-    evaluators: dict[int, Evaluator] = {}
-
-    def evaluate(model: keras.Model) -> Mapping[str, float]:
-        if id(model) not in evaluators:
-            evaluators[id(model)] = Evaluator(
-                task, model, strategy, jit_compile=jit_compile
-            )
-        majority = Majority(task)
-        results = evaluators[id(model)].run(
-            records.evaluation_dataset(
-                batch_size, repeat=True, vocab_size=vocab_size, packed=packed
-            ),
-            num_batches=num_batches,
-            observe=majority.add,
-        )
-        return results | majority.scores()
-
-    return evaluate
+def _fingerprint_of(records: PretrainingRecords) -> int:
+    return fingerprint(records.paths, records.counts, records.max_seq_length)
 
 
 def fingerprint(
@@ -347,13 +135,12 @@ def fingerprint(
 
 
 class PretrainingSession:
-    """A run of pre-training.
+    """A run of pre-training, with a phase for each of `--phases`.
 
     Every input is read and checked here, before anything is written or trained.
 
     Attributes:
         config: the model's architecture.
-        data: the records of each phase, and those to evaluate on.
         task: what to train.
     """
 
@@ -376,60 +163,84 @@ class PretrainingSession:
                 for field in dataclasses.fields(MaskingOptions)
             }
         )
-        self.data = PretrainingData.open(
-            self._open_records,
-            specs,
-            input_file=options.input_file,
-            eval_input_file=options.eval_input_file,
-            num_train_steps=options.num_train_steps,
-            train_batch_size=options.train_batch_size,
-        )
-        self._vocabulary, self._do_lower_case = self._fit_to_records(source)
+        # Of each phase: what it trains on, and what it is evaluated on.
+        self._records = self._open(options.input_file, "input_file", specs)
+        self._held_out = self._records
+        if options.eval_input_file:
+            self._held_out = self._open(
+                options.eval_input_file, "eval_input_file", specs
+            )
+        first, *others = every = [*self._records, *self._held_out]
+        for other in others:
+            first.refuse_other_vocabulary(other)
+            first.refuse_other_pairs(other)
+        self._specs = specs or [
+            PhaseSpec(
+                first.max_seq_length, options.num_train_steps, options.train_batch_size
+            )
+        ]
+        # If some records are packed, the others are read as rows of one.
+        self._is_packed = any(records.is_packed for records in every)
+        self._fit_to_records(source, every)
         self.task = pretraining_task(
             self.config,
-            next_sentence=self.data.records.has_pairs and options.next_sentence,
-            packed=self.data.is_packed,
+            next_sentence=first.has_pairs and options.next_sentence,
+            packed=self._is_packed,
             recompute=options.recompute,
         )
         self._refuse_other_metrics()
 
     def train(self) -> tuple[keras.Model, int]:
         """Trains, resuming from --output_dir."""
+        options = self._options
         self._prepare()
-        training = TrainingConfig.of(
-            self._options,
-            num_train_steps=self.data.num_train_steps,
-            num_warmup_steps=self._options.num_warmup_steps,
+        config = TrainingConfig.of(
+            options,
+            num_train_steps=sum(spec.num_steps for spec in self._specs),
+            num_warmup_steps=options.num_warmup_steps,
         )
         logging.info("***** Running training *****")
-        for spec, _ in self.data.phases:
+        phases: list[Phase] = []
+        for spec, records, held_out in zip(
+            self._specs, self._records, self._held_out, strict=True
+        ):
             logging.info(
                 "  %d steps of %d sequences of length %d",
                 spec.num_steps,
                 spec.batch_size,
                 spec.max_seq_length,
             )
+            # Evaluation takes the first records, however many there are.
+            no_counts = [0] * len(held_out.paths)
+            begin = phases[-1].end_step if phases else 0
+            phases.append(
+                Phase(
+                    end_step=begin + spec.num_steps,
+                    batch_size=spec.batch_size,
+                    streams=[self._stream(records, spec.batch_size)],
+                    data_id=_fingerprint_of(records),
+                    evaluate=self._evaluation(held_out),
+                    evaluation_id=fingerprint(
+                        held_out.paths, no_counts, held_out.max_seq_length
+                    ),
+                    name=f"the records of length {spec.max_seq_length}",
+                )
+            )
+        ids = repr([_fingerprint_of(records) for records in self._records])
         return train(
             self.task,
-            training,
-            folder=self._options.output_dir,
-            phases=self.data.training_phases(
-                self.task,
-                training,
-                self._strategy,
-                vocab_size=self.config.vocab_size,
-                eval_batch_size=self._options.eval_batch_size,
-                max_eval_steps=self._options.max_eval_steps,
-            ),
-            init_checkpoint=self._options.init_checkpoint,
+            config,
+            folder=options.output_dir,
+            phases=phases,
+            init_checkpoint=options.init_checkpoint,
             strategy=self._strategy,
             start=run_folder.Start(
                 task=self.task.name,
-                data=self.data.described(self._options.input_file),
-                settings=training.decisive
-                | {"phases": self._options.phases}
+                data=RunData(options.input_file, files.sha256(ids.encode())),
+                settings=config.decisive
+                | {"phases": options.phases}
                 | dataclasses.asdict(self._masking),
-                flags=self._options.as_flags(),
+                flags=options.as_flags(),
             ),
         )
 
@@ -448,77 +259,119 @@ class PretrainingSession:
         """Writes losses and accuracies to eval_results.txt."""
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", self._options.eval_batch_size)
-        evaluation = evaluation_of(
-            self.task,
-            self.data.held_out[-1],
-            self._strategy,
-            vocab_size=self.config.vocab_size,
-            batch_size=self._options.eval_batch_size,
-            num_batches=self._options.max_eval_steps,
-            packed=self.data.is_packed,
-            jit_compile=self._options.jit_compile,
-        )
         run_folder.report_evaluation(
             self._options.output_dir,
             step,
-            evaluation(model),
+            self._evaluation(self._held_out[-1])(model),
             is_chief=is_chief(self._strategy),
             task_name=self.task.name,
         )
 
-    def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
-        """Raises InputError if some batch cannot be split over the devices."""
-        values = self._options
-        if values.do_train:
-            batches = {"train_batch_size": [values.train_batch_size]}
-            if specs:
-                batches = {"phases: BATCH": [spec.batch_size for spec in specs]}
-            for flag, sizes in batches.items():
-                for size in sizes:
-                    check_batch_size(
-                        self._strategy,
-                        size,
-                        values.gradient_accumulation_steps,
-                        flag=flag,
-                    )
-        if values.do_eval or values.eval_steps:
-            check_batch_size(
-                self._strategy, values.eval_batch_size, flag="eval_batch_size"
-            )
-
-    def _open_records(
-        self, paths: Sequence[str], flag: str, max_seq_length: int | None = None
-    ) -> PretrainingRecords:
-        values = self._options
-        return PretrainingRecords(
-            paths,
-            flag=flag,
-            max_seq_length=max_seq_length or values.given("max_seq_length"),
-            max_predictions_per_seq=values.given("max_predictions_per_seq"),
-            vocab_file=values.vocab_file,
-            masking=self._masking,
-            left_to_right=self.config.left_to_right,
-            counts_cache=os.path.join(values.output_dir, "record_counts.json"),
+    def _stream(self, records: PretrainingRecords, batch_size: int) -> TrainingData:
+        return lambda position, shard: records.training_dataset(
+            batch_size,
+            seed=self._options.random_seed,
+            start=position,
+            shard=shard,
+            vocab_size=self.config.vocab_size,
+            packed=self._is_packed,
         )
 
-    def _fit_to_records(self, source: Source | None) -> tuple[Vocabulary | None, bool]:
+    def _evaluation(
+        self, records: PretrainingRecords
+    ) -> Callable[[keras.Model], Mapping[str, float]]:
+        """Evaluates a model on the first batches of some records, repeated if few."""
+        options = self._options
+
+        @functools.lru_cache(maxsize=1)
+        def evaluator(model: keras.Model) -> Evaluator:
+            return Evaluator(
+                self.task, model, self._strategy, jit_compile=options.jit_compile
+            )
+
+        def evaluate(model: keras.Model) -> Mapping[str, float]:
+            majority = Majority(self.task)
+            results = evaluator(model).run(
+                records.evaluation_dataset(
+                    options.eval_batch_size,
+                    repeat=True,
+                    vocab_size=self.config.vocab_size,
+                    packed=self._is_packed,
+                ),
+                num_batches=options.max_eval_steps,
+                observe=majority.add,
+            )
+            return results | majority.scores()
+
+        return evaluate
+
+    def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
+        """Raises InputError if some batch cannot be split over the devices."""
+        options = self._options
+        flag, sizes = "train_batch_size", [options.train_batch_size]
+        if specs:
+            flag, sizes = "phases: BATCH", [spec.batch_size for spec in specs]
+        parts = options.gradient_accumulation_steps
+        for size in sizes if options.do_train else ():
+            check_batch_size(self._strategy, size, parts, flag=flag)
+        if options.do_eval or options.eval_steps:
+            size = options.eval_batch_size
+            check_batch_size(self._strategy, size, flag="eval_batch_size")
+
+    def _open(
+        self, patterns: str, flag: str, specs: Sequence[PhaseSpec] | None
+    ) -> list[PretrainingRecords]:
+        """The records of each phase, checked; those of one length are opened once."""
+        paths = record_files(patterns, flag)
+        by_length: dict[Any, list[str]] = {None: paths}
+        if specs is not None:
+            by_length = dict(files_by_length(paths))
+
+        @functools.cache
+        def opened(max_seq_length: int | None) -> PretrainingRecords:
+            options = self._options
+            return PretrainingRecords(
+                by_length[max_seq_length],
+                flag=flag,
+                max_seq_length=max_seq_length or options.given("max_seq_length"),
+                max_predictions_per_seq=options.given("max_predictions_per_seq"),
+                vocab_file=options.vocab_file,
+                masking=self._masking,
+                left_to_right=self.config.left_to_right,
+                counts_cache=os.path.join(options.output_dir, "record_counts.json"),
+            )
+
+        if specs is None:
+            return [opened(None)]
+        for spec in specs:
+            if spec.max_seq_length not in by_length:
+                lengths = ", ".join(map(str, sorted(by_length)))
+                raise InputError(
+                    f"--phases asks for records of length {spec.max_seq_length}; those"
+                    f" of --{flag} have {lengths or 'no records'}."
+                )
+        return [opened(spec.max_seq_length) for spec in specs]
+
+    def _fit_to_records(
+        self, source: Source | None, every: Sequence[PretrainingRecords]
+    ) -> None:
         """Checks the model against the records; a named size takes their vocabulary."""
-        vocabulary, do_lower_case = self.data.records.vocabulary(
+        vocabulary, do_lower_case = every[0].vocabulary(
             self._options.given("do_lower_case")
         )
         if self._options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
-        every = self.data.every_records
         for records in every:
             records.check_model(self.config)
         if not any(records.is_dynamic for records in every):
-            self._masking.refuse_where_unused(self.data.records.paths[0])
+            self._masking.refuse_where_unused(every[0].paths[0])
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(
                 source, vocabulary, do_lower_case, "The vocabulary of the records"
             )
-        return vocabulary, do_lower_case is not False
+        self._vocabulary = vocabulary
+        self._do_lower_case = do_lower_case is not False
 
     def _refuse_other_metrics(self) -> None:
         """Raises InputError now for errors that the first evaluation would meet."""
@@ -541,7 +394,7 @@ class PretrainingSession:
             head=names.MASKED_LM,
             task=self.task.name,
         )
-        if not self.data.records.has_pairs:
+        if not self._records[0].has_pairs:
             logging.info(
                 "The records have no sentence pairs: the masked LM is alone; the pooler"
                 " and the next sentence head stay as they are."

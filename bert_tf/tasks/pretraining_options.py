@@ -25,8 +25,7 @@ class NewModelOptions(ModelOptions, CheckpointOptions, title=options.MODEL):
 
     bert_size: str | None = option(
         None,
-        "A released size instead of --bert_config_file; its vocabulary is that of"
-        " the records.",
+        "A released size instead of --bert_config_file, with the records' vocabulary.",
         choices=SIZE_NAMES,
     )
 
@@ -45,13 +44,12 @@ class RecordOptions(Options, title=options.DATA):
 
     input_file: str = option(
         REQUIRED,
-        "TFRecords to train on: a glob, or several with commas between.",
+        "TFRecords to train on: a glob, or several separated by commas.",
         path=Path.FILES,
     )
     eval_input_file: str | None = option(
         None,
-        "TFRecords to evaluate on. Default: those of --input_file, as the"
-        " original does.",
+        "TFRecords to evaluate on. Default: those of --input_file, as in the original.",
         path=Path.FILES,
     )
 
@@ -62,14 +60,14 @@ class RecordLengths(Options, title=options.LENGTHS):
 
     max_seq_length: int = option(
         128,
-        "The most WordPieces of a sequence, [CLS] and [SEP] included. Default: that of"
-        " the records.",
+        "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
+        " Default: the records'.",
         least=1,
     )
     max_predictions_per_seq: int = option(
         20,
-        "Masked-LM slots of a sequence; must be that of the records, unless these are"
-        " masked as they are read. Default: that of the records.",
+        "Masked-LM slots per sequence; must equal the records', unless these are"
+        " masked while they are read. Default: the records'.",
         least=1,
     )
 
@@ -86,14 +84,14 @@ class StepOptions(Options, title=options.TRAINING):
     )
     num_schedule_steps: int | None = option(
         None,
-        "Steps of the learning-rate schedule, if it is longer than --num_train_steps:"
-        " the first of two phases ends before the rate is 0.",
+        "Steps of the learning-rate schedule, if more than --num_train_steps, such"
+        " as for the first of two phases, which ends before the rate is 0.",
         least=1,
     )
     phases: str | None = option(
         None,
-        "LENGTH:STEPS:BATCH, several with commas between, one after the other;"
-        " each reads the records of its length among those of --input_file. Instead of"
+        "Phases LENGTH:STEPS:BATCH, separated by commas, run one after the other;"
+        " each reads the records of its length among --input_file. Replaces"
         " --num_train_steps and --train_batch_size.",
     )
 
@@ -110,15 +108,16 @@ class Ablations(Options):
 
     next_sentence: bool = option(
         True,
-        "Predict the next sentence, where the records have pairs; false is the"
-        ' ablation "No NSP".',
+        "Predict the next sentence if the records have pairs; false is the ablation"
+        ' "No NSP".',
     )
     left_to_right: bool = option(
         False,
-        "A left-to-right language model: a token sees itself and those before,"
-        ' and predicts the next one; with --next_sentence=False the ablation "LTR & No'
-        ' NSP". Needs records without masks (--masking=dynamic). Fine-tuning from its'
-        " bert_config.json is left-to-right too.",
+        "Train a left-to-right language model: each token attends to itself and"
+        " those before it, and predicts the next one; with --next_sentence=False"
+        ' the ablation "LTR & No NSP". Needs records without masks'
+        " (--masking=dynamic). Fine-tuning with its bert_config.json is"
+        " left-to-right too.",
     )
 
 
@@ -128,27 +127,27 @@ class DynamicMaskingOptions(Options):
 
     masking_unit: str | None = option(
         None,
-        "What is masked together, in records without masks: pieces one by one,"
-        " whole words, or spans of whole words (SpanBERT). Default: word or piece, as"
-        " the records' --do_whole_word_mask says.",
+        "For records without masks: what is masked together, single pieces, whole"
+        " words, or spans of whole words (SpanBERT). Default: word or piece,"
+        " depending on the records' --do_whole_word_mask.",
         choices=("piece", "word", "span"),
     )
     masked_lm_prob: float | None = option(
         None,
-        "Share of a sequence's tokens to predict, in records without masks."
+        "For records without masks: share of a sequence's tokens to predict."
         " Default: the records' own.",
         above=0.0,
         most=1.0,
     )
     mask_rate: float = option(
         0.8,
-        "Share of the predicted tokens that become [MASK], in records without masks.",
+        "For records without masks: share of the predicted tokens that become [MASK].",
         least=0.0,
     )
     random_rate: float = option(
         0.1,
-        "Share of the predicted tokens that become a random token, in records"
-        " without masks; the rest stays as it is.",
+        "For records without masks: share of the predicted tokens that become a"
+        " random token; the others are unchanged.",
         least=0.0,
     )
 
@@ -180,7 +179,7 @@ class PretrainingOptions(
     best_metric: str = options.with_default(EvaluationOptions, "best_metric", "loss")
     max_eval_steps: int = option(
         100,
-        "Batches to evaluate; the records are repeated if they are fewer.",
+        "Batches to evaluate on; the records are repeated if there are fewer.",
         least=1,
     )
 

@@ -31,14 +31,14 @@ class PaddingOptions(Options, title=options.LENGTHS):
 
     pad: str = option(
         "length",
-        "length: batches of texts of similar length, padded to one of a few lengths;"
-        " max: all padded to --max_seq_length, as the original's.",
+        "length: batches of texts of similar length, padded to one of a few"
+        " lengths; max: all padded to --max_seq_length, as in the original.",
         choices=("length", "max"),
     )
     length_buckets: int = option(
         12,
-        "For --pad=length. The most lengths there are: those that leave the least"
-        " padding. The model is compiled for each of them.",
+        "For --pad=length: the maximum number of different lengths, chosen to leave"
+        " the least padding. The model is compiled once for each.",
         least=1,
     )
 
@@ -54,8 +54,8 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
 
     learning_rates: tuple[float, ...] | None = option(
         None,
-        "Learning rates to try, the best one on the development set being kept"
-        " (Devlin et al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
+        "Learning rates to try; the best on the development set is kept (Devlin et"
+        " al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
         least=0.0,
     )
     train_batch_sizes: tuple[int, ...] | None = option(
@@ -63,14 +63,14 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
     )
     num_train_epochs: tuple[float, ...] = option(
         (3.0,),
-        "Passes over the training examples; several numbers with commas between"
+        "Passes over the training examples; several numbers, separated by commas,"
         " are all tried.",
         least=0.0,
     )
     num_restarts: int = option(
         1,
-        "Runs of each of the settings, with the seeds --random_seed,"
-        " --random_seed+1, ... (Devlin et al. 2018, section 4.1: random restarts).",
+        "Runs of each setting, with the seeds --random_seed, --random_seed+1, ..."
+        " (Devlin et al. 2018, section 4.1: random restarts).",
         least=1,
     )
     stop_early: bool = option(
@@ -78,12 +78,17 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         "Stop all runs after a share of their steps, and continue the best alone"
         " (Dodge et al. 2020: start many, stop early, continue some).",
     )
-    stop_early_at: float = option(0.3, "That share of the steps.", above=0.0, below=1.0)
+    stop_early_at: float = option(
+        0.3, "For --stop_early: that share of the steps.", above=0.0, below=1.0
+    )
     stop_early_keep: int | None = option(
-        None, "How many runs continue; by default a third of them, rounded up.", least=1
+        None,
+        "For --stop_early: how many runs continue. Default: a third of them,"
+        " rounded up.",
+        least=1,
     )
     keep_all_runs: bool = option(
-        False, "Keep the checkpoints of all runs, not of the best one alone."
+        False, "Keep the checkpoints of all runs, not only of the best one."
     )
 
     def problems(self) -> Iterator[str]:
@@ -115,21 +120,21 @@ class StabilityOptions(HeadOptions, title=options.TRAINING):
 
     recipe: str = option(
         "devlin",
-        "Defaults of the flags that are not given: devlin, the original's;"
-        " mosbach (Mosbach et al. 2021, steadier on small tasks): 20 epochs, 10 %"
-        " warmup, bias correction, learning rate 2e-5, batch 16.",
+        "Defaults for flags that are not given: devlin, the original's; mosbach"
+        " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
+        " warmup, bias correction, learning rate 2e-5, batch size 16.",
         choices=tuple(RECIPES),
     )
     reinitialize_layers: int = option(
         0,
-        "Draw new weights for the pooler and this many top layers after loading the"
-        " checkpoint (Zhang et al. 2021: steadier on few examples); 0 for neither.",
+        "Reinitialize the pooler and this many top layers after loading the"
+        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
         least=0,
     )
     layer_mixture: bool = option(
         False,
-        "Classify a learned mixture of the embeddings and all layers, rather than"
-        " the last layer (ELMo's, Peters et al. 2018; of BERT Tenney et al. 2019).",
+        "Classify a learned mixture of the embeddings and all layers instead of the"
+        " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
     )
 
 
@@ -139,27 +144,27 @@ class AdapterOptions(Options, title=options.TRAINING):
 
     lora_rank: int = option(
         0,
-        "Freeze the pre-trained weights, and train products of two matrices of"
-        " this rank next to the kernels of queries and values (LoRA, Hu et al. 2021);"
-        " 0 for none. Learning rates are higher than usual: 5e-4.",
+        "Freeze the pre-trained weights, and train low-rank updates of this rank"
+        " for the query and value kernels (LoRA, Hu et al. 2021); 0 for none. Use a"
+        " higher learning rate, such as 5e-4.",
         least=0,
     )
     adapter_size: int = option(
         0,
-        "Freeze the pre-trained weights, and train two adapters per layer, networks"
-        " with this many hidden units, and LayerNorms (Houlsby et al. 2019: 8 to 256,"
+        "Freeze the pre-trained weights, and train two adapters per layer with this"
+        " many hidden units, and the LayerNorms (Houlsby et al. 2019: 8 to 256,"
         " learning rate 3e-4); 0 for none.",
         least=0,
     )
     train_pooler: bool = option(
         False,
-        "Train the pooler too, with LoRA or adapters: for a checkpoint without"
-        " one, or with one that was never trained.",
+        "With LoRA or adapters: train the pooler too, for a checkpoint whose pooler"
+        " is missing or was never trained.",
     )
     init_adapter: str | None = option(
         None,
-        "Folder of LoRA's or adapters' weights and their head, OUTPUT_DIR/adapter"
-        " of another run, to put on top of --init_checkpoint.",
+        "Folder with the weights of LoRA or adapters and their head (another run's"
+        " OUTPUT_DIR/adapter), to add to --init_checkpoint.",
         path=Path.FOLDER,
     )
 
@@ -320,17 +325,16 @@ class LongTextOptions(Options, title=options.LENGTHS):
 
     long_text: str = option(
         "truncate",
-        "What becomes of a text longer than --max_seq_length: it is cut, and the number"
-        " of cut ones is logged; or it is read in windows that overlap, in training"
-        " each an example of its own, in evaluation and prediction averaged (their"
-        " logits).",
+        "How to read a text longer than --max_seq_length. truncate: it is cut, and"
+        " the number of such texts is logged. window: it is read in overlapping"
+        " windows, each an example of its own in training; in evaluation and"
+        " prediction their logits are averaged.",
         choices=("truncate", "window"),
     )
     doc_stride: int | None = option(
         None,
-        "For --long_text=window. Tokens from one window's beginning to the next"
-        " one's, as for SQuAD (Devlin et al. 2018). Default: half of what a window"
-        " holds.",
+        "For --long_text=window: tokens from the start of one window to the start"
+        " of the next. Default: half of what a window holds.",
         least=1,
     )
 
@@ -361,13 +365,13 @@ class ReportOptions(Options, title=options.RESULTS):
 
     plots: bool = option(
         True,
-        "Draw the predictions of a labelled split: a confusion matrix and a"
-        " calibration plot (Guo et al. 2017), or predicted against true numbers, as"
-        " PNG in --output_dir.",
+        "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
+        " matrix and a calibration plot (Guo et al. 2017), or predicted against"
+        " true numbers.",
     )
     num_mistakes: int = option(
         50,
-        "Mistakes to list in --output_dir, the most confident ones; 0 for none.",
+        "How many of the most confident mistakes to list in --output_dir; 0 for none.",
         least=0,
     )
 
@@ -376,12 +380,10 @@ class ReportOptions(Options, title=options.RESULTS):
 class TfdsOptions(Options, title=options.DATA):
     """TensorFlow Datasets instead of files; each command has its own splits."""
 
-    tfds_name: str | None = option(
-        None, "Read a set of TensorFlow Datasets instead of files."
-    )
+    tfds_name: str | None = option(None, "Read a TensorFlow dataset instead of files.")
     tfds_data_dir: str | None = option(
         None,
-        "Folder of prepared TensorFlow Datasets. Default: the library's folder.",
+        "Folder of prepared TensorFlow datasets. Default: the library's own.",
         path=Path.OUTPUT,
     )
     tfds_splits: tuple[str, ...] = option((), "Their splits.")
@@ -445,8 +447,8 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
 
     train_file: str | None = option(
         None,
-        "Examples to train on, such as SWAG's train.csv: CSV, TSV or JSON lines, .gz,"
-        " .bz2 and .xz too.",
+        "Examples to train on, such as SWAG's train.csv: CSV, TSV or JSON lines,"
+        " also as .gz, .bz2 or .xz.",
         path=Path.FILE,
         needed_for=("do_train",),
     )
@@ -458,14 +460,14 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
     )
     test_file: str | None = option(
         None,
-        "Examples to predict, such as SWAG's test.csv; labels are not looked at.",
+        "Examples to predict, such as SWAG's test.csv; labels are ignored.",
         path=Path.FILE,
         needed_for=("do_predict",),
     )
     tfds_name: str | None = option(
         None,
-        "Read a set of TensorFlow Datasets instead of files: hellaswag, or any"
-        " other with a premise and endings.",
+        "Read a TensorFlow dataset instead of files: hellaswag, or any other one"
+        " with a premise and endings.",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {
@@ -476,25 +478,25 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
     )
     premise_column: str | None = option(
         None,
-        "The premise's. Default: sent1 (SWAG), ctx_a (HellaSwag), ctx or context,"
-        " whichever is there first.",
+        "Column of the premise. Default: the first that exists of sent1 (SWAG),"
+        " ctx_a (HellaSwag), ctx and context.",
     )
     start_column: str | None = option(
         None,
-        "That of the beginning of every ending; empty for none. Default: sent2"
-        " (SWAG) or ctx_b (HellaSwag), if there is one.",
+        "Column of the beginning that all endings share; empty for none. Default:"
+        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
     )
     ending_columns: tuple[str, ...] | None = option(
         None,
-        "Those of the endings, two or more, with commas between; or one field"
-        " that is a list of them. Default: endings, or ending0, ending1 and so on, as"
-        " many as there are.",
+        "Columns of the endings, two or more, separated by commas; or one field"
+        " with a list of them. Default: endings, or ending0, ending1 and so on.",
     )
-    label_column: str | None = option(None, "The right ending's. Default: label.")
+    label_column: str | None = option(
+        None, "Column of the right ending. Default: label."
+    )
     labels: tuple[str, ...] | None = option(
         None,
-        "What the label's column says for each ending, such as A,B,C,D. Default:"
-        " 0,1,2 and so on.",
+        "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on.",
     )
 
 
@@ -532,9 +534,7 @@ class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
 class FeatureRunOptions(LengthOptions, ComputingOptions, DeviceOptions):
     """How and where to run a model that computes features."""
 
-    batch_size: int = option(
-        32, "Lines that the model is given at once, over all devices.", least=1
-    )
+    batch_size: int = option(32, "Lines per batch, over all devices.", least=1)
     use_one_hot_embeddings: bool = option(
-        False, "Accepted, without effect: a lookup gives the same numbers."
+        False, "Accepted, but has no effect: a lookup gives the same numbers."
     )

@@ -4,18 +4,18 @@ import csv
 import dataclasses
 import functools
 import io
+import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
 from bert_tf import files
-from bert_tf import files as file_system
-from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
 from bert_tf.text.tfds import TfdsRows
@@ -34,85 +34,97 @@ from bert_tf.text.tfds import TfdsRows
 MAX_UNUSABLE = 0.01
 
 
-_RENAME = " It has {}, no {}: give the file a name that ends in {}."
-
-
 class Example(NamedTuple):
-    """A sentence or a pair of sentences.
-
-    Attributes:
-        text_a: the first sentence.
-        text_b: the second one; None or empty if there is none.
-        label: its label as written; None in a test set.
-        source: "file:line", for messages.
-    """
+    """A sentence or a pair of sentences."""
 
     text_a: str
-    text_b: str | None
-    label: str | None
-    source: str
+    text_b: str | None  # None or empty if there is none
+    label: str | None  # as written; None in a test set
+    source: str  # "file:line", for messages
 
 
 Column = int | str
 # Raises InputError unless the label, written at "file:line", is one of the task's.
 LabelCheck = Callable[[str, str], object]
+# A row's number, its texts and its label.
+Texts = tuple[int, str, str | None, str | None]
 
 
-class UnusableRows:
-    """The unusable rows of a file: few are reported, many are an error."""
+class LeftOutRows:
+    """The rows of a file that are left out: few unusable ones, or an error."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._lines: list[int] = []
-        self._first = ""
+        self.num_rows = 0
+        self.blank: list[int] = []
+        self.unlabelled: list[int] = []
+        self._last = 0
+        self._unusable: dict[int, str] = {}
+
+    def count(self, line: int) -> None:
+        """Counts a row that is not blank."""
+        self.num_rows += 1
+        self._last = line
 
     def add(self, line: int, reason: str) -> None:
-        """Counts the row at a line."""
-        self._first = self._first or reason
-        self._lines.append(line)
+        """Leaves out a row that cannot be used."""
+        self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
 
-    def report(self, num_rows: int, *, may_be_few: bool) -> None:
-        """Warns of the rows."""
-        count = len(self._lines)
-        if not count:
-            return
-        if not may_be_few or count > MAX_UNUSABLE * num_rows:
-            limit = f"; at most {MAX_UNUSABLE:.0%} may be" if may_be_few else ""
-            others = (
-                f" ({count:,} of the file's {num_rows:,} rows cannot be used:"
-                f" {numbered(self._lines)}{limit}.)"
-                if count > 1 or may_be_few
-                else ""
+    def report(self, *, has_labels: bool) -> None:
+        """Warns of the rows; raises InputError if too many cannot be used.
+
+        Without labels none may be left out: predictions are identified by their
+        position. Blank lines at the end of the file shift none.
+        """
+        if not has_labels:
+            for line in (line for line in self.blank if line < self._last):
+                self.count(line)
+                self.add(line, "the row is blank.")
+        count = len(self._unusable)
+        if count:
+            first, reason = next(iter(self._unusable.items()))
+            lines = _numbered(self._unusable)
+            if not has_labels or count > MAX_UNUSABLE * self.num_rows:
+                limit = f"; at most {MAX_UNUSABLE:.0%} may be" if has_labels else ""
+                raise InputError(
+                    f"{self.path}:{first}: {reason} ({count:,} of {self.num_rows:,}"
+                    f" rows cannot be used: {lines}{limit}.)"
+                )
+            logging.warning(
+                "%s: left out %d of %d rows, which cannot be used: %s. The first one:"
+                " %s",
+                *(self.path, count, self.num_rows, lines, reason),
             )
-            raise InputError(f"{self.path}:{self._lines[0]}: {self._first}{others}")
-        logging.warning(
-            "%s: left out %s of %s rows, which cannot be used: %s. The first one: %s",
-            self.path,
-            f"{count:,}",
-            f"{num_rows:,}",
-            numbered(self._lines),
-            self._first,
-        )
+        for what, some in (("blank", self.blank), ("unlabelled", self.unlabelled)):
+            if some:
+                logging.warning(
+                    "%s: left out %d %s rows: %s.",
+                    *(self.path, len(some), what, _numbered(some)),
+                )
 
 
-def warn_of_left_out(path: str, lines: Sequence[int], what: str) -> None:
-    """Warns of any rows that are left out."""
-    if lines:
-        logging.warning(
-            "%s: left out %s %s row%s: %s.",
-            path,
-            f"{len(lines):,}",
-            what,
-            "" if len(lines) == 1 else "s",
-            numbered(lines),
-        )
+def _numbered(lines: Iterable[int]) -> str:
+    """The first few of some line numbers: "lines 3, 8, 9, 12, 13 and 12 more"."""
+    numbers = [str(line) for line in lines]
+    more = f" and {len(numbers) - 5:,} more" if len(numbers) > 5 else ""
+    return f"lines {', '.join(numbers[:5])}{more}"
 
 
-def numbered(lines: Sequence[int], at_most: int = 5) -> str:
-    """The first few of some line numbers: "line 3", "lines 3, 8 and 12 more"."""
-    shown = ", ".join(str(line) for line in lines[:at_most])
-    more = f" and {len(lines) - at_most:,} more" if len(lines) > at_most else ""
-    return f"line{'' if len(lines) == 1 else 's'} {shown}{more}"
+def _checked(
+    rows: Iterable[Texts], check: LabelCheck | None, left_out: LeftOutRows
+) -> Iterator[tuple[int, Example]]:
+    """The rows whose label is one of the task's."""
+    known: set[str] = set()
+    for number, text_a, text_b, label in rows:
+        source = f"{left_out.path}:{number}"
+        if check is not None and label is not None and label not in known:
+            try:
+                check(label, source)
+            except InputError as error:
+                left_out.add(number, str(error))
+                continue
+            known.add(label)
+        yield number, Example(text_a, text_b, label, source)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,57 +163,10 @@ class TableSplit:
                 or too many rows are unusable. Without labels no row may be unusable:
                 predictions are identified by their position.
         """
-        rows = _rows(path)
-        header = next(rows)[1] if self.has_header else None
-        text_a, text_b, label_index = (
-            None if column is None else _index(column, header, path)
-            for column in (self.text_a, self.text_b, self.label)
-        )
-        only = [(_index(col, header, path), value) for col, value in self.only.items()]
-        assert text_a is not None
-        examples: list[Example] = []
-        blank: list[int] = []
-        unlabelled: list[int] = []
-        unusable = UnusableRows(path)
-        num_rows = last = 0
-        labels_seen: set[str] = set()
-        for number, row in rows:
-            if not any(row):
-                blank.append(number)
-                continue
-            num_rows += 1
-            last = number
-            try:
-                if any(row[index] != value for index, value in only):
-                    continue
-                first = row[text_a]
-                second = None if text_b is None else row[text_b]
-                label = None if label_index is None else row[label_index]
-            except IndexError:
-                unusable.add(number, self._missing(row, header, path))
-                continue
-            source = f"{path}:{number}"
-            if label is not None:
-                if label == self.no_label:
-                    unlabelled.append(number)
-                    continue
-                label = self.rename.get(label, label)
-                if check is not None and label not in labels_seen:
-                    try:
-                        check(label, source)
-                    except InputError as error:
-                        unusable.add(number, str(error).removeprefix(f"{source}: "))
-                        continue
-                    labels_seen.add(label)
-            examples.append(Example(first, second, label, source))
-        if self.label is None:
-            # At the file's end they are not rows.
-            for line in [line for line in blank if line < last]:
-                num_rows += 1
-                unusable.add(line, "the row is blank.")
-        unusable.report(num_rows, may_be_few=self.label is not None)
-        warn_of_left_out(path, blank, "blank")
-        warn_of_left_out(path, unlabelled, "unlabelled")
+        left_out = LeftOutRows(path)
+        rows = self._texts(path, left_out)
+        examples = [example for _, example in _checked(rows, check, left_out)]
+        left_out.report(has_labels=self.label is not None)
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"
@@ -210,38 +175,51 @@ class TableSplit:
             raise InputError(f"{path}: no examples{wanted} in this file.")
         return examples
 
-    def _missing(self, row: list[str], header: list[str] | None, path: str) -> str:
-        """The column that a row is too short for."""
-        for column in (*self.only, self.text_a, self.text_b, self.label):
-            if column is None:
+    def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
+        text = files.read_text(path, "data file").removeprefix("\ufeff")
+        if not text:
+            raise InputError(f"{path}: the file is empty.")
+        rows = table_rows(text, path, is_csv=path.lower().endswith(".csv"))
+        header = next(rows)[1] if self.has_header else None
+        columns = [*self.only, self.text_a, self.text_b, self.label]
+        places = {
+            column: _index(column, header, path)
+            for column in columns
+            if column is not None
+        }
+        for number, row in rows:
+            if not any(row):
+                left_out.blank.append(number)
                 continue
-            index = _index(column, header, path)
-            if not -len(row) <= index < len(row):
-                wanted = repr(column)
-                if isinstance(column, int) and column >= 0:
-                    wanted = f"{column + 1}, counted from 1,"
-                return (
-                    f"column {wanted} is missing: the row has {len(row)}"
+            left_out.count(number)
+            cells: dict[Column | None, str | None] = {None: None}
+            try:
+                for column, place in places.items():
+                    cells[column] = row[place]
+                    if self.only.get(column, row[place]) != row[place]:
+                        break
+                else:
+                    label = cells[self.label]
+                    if label is not None and label == self.no_label:
+                        left_out.unlabelled.append(number)
+                        continue
+                    label = self.rename.get(label or "", label)
+                    yield number, cells[self.text_a] or "", cells[self.text_b], label
+            except IndexError:
+                left_out.add(
+                    number,
+                    f"column {column!r} is missing: the row has {len(row)}"
                     f" column{'' if len(row) == 1 else 's'}."
-                    f"{other_separator(row, path)}"
+                    f"{_other_separator(row, path)}",
                 )
-        raise AssertionError("the row is long enough")
 
 
-def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each row; the byte order mark is left out."""
-    text = files.read_text(path, "data file").removeprefix("\ufeff")
-    if not text:
-        raise InputError(f"{path}: the file is empty.")
-    if path.lower().endswith(".csv"):
-        yield from comma_separated(text, path)
+def table_rows(text: str, path: str, *, is_csv: bool) -> Iterator[tuple[int, list]]:
+    """(line number, cells) of each row; in CSV a cell may span several lines."""
+    if not is_csv:
+        for number, line in enumerate(files.lines(text), start=1):
+            yield number, line.rstrip("\r\n").split("\t")
         return
-    for number, line in enumerate(files.lines(text), start=1):
-        yield number, line.rstrip("\r\n").split("\t")
-
-
-def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each row of a CSV text; a cell may span several lines."""
     # A cell may be as long as the file. The limit is the whole process's.
     limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
     # strict: otherwise an unclosed quote takes all following rows into one cell.
@@ -258,30 +236,29 @@ def comma_separated(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
 def columns_of(header: Sequence[str], path: str) -> str:
     """A file's columns, for a message about a missing one."""
     names = ", ".join(map(repr, header)) or "none (no header)"
-    return f"Columns: {names}.{other_separator(header, path)}"
+    return f"Columns: {names}.{_other_separator(header, path)}"
 
 
-def other_separator(row: Sequence[str], path: str) -> str:
+def _other_separator(row: Sequence[str], path: str) -> str:
     """Advice for a row of one cell, if another separator splits it."""
-    if len(row) != 1:
-        return ""
+    sign, ending = (",", ".csv")
     if path.lower().endswith(".csv"):
-        return _RENAME.format("tabs", "commas", ".tsv") if "\t" in row[0] else ""
-    return _RENAME.format("commas", "tabs", ".csv") if "," in row[0] else ""
+        sign, ending = ("\t", ".tsv")
+    if len(row) != 1 or sign not in row[0]:
+        return ""
+    has, lacks = ("commas", "tabs") if sign == "," else ("tabs", "commas")
+    return f" It has {has}, no {lacks}: give the file a name that ends in {ending}."
 
 
 def _index(column: Column, header: list[str] | None, path: str) -> int:
     """A column's number."""
     if isinstance(column, int):
         return column
-    if header is None or column not in header:
+    count = (header or []).count(column)
+    if header is None or count != 1:
         raise InputError(
-            f"{path}: no column is named {column!r}. {columns_of(header or (), path)}"
-        )
-    if header.count(column) > 1:
-        raise InputError(
-            f"{path}: several columns are named {column!r}: rename all but one."
-            f" {columns_of(header, path)}"
+            f"{path}: one column must be named {column!r}. Found: {count}."
+            f" {columns_of(header or (), path)}"
         )
     return header.index(column)
 
@@ -298,139 +275,96 @@ SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsSet:
-    """Where a data set is in TensorFlow Datasets.
+    """Where a data set is in TensorFlow Datasets."""
 
-    Attributes:
-        name: such as "glue/cola".
-        splits: our split -> theirs, or a slice of it: "train[:90%]".
-        text_a: the first sentence's feature.
-        text_b: the second one's, if any.
-        label: the label's feature.
-        index: the feature with the rows' numbers in the original file, if any.
-        rename: their class -> our label.
-    """
-
-    name: str
+    name: str  # such as "glue/cola"
+    # Our split -> theirs, or a slice of it: "train[:90%]".
     splits: Mapping[str, str] = dataclasses.field(default_factory=lambda: SPLITS)
-    text_a: str
-    text_b: str | None = None
+    text_a: str  # the first sentence's feature
+    text_b: str | None = None  # the second one's, if any
     label: str = "label"
-    index: str | None = "idx"
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    index: str | None = "idx"  # the rows' numbers in the original file, if any
+    rename: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # class -> label
+    folder: str | None = None  # of prepared data sets; None for the library's own
 
     def is_in(self, name: str) -> bool:
         """Whether `name` is this set, perhaps with a version: "glue/cola:2.0.0"."""
         return re.fullmatch(rf"{re.escape(self.name)}([:/][0-9.*]+)?", name) is not None
 
-    def make_splits(
-        self, name: str | None, folder: str | None
-    ) -> dict[str, "TfdsSplit"]:
-        """The splits; those of our names that begin with "test" have no labels."""
-        return {
-            ours: TfdsSplit(
-                name=name or self.name,
-                split=theirs,
-                folder=folder,
-                text_a=self.text_a,
-                text_b=self.text_b,
-                label=None if ours.startswith("test") else self.label,
-                index=self.index,
-                rename=self.rename,
-            )
-            for ours, theirs in self.splits.items()
-        }
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class TfdsSplit:
-    """Where the examples of one split are in TensorFlow Datasets.
+    """Where the examples of one split are in TensorFlow Datasets."""
 
-    Attributes: as those of `TfdsSet`; `label` is None if there are no labels, and
-    `folder` is that of prepared data sets, None for the library's own.
-    """
-
-    name: str
+    of: TfdsSet
     split: str
-    text_a: str
-    text_b: str | None = None
-    label: str | None = None
-    index: str | None = None
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    folder: str | None = None
+    has_labels: bool = True
 
     def read(
         self, check: LabelCheck | None = None, *, separator: str = ","
     ) -> list[Example]:
-        """The examples, in the order of `index`.
+        """The examples, in the order of the set's `index`.
 
         A set that is not yet prepared is prepared, which may download it. Examples of
         class -1, the library's mark for no label (in SNLI, where the annotators did not
         agree), are all left out.
         """
         rows = self._rows()
-        path = rows.path
-        names = rows.class_names(self.label) if self.label is not None else None
-        features = (self.text_a, self.text_b, self.label, self.index)
-        wanted = {name: True for name in features if name is not None}
-        numbered: list[tuple[int, Example]] = []
-        unusable = UnusableRows(path)
-        unlabelled: list[int] = []
-        labels_seen: set[str] = set()
-        number = -1
-        for number, (_, row) in enumerate(rows.read(wanted)):
-            position = number if self.index is None else row[self.index]
-            source = f"{path}:{position}"
-            label = None
-            if self.label is not None:
-                label = self._label(row[self.label], names, separator)
-                if label is None:
-                    unlabelled.append(position)
-                    continue
-                if check is not None and label not in labels_seen:
-                    try:
-                        check(label, source)
-                    except InputError as error:
-                        unusable.add(position, str(error).removeprefix(f"{source}: "))
-                        continue
-                    labels_seen.add(label)
-            second = None if self.text_b is None else row[self.text_b]
-            example = Example(row[self.text_a], second, label, source)
-            numbered.append((position, example))
-        unusable.report(number + 1, may_be_few=True)
-        warn_of_left_out(path, unlabelled, "unlabelled")
-        if not numbered:
-            labelled = "labelled " if unlabelled else ""
-            raise InputError(f"{path}: no {labelled}examples in this split.")
-        return [example for _, example in sorted(numbered, key=lambda pair: pair[0])]
+        left_out = LeftOutRows(rows.path)
+        texts = self._texts(rows, left_out, separator)
+        examples = list(_checked(texts, check, left_out))
+        left_out.report(has_labels=True)
+        if not examples:
+            labelled = "labelled " if left_out.unlabelled else ""
+            raise InputError(f"{rows.path}: no {labelled}examples in this split.")
+        return [example for _, example in sorted(examples, key=lambda pair: pair[0])]
 
     def class_names(self) -> tuple[str, ...] | None:
         """The labels in the set's own order, if it names them."""
-        if self.label is None:
+        if not self.has_labels:
             return None
-        names = self._rows().class_names(self.label)
-        return None if names is None else tuple(self.rename.get(n, n) for n in names)
+        names = self._rows().class_names(self.of.label)
+        return names and tuple(self.of.rename.get(name, name) for name in names)
 
     def _rows(self) -> TfdsRows:
-        rows = TfdsRows(self.name, self.split, self.folder)
-        rows.check(self.text_a, "text_a_column", is_text=True)
-        if self.text_b is not None:
-            rows.check(self.text_b, "text_b_column", is_text=True)
-        if self.label is not None:
-            rows.check(self.label, "label_column")
+        rows = TfdsRows(self.of.name, self.split, self.of.folder)
+        rows.check(self.of.text_a, "text_a_column", is_text=True)
+        if self.of.text_b is not None:
+            rows.check(self.of.text_b, "text_b_column", is_text=True)
+        if self.has_labels:
+            rows.check(self.of.label, "label_column")
         return rows
 
-    def _label(
-        self, value: Any, names: tuple[str, ...] | None, separator: str
-    ) -> str | None:
-        """Our name of a label; None for a class of -1, which means no label."""
-        if isinstance(value, list):
-            words = [self._label(each, names, separator) for each in value]
-            return separator.join(word for word in words if word is not None)
-        if isinstance(value, str):
-            return self.rename.get(value, value)
-        if names is None:
-            return str(value)
-        return self.rename.get(names[value], names[value]) if value >= 0 else None
+    def _texts(
+        self, rows: TfdsRows, left_out: LeftOutRows, separator: str
+    ) -> Iterator[Texts]:
+        of = self.of
+        names = rows.class_names(of.label) if self.has_labels else None
+
+        def named(value: Any) -> str | None:
+            """Our name of a label; None for a class of -1, which means no label."""
+            if isinstance(value, list):
+                return separator.join(filter(None, map(named, value)))
+            if names is not None and not isinstance(value, str):
+                if value < 0:
+                    return None
+                value = names[value]
+            return of.rename.get(value, str(value))
+
+        label_feature = of.label if self.has_labels else None
+        features = (of.text_a, of.text_b, label_feature, of.index)
+        wanted = {name: True for name in features if name is not None}
+        for number, (_, row) in enumerate(rows.read(wanted)):
+            place = number if of.index is None else row[of.index]
+            left_out.count(place)
+            label = named(row[of.label]) if self.has_labels else None
+            if self.has_labels and label is None:
+                left_out.unlabelled.append(place)
+                continue
+            text_b = None if of.text_b is None else row[of.text_b]
+            yield place, row[of.text_a], text_b, label
 
 
 # What a classifier predicts: one label, several labels, or numbers.
@@ -447,24 +381,15 @@ __all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a classifier predicts.
+    """What a classifier predicts."""
 
-    Attributes:
-        kind: SINGLE_LABEL, MULTI_LABEL or REGRESSION.
-        labels: the classes in the order of the outputs; for a regression of several
-            numbers their names; () for one number.
-        separator: the separator of several labels, or several numbers, in a cell.
-    """
-
-    kind: str
+    kind: str  # SINGLE_LABEL, MULTI_LABEL or REGRESSION
+    # The classes in the order of the outputs; for a regression of several numbers their
+    # names; () for one number.
     labels: tuple[str, ...] = ()
-    separator: str = ","
+    separator: str = ","  # of several labels, or several numbers, in a cell
 
     def __post_init__(self) -> None:
-        if self.kind not in PROBLEM_TYPES:
-            raise ValueError(
-                f"`kind` must be one of {PROBLEM_TYPES}. Received: {self.kind!r}"
-            )
         at_least = {SINGLE_LABEL: 2, MULTI_LABEL: 1, REGRESSION: 0}[self.kind]
         if len(self.labels) < at_least or len(set(self.labels)) < len(self.labels):
             raise ValueError(
@@ -484,7 +409,7 @@ class Target:
 
     @property
     def label_dtype(self) -> str:
-        """The type of a record's label: "int64" for a class, else "float32"."""
+        """The type of a record's label."""
         return "int64" if self.kind == SINGLE_LABEL else "float32"
 
     def encode(self, label: str | None, source: str) -> list[int] | list[float]:
@@ -493,15 +418,21 @@ class Target:
             return [0 if label is None else self._id(label, source)]
         if label is None:
             return [0.0] * self.label_length
-        if self.kind == REGRESSION:
-            return self._numbers(label, source)
-        found = {self._id(word, source) for word in self.split(label)}
-        return [float(index in found) for index in range(self.num_outputs)]
-
-    def split(self, label: str) -> list[str]:
-        """The labels in a cell of several; none in an empty one."""
-        words = (word.strip() for word in label.split(self.separator))
-        return [word for word in words if word]
+        if self.kind == MULTI_LABEL:
+            found = {
+                self._id(word, source) for word in split_cell(label, self.separator)
+            }
+            return [float(index in found) for index in range(self.num_outputs)]
+        try:
+            numbers = [float(word) for word in label.split(self.separator)]
+        except ValueError:
+            numbers = []
+        if len(numbers) != self.num_outputs or not all(map(math.isfinite, numbers)):
+            wanted = f"{self.num_outputs} numbers, {self.separator!r} between them"
+            if self.num_outputs == 1:
+                wanted = "a number"
+            raise InputError(f"{source}: the label must be {wanted}. Found: {label!r}.")
+        return numbers
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """[N, C]: each class's, each label's own, or the numbers themselves."""
@@ -530,49 +461,29 @@ class Target:
         if self.kind == SINGLE_LABEL:
             return [self.labels[index] for index in predictions]
         if self.kind == MULTI_LABEL:
-            return [
-                self.separator.join(
-                    label for label, on in zip(self.labels, row, strict=True) if on
-                )
-                for row in predictions
-            ]
-        return [
-            self.separator.join(f"{value:.3f}" for value in np.atleast_1d(row))
-            for row in predictions
-        ]
+            rows = [list(itertools.compress(self.labels, row)) for row in predictions]
+        else:
+            rows = [[f"{v:.3f}" for v in np.atleast_1d(row)] for row in predictions]
+        return list(map(self.separator.join, rows))
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         return {label: index for index, label in enumerate(self.labels)}
 
     def _id(self, label: str, source: str) -> int:
-        if label not in self._ids:
-            several = (
-                f" (several: {self.separator!r} between them)"
-                if self.kind == MULTI_LABEL
-                else ""
-            )
-            raise InputError(
-                f"{source}: the label must be one of {', '.join(self.labels)}"
-                f"{several}. Found: {label!r}."
-            )
-        return self._ids[label]
-
-    def _numbers(self, label: str, source: str) -> list[float]:
-        count = self.num_outputs
-        wanted = (
-            "a number"
-            if count == 1
-            else f"{count} numbers, {self.separator!r} between them"
+        if label in self._ids:
+            return self._ids[label]
+        several = f" (several: {self.separator!r} between them)"
+        raise InputError(
+            f"{source}: the label must be one of {', '.join(self.labels)}"
+            f"{several if self.kind == MULTI_LABEL else ''}. Found: {label!r}."
         )
-        message = f"{source}: the label must be {wanted}. Found: {label!r}."
-        try:
-            numbers = [float(word) for word in label.split(self.separator)]
-        except ValueError as error:
-            raise InputError(message) from error
-        if len(numbers) != count or not all(map(math.isfinite, numbers)):
-            raise InputError(message)
-        return numbers
+
+
+def split_cell(cell: str, separator: str) -> list[str]:
+    """The labels in a cell of several; none in an empty one."""
+    words = (word.strip() for word in cell.split(separator))
+    return [word for word in words if word]
 
 
 # A data set of labelled sentences or sentence pairs, as data: its labels, its metrics,
@@ -644,9 +555,14 @@ class DataSet:
                 f"{self.name} is not read from TensorFlow Datasets: leave `tfds_name`"
                 " out and give `data_dir`."
             )
-        return dataclasses.replace(
-            self, files={}, splits=self.tfds.make_splits(name, folder)
+        there = dataclasses.replace(
+            self.tfds, name=name or self.tfds.name, folder=folder
         )
+        splits = {
+            ours: TfdsSplit(there, theirs, has_labels=not ours.startswith("test"))
+            for ours, theirs in there.splits.items()
+        }
+        return dataclasses.replace(self, files={}, splits=splits)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
         """The examples of a split.
@@ -664,7 +580,11 @@ class DataSet:
             raise InputError(
                 f"{self.name} has no {split} set. It has: {', '.join(self.splits)}."
             )
-        check = self._label_check()
+        check: LabelCheck | None = None
+        if self.labels is not None:
+            check = self.target().encode
+        elif self.kind == SINGLE_LABEL:
+            check = _not_empty
         if isinstance(found, TfdsSplit):
             return found.read(check, separator=self.separator)
         return found.read(self.path(data_dir, split), check)
@@ -677,7 +597,7 @@ class DataSet:
         """
         if data_dir is None:
             raise InputError(f"{self.name} is read from files: give `data_dir`.")
-        if not file_system.is_folder(data_dir):
+        if not files.is_folder(data_dir):
             raise InputError(f"`data_dir`: no such folder: {data_dir}")
         return os.path.join(data_dir, self.files[split])
 
@@ -692,15 +612,14 @@ class DataSet:
                 not fit such a target.
         """
         found = (labels or ()) if self.labels is None else self.labels
-        if len(set(found)) < len(found):
-            raise InputError(f"`labels`: a label is there twice: {','.join(found)}.")
-        if self.kind == SINGLE_LABEL and len(found) < 2:
+        is_single = self.kind == SINGLE_LABEL
+        if len(set(found)) < len(found) or (is_single and len(found) < 2):
             raise InputError(
-                f"{self.name} must have two labels or more. It has:"
-                f" {', '.join(map(repr, found)) or 'none'}."
+                f"`labels` of {self.name} must be {'two or more, ' * is_single}each"
+                f" once. It has: {', '.join(map(repr, found)) or 'none'}."
             )
         known = METRICS_OF[self.kind]
-        if self.kind == SINGLE_LABEL and len(found) > 2:
+        if is_single and len(found) > 2:
             known = tuple(name for name in known if name not in OF_TWO_CLASSES)
         wrong = [name for name in self.metrics if name not in known]
         if wrong:
@@ -721,24 +640,17 @@ class DataSet:
         split = self.splits["train"]
         if isinstance(split, TfdsSplit) and (names := split.class_names()):
             return self.target(names)
-        cells = {example.label or "" for example in self.read(data_dir, "train")}
+        labels = {example.label or "" for example in self.read(data_dir, "train")}
         if self.kind == MULTI_LABEL:
-            split_cell = Target(
-                kind=MULTI_LABEL, labels=("",), separator=self.separator
-            ).split
-            cells = {label for cell in cells for label in split_cell(cell)}
-        if len(cells) < (2 if self.kind == SINGLE_LABEL else 1):
+            words = (split_cell(cell, self.separator) for cell in labels)
+            labels = set(itertools.chain.from_iterable(words))
+        if len(labels) < (2 if self.kind == SINGLE_LABEL else 1):
             where = "tfds" if self.is_from_tfds else self.path(data_dir, "train")
             raise InputError(
-                f"{where}: all rows have the label {''.join(cells)!r}. Is it the right"
+                f"{where}: all rows have the label {''.join(labels)!r}. Is it the right"
                 " `label_column`? (`labels` names them, `regression` is for numbers.)"
             )
-        return self.target(tuple(sorted(cells)))
-
-    def _label_check(self) -> LabelCheck | None:
-        if self.labels is not None:
-            return self.target().encode
-        return _not_empty if self.kind == SINGLE_LABEL else None
+        return self.target(tuple(sorted(labels)))
 
 
 def _not_empty(label: str, source: str) -> None:

@@ -67,13 +67,13 @@ def _spelled(value):
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _run(command, arguments):
-    """(what was printed to stdout, the command's own flags)."""
+def outcome(command, *arguments):
+    """(exit code, stdout, stderr, the command's own flags) of a command line."""
     main = _entry_points()[command].load()
     before = set(flags.FLAGS)
     was_parsed = flags.FLAGS.is_parsed()
     stdout, stderr = io.StringIO(), io.StringIO()
-    code = None
+    code = 0
     own = {}
     try:
         with (
@@ -83,7 +83,7 @@ def _run(command, arguments):
         ):
             main()
     except SystemExit as stop:
-        code = stop.code
+        code = stop.code or 0
     finally:
         # The commands define their flags on absl's one set of them.
         own = {name: flags.FLAGS[name] for name in set(flags.FLAGS) - before}
@@ -91,13 +91,16 @@ def _run(command, arguments):
             delattr(flags.FLAGS, name)
         if not was_parsed:
             flags.FLAGS.unparse_flags()
+    own = {name: flag for name, flag in own.items() if not _is_absls(flag)}
+    return code, stdout.getvalue(), stderr.getvalue(), own
+
+
+def _run(command, arguments):
+    """(what was printed to stdout, the command's own flags)."""
+    code, stdout, stderr, own = outcome(command, *arguments)
     if code:
-        raise RuntimeError(
-            f"{command} {' '.join(arguments)}: {code}\n{stderr.getvalue()}"
-        )
-    return stdout.getvalue(), {
-        name: flag for name, flag in own.items() if not _is_absls(flag)
-    }
+        raise RuntimeError(f"{command} {' '.join(arguments)}: {code}\n{stderr}")
+    return stdout, own
 
 
 def _is_absls(flag):

@@ -135,8 +135,8 @@ class OwnTableTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "all rows have the label ''"):
             self.data_set("--several_labels").read_target(folder)
         for reason, *arguments in (
-            ("a label is there twice: a,b,a", "--labels=a,b,a"),
-            ("tsv must have two labels or more. It has: 'a'", "--labels=a"),
+            ("each once. It has: 'a', 'b', 'a'", "--labels=a,b,a"),
+            ("of tsv must be two or more, each once. It has: 'a'", "--labels=a"),
         ):
             with self.assertRaisesRegex(InputError, reason):
                 self.data_set(*arguments).target()
@@ -158,10 +158,10 @@ class TfdsTest(tf.test.TestCase):
             self.assertTrue(found.is_from_tfds)
             dev = found.splits["dev"]
             self.assertEqual(
-                (dev.name, dev.split, dev.folder, dev.label),
-                (name, "validation", "there", "label"),
+                (dev.of.name, dev.split, dev.of.folder, dev.has_labels),
+                (name, "validation", "there", True),
             )
-            self.assertIsNone(found.splits["test"].label)
+            self.assertFalse(found.splits["test"].has_labels)
         found = data_set("--tfds_name=glue/mnli", "--task_name=mnli")
         self.assertEqual(
             {ours: split.split for ours, split in found.splits.items()},
@@ -185,7 +185,7 @@ class TfdsTest(tf.test.TestCase):
             [found.splits[split].split for split in ("train", "dev", "test")],
             ["train[:90%]", "train[90%:]", "test"],
         )
-        self.assertEqual(found.splits["dev"].text_a, "text")
+        self.assertEqual(found.splits["dev"].of.text_a, "text")
 
     def test_what_contradicts_itself(self):
         for reason, *arguments in (

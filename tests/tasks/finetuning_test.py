@@ -15,12 +15,12 @@ from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks import classification, finetuning
+from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import (
     Settings,
-    finetune,
     model_options,
     opened_adapter,
+    training_plan,
 )
 from bert_tf.tasks.run_options import grid
 from bert_tf.tasks.tables import Target
@@ -175,24 +175,25 @@ class FinetuneTest(tf.test.TestCase):
             "log_steps": 1,
             **options,
         }
-        return finetune(
+        plan = cls.plan(num_train_epochs, max_lengths, until, **options)
+        return loop.train(**plan, folder=os.path.join(cls.root, name))
+
+    @classmethod
+    def plan(cls, num_train_epochs, max_lengths=2, until=1.0, **options):
+        return training_plan(
             TASK,
             cls.records,
             toy_examples.options(**options),
-            tf.distribute.get_strategy(),
-            folder=os.path.join(cls.root, name),
             data=RunData("eleven examples", "0"),
             num_train_epochs=num_train_epochs,
             max_lengths=max_lengths,
             until=until,
         )
 
-    def planned(self, *arguments, **options):
+    def planned(self, *arguments):
         """The settings that a run would be trained with."""
-        with mock.patch.object(finetuning, "train") as train:
-            self.finetune("planned", *arguments, **options)
-        _, config = train.call_args.args
-        return config
+        options = {"train_batch_size": 4, "warmup_proportion": 0.25}
+        return self.plan(*arguments, **options)["config"]
 
     def test_each_example_once_an_epoch(self):
         self.assertEqual(self.num_steps, 9)

@@ -12,15 +12,15 @@ import tensorflow as tf
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.records.batching import SplitRecords
-from bert_tf.tasks import multiple_choice
+from bert_tf.tasks import classification, multiple_choice
 from bert_tf.tasks.multiple_choice import (
     ChoiceExample,
     ColumnNames,
     read_choices,
     read_tfds_choices,
     write_choices,
-    write_probabilities,
 )
+from bert_tf.tasks.reports import write_probabilities
 from bert_tf.tasks.tables import Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -135,13 +135,13 @@ class ReadChoicesTest(tf.test.TestCase):
 
     def test_missing_columns_are_named(self):
         self.write("q.csv", "question,sent2,ending0,ending1,answer", "q,s,a,b,0")
-        self.assert_refused("no column for a premise .*_column.*: 'question', ")
-        self.assert_refused("no column for 'label'; --label_column", premise="question")
+        self.assert_refused("no column 'sent1'; --premise_column .*: 'question', ")
+        self.assert_refused("no column 'label'; --label_column", premise="question")
         self.assert_refused(
             "'nowhere'; --ending_columns", premise="question", endings=("nowhere",)
         )
         self.write("q.csv", "sent1,label", "q,0")
-        self.assert_refused("no column for endings .*--ending_columns")
+        self.assert_refused("no column 'ending0'; --ending_columns")
         self.write("q.csv", "sent1,ending0,label", "q,a,0")
         self.assert_refused("column 'ending0' must be a list")
         self.write("q.jsonl", '{"sent1": "q", "endings": ["a"], "label": 0}')
@@ -152,27 +152,27 @@ class ReadChoicesTest(tf.test.TestCase):
         bad = (
             ("{", "one JSON object on one line"),
             ("[1]", "must be a JSON object. Found: list"),
-            ('{"endings": ["a", "b"], "label": 1}', "'sent1' is missing"),
+            ('{"endings": ["a", "b"], "label": 1}', "'sent1' must be text. Found: no"),
             ('{"sent1": 5, "endings": ["a", "b"], "label": 1}', "text. Found: int"),
             ('{"sent1": "p", "endings": ["a", "b", "c"], "label": 1}', "3 endings"),
-            ('{"sent1": "p", "endings": ["a", ""], "label": 1}', "ending 1 is empty"),
-            ('{"sent1": "", "endings": ["a", "b"], "label": 1}', "premise is empty"),
+            ('{"sent1": "p", "endings": ["a", ""], "label": 1}', "an ending is empty"),
+            ('{"sent1": "", "endings": ["a", "b"], "label": 1}', "premise or an"),
             ('{"sent1": "p", "endings": ["a", "b"], "label": 2}', "0, 1. Found: '2'"),
-            ('{"sent1": "p", "endings": ["a", "b"], "label": -1}', "no label"),
-            ('{"sent1": "p", "endings": ["a", "b"]}', "no label"),
+            ('{"sent1": "p", "endings": ["a", "b"], "label": -1}', "Found: '-1'"),
+            ('{"sent1": "p", "endings": ["a", "b"]}', "Found: None"),
         )
         for line, reason in bad:
             self.write("f.jsonl", good, line, *[good] * 98)
             with self.assertLogs(level="WARNING") as logs:
                 self.assertLen(self.read().examples, 99)
             self.assertRegex(
-                logs.output[0], f"left out 1 of 100 rows.*line 2.*{reason}"
+                logs.output[0], f"left out 1 of 100 rows.*lines 2.*{reason}"
             )
             self.write("f.jsonl", good, line)
             self.assert_refused(f":2: .*{reason}")
         # Of a test set none may be left out; an empty ending can be predicted.
         self.write("f.jsonl", *[good] * 500, bad[2][0])
-        self.assert_refused(":501: column 'sent1' is missing", has_labels=False)
+        self.assert_refused(":501: column 'sent1' must be text", has_labels=False)
         self.write("f.jsonl", good, bad[5][0])
         self.assertLen(self.read(False).examples, 2)
 
@@ -197,14 +197,14 @@ class ReadChoicesTest(tf.test.TestCase):
 
     def test_endings_that_are_not_counted_through(self):
         self.write("v.csv", "sent1,ending0,ending1,ending3,label", "p,a,b,c,0")
-        self.assert_refused("3 columns of endings, but none is ending2")
+        self.assert_refused("no column 'ending2'; --ending_columns")
 
     def test_no_examples(self):
         for name, lines, message in (
             ("a.csv", [], "empty"),
             ("a.csv", [HEADER], "no examples"),
             ("a.csv", [",,,", '""'], "all its cells are empty"),
-            ("a.jsonl", ["[", "]"], "must be JSON lines"),
+            ("a.jsonl", ["[", "]"], "must be one JSON object on one line"),
             ("a.jsonl", ["{}"], ":1: the object is empty"),
         ):
             self.write(name, *lines)
@@ -293,7 +293,7 @@ class FeaturizerTest(tf.test.TestCase):
 
     def test_many_examples_in_several_blocks(self):
         one = [example("a", "", "b", "c", "d")]
-        with mock.patch.object(multiple_choice, "_EXAMPLES_AT_ONCE", 2):
+        with mock.patch.object(classification, "_EXAMPLES_AT_ONCE", 2):
             blocks = list(featurizer().blocks(one * 5))
         self.assertEqual([len(block["input_ids"]) for block in blocks], [2, 2, 1])
 
@@ -390,8 +390,6 @@ class ChoicePredictionsTest(tf.test.TestCase):
             ],
         )
         self.assertEqual({len(row) for row in rows}, {10})
-        with self.assertRaisesRegex(ValueError, "expected: .1, 2."):
-            write_choices(path, EXAMPLES[:1], TARGET_CHOICE_PREDICTIONS, LOGITS)
 
     def test_probabilities_as_the_original_writes_them(self):
         path = os.path.join(self.get_temp_dir(), "t.tsv")
@@ -439,7 +437,9 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
             split = ("hellaswag", "test", ColumnNames())
             examples, _ = read_tfds_choices(*split, has_labels=False)
             self.assertIsNone(examples[0].label)
-            with self.assertRaisesRegex(InputError, ":test:0: it has no label"):
+            with self.assertRaisesRegex(
+                InputError, ":test:0: the label must be one of"
+            ):
                 read_tfds_choices(*split, has_labels=True)
 
     def test_features_that_are_not_there(self):

@@ -13,12 +13,9 @@ from bert_tf.tasks.finetuning import baseline
 from bert_tf.tasks.run_options import Settings, grid
 from bert_tf.tasks.selection import (
     BestRun,
-    Outcome,
     Record,
     Selection,
-    StopEarly,
     clock,
-    grouped,
     made_with,
     ranked,
     report,
@@ -48,50 +45,22 @@ def record(rate, seed, score=None, share=1.0, failure=""):
     )
 
 
-class GroupedTest(tf.test.TestCase):
-    def test_figures_worked_by_hand(self):
-        records = [
-            record(5e-5, 1, 0.80),
-            record(2e-5, 1, 0.70),
-            record(5e-5, 2, 0.90),
-            record(5e-5, 3, 0.85),
-            record(5e-5, 4, 0.99, share=0.3),  # stopped: in no figure
-            record(2e-5, 2, failure="diverged"),
-            record(2e-5, 3, 0.60),  # the baseline: a failed run, in the figures
-            record(3e-5, 1, failure="diverged"),
-        ]
-        first, second, third = grouped(records, "f1", 0.60)
-        self.assertEqual(first.settings, Settings(5e-5, 32, 3.0, 1))
-        self.assertEqual((first.num_runs, first.num_stopped), (3, 1))
-        self.assertEqual(first.num_failed, 0)
-        self.assertAllClose(
-            [first.mean, first.maximum, first.minimum], [0.85, 0.90, 0.80]
-        )
-        # Deviations -0.05, 0.05, 0: squares sum to 0.005; over 2, the root of 0.0025.
-        self.assertAllClose(first.standard_deviation, 0.05)
-        self.assertEqual((second.num_runs, second.num_failed), (2, 2))
-        self.assertAllClose(second.mean, 0.65)
-        # -0.05, 0.05: 0.005 over 1.
-        self.assertAllClose(second.standard_deviation, math.sqrt(0.005))
-        self.assertEqual((third.num_runs, third.num_failed), (0, 1))
-        self.assertTrue(math.isnan(third.mean) and math.isnan(third.maximum))
-
-    def test_one_run_has_no_deviation(self):
-        (group,) = grouped([record(5e-5, 1, 0.8)], "f1")
-        self.assertTrue(math.isnan(group.standard_deviation))
-        self.assertEqual(group.num_failed, 0)
-
-    def test_without_a_score(self):
-        (group,) = grouped([record(5e-5, 1, math.nan), record(5e-5, 2, 0.5)], "f1")
-        self.assertEqual((group.num_runs, group.num_failed), (1, 1))
-
-    def test_a_loss_fails_above_the_baseline(self):
-        records = [
-            Record(settings=Settings(1e-5, 8, 1.0, n), scores={1.0: {"loss": loss}})
-            for n, loss in enumerate([0.5, 0.7])
-        ]
-        (group,) = grouped(records, "loss", 0.6)
-        self.assertEqual(group.num_failed, 1)
+class FailedTest(tf.test.TestCase):
+    def test_by_hand(self):
+        for one, majority, expected in (
+            (record(5e-5, 1, 0.8), 0.6, False),
+            (record(5e-5, 1, 0.6), 0.6, True),  # no better than the majority class
+            (record(5e-5, 1, 0.6), None, False),
+            (record(5e-5, 1, 0.5, share=0.3), 0.6, False),  # stopped
+            (record(5e-5, 1, failure="diverged"), None, True),
+            (record(5e-5, 1, math.nan), None, True),
+        ):
+            self.assertEqual(one.has_failed("f1", majority), expected)
+        # A loss fails above the baseline.
+        for loss, expected in ((0.5, False), (0.7, True)):
+            settings = Settings(1e-5, 8, 1.0, 1)
+            one = Record(settings=settings, scores={1.0: {"loss": loss}})
+            self.assertEqual(one.has_failed("loss", 0.6), expected)
 
 
 class BestRunTest(tf.test.TestCase):
@@ -209,7 +178,7 @@ class Runs:
         score = self.table[settings.learning_rate][until]
         if score is None:
             raise DivergedError("The loss is not finite at step 7. Lower it.")
-        return Outcome({"accuracy": score, "loss": 1 - score}, int(100 * until))
+        return {"accuracy": score, "loss": 1 - score}, int(100 * until)
 
 
 class SelectionTestCase(tf.test.TestCase):
@@ -245,7 +214,6 @@ class SelectTest(SelectionTestCase):
         self.assertEqual(selection.best.settings, Settings(2e-5, 32, 3.0, 1))
         self.assertEqual(selection.best.score("accuracy"), 0.95)
         self.assertEqual(selection.best.step, 100)
-        self.assertEndsWith(selection.best_folder, "/runs/lr2e-05_bs32_ep3_seed1")
         self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
         self.assertEqual(
             self.keeper.discarded,
@@ -365,7 +333,7 @@ class StopEarlyTest(SelectionTestCase):
     def test_the_best_third_goes_on(self):
         # Two of four: a third, rounded up. 4e-5 and 3e-5 lead after 0.3.
         run = Runs()
-        selection = self.select(run, stop_early=StopEarly(0.3))
+        selection = self.select(run, stop_early_at=0.3)
         self.assertEqual(run.calls, [*calls_of(RATES, 0.3), (4e-5, 1.0), (3e-5, 1.0)])
         self.assertEqual(selection.best.settings.learning_rate, 3e-5)
         self.assertEqual(
@@ -383,9 +351,9 @@ class StopEarlyTest(SelectionTestCase):
         self.assertEqual(self.keeper.discarded, {"lr4e-05_bs32_ep3_seed1"})
 
     def test_stopped_runs_are_taken_up_again(self):
-        self.select(Runs(), stop_early=StopEarly(0.3, 1))
+        self.select(Runs(), stop_early_at=0.3, stop_early_keep=1)
         run = Runs()
-        selection = self.select(run, stop_early=StopEarly(0.3, 2))
+        selection = self.select(run, stop_early_at=0.3, stop_early_keep=2)
         self.assertEqual(run.calls, [(3e-5, 1.0)])
         run = Runs()
         selection = self.select(run)
@@ -398,22 +366,22 @@ class StopEarlyTest(SelectionTestCase):
             self.keeper = Keeper()
             killed, again = Runs(kill_at=number), Runs()
             with self.assertRaises(KeyboardInterrupt):
-                self.select(killed, name=f"{number}", stop_early=StopEarly(0.3))
-            selection = self.select(again, name=f"{number}", stop_early=StopEarly(0.3))
+                self.select(killed, name=f"{number}", stop_early_at=0.3)
+            selection = self.select(again, name=f"{number}", stop_early_at=0.3)
             self.assertEqual(killed.calls[:-1] + again.calls, calls)
             self.assertEqual(selection.best.settings.learning_rate, 3e-5)
 
     def test_the_next_best_takes_a_failed_runs_place(self):
         table = {**TABLE, 4e-5: {0.3: 0.7, 1.0: None}}
         run = Runs(table)
-        selection = self.select(run, stop_early=StopEarly(0.3, 2))
+        selection = self.select(run, stop_early_at=0.3, stop_early_keep=2)
         self.assertEqual(run.calls[4:], [(4e-5, 1.0), (3e-5, 1.0), (2e-5, 1.0)])
         self.assertEqual(selection.best.settings.learning_rate, 2e-5)
 
     def test_a_run_that_went_further_before_is_judged_by_where_it_was_measured(self):
         self.select(Runs(), GRID[3:])  # to the end: 0.95
         run = Runs()
-        self.select(run, stop_early=StopEarly(0.3, 2))
+        self.select(run, stop_early_at=0.3, stop_early_keep=2)
         self.assertEqual(run.calls, [*calls_of(RATES[:3], 0.3), (4e-5, 1.0)])
 
 
@@ -566,7 +534,6 @@ def selection(baseline):
     return Selection(
         metric="f1",
         best=RECORDS[0],
-        best_folder="/out/runs/lr5e-05_bs16_ep3_seed1",
         records=RECORDS,
         baseline=baseline,
     )

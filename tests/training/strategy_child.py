@@ -22,7 +22,7 @@ import tensorflow as tf
 from bert_tf import cli
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification
-from bert_tf.tasks.finetuning import finetune
+from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, step
 from bert_tf.training.run_folder import RunData
@@ -67,17 +67,16 @@ def fine_tuned(folder, config, strategy):
     for name in ("num_train_steps", "num_warmup_steps"):  # fine-tuning has its own
         del config[name]
     with toy_examples.several_lengths():
-        model, _ = finetune(
+        plan = training_plan(
             classifier(),
             toy_examples.prepare(os.path.join(folder, "examples"), TARGET),
             cli.parse(toy_examples.run, []),
-            strategy,
-            folder=folder,
             data=RunData("eleven examples", "0"),
             num_train_epochs=6.0,
             max_lengths=2,
             **config,
         )
+        model, _ = loop.train(**plan, folder=folder, strategy=strategy)
     return model
 
 

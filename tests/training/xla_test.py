@@ -137,18 +137,15 @@ def examples_by_length(folder):
     """As fine-tuning reads, with its last batch filled up."""
     records = toy_examples.prepare(os.path.join(folder, "examples"))
     options = toy_examples.options(train_batch_size=BATCH)
-    with mock.patch.object(finetuning, "train") as train:
-        finetuning.finetune(
-            toy.task(),
-            records,
-            options,
-            tf.distribute.get_strategy(),
-            folder=folder,
-            data=run_folder.RunData("examples", "0"),
-            num_train_epochs=2.0,
-            max_lengths=1,
-        )
-    (phase,) = train.call_args.kwargs["phases"]
+    plan = finetuning.training_plan(
+        toy.task(),
+        records,
+        options,
+        data=run_folder.RunData("examples", "0"),
+        num_train_epochs=2.0,
+        max_lengths=1,
+    )
+    (phase,) = plan["phases"]
     return phase.streams[0](0, pipeline.ALL_ROWS), records.batches(BATCH, 1)
 
 

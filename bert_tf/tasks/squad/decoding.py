@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.tasks.squad.windows import QuestionFeatures, Window
+from bert_tf.tasks.long_texts import Window
+from bert_tf.tasks.squad.windows import QuestionFeatures
 from bert_tf.text.normalization import Span, split_words
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
@@ -46,15 +47,9 @@ NO_SPAN_TEXT = "empty"
 
 
 class Candidate(NamedTuple):
-    """A possible answer.
+    """A possible answer, and the scores of its first and last token."""
 
-    Attributes:
-        tokens: its first and last token in the paragraph; None for "no answer".
-        start_logit: the first token's score.
-        end_logit: the last token's score.
-    """
-
-    tokens: tuple[int, int] | None
+    tokens: tuple[int, int] | None  # both, in the paragraph; None for "no answer"
     start_logit: float
     end_logit: float
 
@@ -153,17 +148,11 @@ def _highest(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 class Alignment(NamedTuple):
-    """Which part of the words, joined with spaces, the answer is.
-
-    Attributes:
-        start: its first character.
-        end: the character after its last.
-        failure: why it is all of the words; "" if the alignment was found.
-    """
+    """The characters of the words, joined with spaces, that are the answer."""
 
     start: int
     end: int
-    failure: str = ""
+    failure: str = ""  # why it is all of the words
 
 
 def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
@@ -201,35 +190,14 @@ def _with_spaces(text: str, number: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class DecodingSettings:
-    """How answers are chosen.
+    """How answers are chosen."""
 
-    Attributes:
-        n_best_size: starts and ends of a window that are paired; answers that are kept.
-        max_answer_length: the most tokens of an answer.
-        version_2_with_negative: whether "no answer" is one of the answers (SQuAD 2.0).
-        do_lower_case: whether tokens are lower-cased and without accents.
-        answer_text: ALIGNMENT or OFFSETS.
-        verbose_logging: log each alignment that failed.
-    """
-
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    version_2_with_negative: bool = False
-    do_lower_case: bool = True
-    answer_text: str = ALIGNMENT
-    verbose_logging: bool = False
-
-    def __post_init__(self):
-        for name in ("n_best_size", "max_answer_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1. Received: {getattr(self, name)}"
-                )
-        if self.answer_text not in (ALIGNMENT, OFFSETS):
-            raise ValueError(
-                f"`answer_text` must be {ALIGNMENT!r} or {OFFSETS!r}."
-                f" Received: {self.answer_text!r}"
-            )
+    n_best_size: int = 20  # of a window's starts and ends, and of the answers kept
+    max_answer_length: int = 30  # in tokens
+    version_2_with_negative: bool = False  # "no answer" is one of them (SQuAD 2.0)
+    do_lower_case: bool = True  # tokens are lower-cased and without accents
+    answer_text: str = ALIGNMENT  # or OFFSETS
+    verbose_logging: bool = False  # log each alignment that failed
 
 
 class NBestEntry(NamedTuple):
@@ -246,18 +214,13 @@ class NBestEntry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """A question's answers.
+    """A question's answers."""
 
-    Attributes:
-        n_best: the best ones, the best first; "no answer" (2.0) is always among them.
-        best_text: the best one except "no answer"; without any span "" (2.0) or
-            NO_SPAN_TEXT (1.1).
-        score_diff: the score of "no answer" less that of `best_text`, or
-            NO_SPAN_SCORE_DIFF; None for SQuAD 1.1.
-    """
-
-    n_best: list[NBestEntry]
+    n_best: list[NBestEntry]  # the best first; "no answer" (2.0) is always among them
+    # The best one except "no answer"; without any span "" (2.0) or NO_SPAN_TEXT (1.1).
     best_text: str
+    # The score of "no answer" less that of `best_text`, or NO_SPAN_SCORE_DIFF; None for
+    # SQuAD 1.1.
     score_diff: float | None
 
 
@@ -338,12 +301,6 @@ class Decoder:
         start = _place(words, alignment.start)
         end = _place(words, alignment.end - 1) + 1
         return text[alignment.start : alignment.end], (start, end)
-
-
-def answer(decoded: Decoded, settings: DecodingSettings, threshold: float) -> str:
-    """The prediction."""
-    score_diff = decoded.score_diff if settings.version_2_with_negative else None
-    return text_or_null(decoded.best_text, score_diff, threshold)
 
 
 def text_or_null(best_text: str, score_diff: float | None, threshold: float) -> str:

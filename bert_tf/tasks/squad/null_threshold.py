@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -22,6 +22,7 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.pictures import drawing, png
+from bert_tf.tasks.squad.decoding import NO_SPAN_SCORE_DIFF
 from bert_tf.tasks.squad.scoring import (
     Curve,
     Golds,
@@ -30,9 +31,6 @@ from bert_tf.tasks.squad.scoring import (
     precision_recall_curves,
 )
 from bert_tf.training import checkpoints
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
@@ -46,31 +44,18 @@ PROBABILITY = "null odds"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NullThreshold:
-    """A threshold, and the scores by which it was chosen, in percent.
+    """A threshold, and the scores by which it was chosen, in percent."""
 
-    Attributes:
-        null_score_diff_threshold: that of the best F1; predictions are made with it.
-        exact_at_threshold: the exact match of predictions made with it.
-        f1_at_threshold: their F1.
-        best_exact: the result of the official search.
-        best_exact_thresh: its threshold.
-        best_f1: the same for F1.
-        best_f1_thresh: the same.
-        num_questions: the number of questions by which it was chosen.
-        predict_file: where they are from.
-        checkpoint: the model's name in this folder, or its whole path; "" if unknown.
-    """
-
-    null_score_diff_threshold: float
-    exact_at_threshold: float
+    null_score_diff_threshold: float  # of the best F1; predictions are made with it
+    exact_at_threshold: float  # of predictions made with it
     f1_at_threshold: float
-    best_exact: float
+    best_exact: float  # the result of the official search, and its threshold
     best_exact_thresh: float
     best_f1: float
     best_f1_thresh: float
-    num_questions: int
-    predict_file: str
-    checkpoint: str = ""
+    num_questions: int  # by which it was chosen
+    predict_file: str  # where they are from
+    checkpoint: str = ""  # its name in this folder, or its whole path; "" if unknown
 
 
 def choose(
@@ -82,26 +67,18 @@ def choose(
 ) -> NullThreshold:
     """The threshold with the best F1 on a development set, by the official search.
 
-    Warns if predictions with it score less than the search reports: the search may stop
-    between equal score differences, and gives 0 if answering nothing is best.
+    Predictions with it may score less than the search reports: it may stop between
+    equal score differences, and gives 0 if answering nothing is best.
     """
     best = best_thresholds(golds, best_texts, null_odds)
     threshold = float(best.best_f1_thresh)
     report = evaluate_v2(golds, best_texts, null_odds, threshold)
     if report["f1"] < best.best_f1 - _NEGLIGIBLE:
-        unanswerable = sum(not gold.has_answer for gold in golds.values())
-        reason = (
-            "the best is to answer nothing, and no threshold was found for that"
-            if best.best_f1 <= 100.0 * unanswerable / len(golds)
-            else "several questions have the same score difference"
-        )
         logging.warning(
             "Predictions with null_score_diff_threshold=%s have an F1 of %.3f, less"
-            " than the best_f1 of %.3f: %s.",
-            threshold,
-            report["f1"],
-            best.best_f1,
-            reason,
+            " than the best_f1 of %.3f: several questions have the same score"
+            " difference, or the best is to answer nothing.",
+            *(threshold, report["f1"], best.best_f1),
         )
     return NullThreshold(
         null_score_diff_threshold=threshold,
@@ -231,9 +208,9 @@ def _drawn(
 def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
     """Precision, recall and score over the threshold, with the chosen one marked."""
     thresholds = np.array(curve.thresholds[1:], np.float64)
-    left, right = _range(np.append(thresholds, threshold))
+    left, right = _range([*thresholds, threshold])
 
-    def draw(axes: "Axes") -> None:
+    def draw(axes: Any) -> None:
         for name, values in (
             ("precision of what is answered", curve.precisions),
             ("recall of the answerable", curve.recalls),
@@ -242,10 +219,9 @@ def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
             # Between two thresholds nothing changes.
             axes.step([left, *thresholds], values, where="post", label=name)
         _mark(axes, threshold)
-        axes.set(xlim=(left, right), ylim=(0, 1.02))
-        axes.set(xlabel=f"threshold of the {SCORE_DIFFERENCE}", ylabel="share, by F1")
-        axes.grid(alpha=0.3)
-        axes.legend(loc="best", fontsize="small")
+        axes.set(xlim=(left, right), ylim=(0, 1.02), ylabel="share, by F1")
+        axes.set_xlabel(f"threshold of the {SCORE_DIFFERENCE}")
+        axes.legend(fontsize="small")
 
     return _picture(draw, title)
 
@@ -263,14 +239,11 @@ def histogram_picture(
     bins.
     """
     kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
-    everything = np.concatenate(list(kinds.values()))
-    if label == PROBABILITY and everything.min() >= 0 and everything.max() <= 1:
+    left, right = _range(np.concatenate(list(kinds.values())))
+    if label == PROBABILITY and left >= -0.1 and right <= 1.1:
         left, right = 0.0, 1.0
-    else:
-        marked = [] if threshold is None else [threshold]
-        left, right = _range(np.append(everything, marked))
 
-    def draw(axes: "Axes") -> None:
+    def draw(axes: Any) -> None:
         for name, odds in kinds.items():
             axes.hist(
                 np.clip(odds, left, right),
@@ -281,8 +254,8 @@ def histogram_picture(
             )
         if threshold is not None:
             _mark(axes, threshold)
-        axes.set(xlim=(left, right), xlabel=label, ylabel="share of the questions")
-        axes.legend(loc="best", fontsize="small")
+        axes.set(xlabel=label, ylabel="share of the questions")
+        axes.legend(fontsize="small")
 
     return _picture(draw, title)
 
@@ -290,19 +263,17 @@ def histogram_picture(
 def precision_recall_picture(curve: Curve, title: str) -> bytes:
     """Precision over recall, with the area below in the title."""
 
-    def draw(axes: "Axes") -> None:
+    def draw(axes: Any) -> None:
         # The official areas are of steps that end at their point.
         axes.step(curve.recalls, curve.precisions, where="pre")
         axes.fill_between(curve.recalls, curve.precisions, step="pre", alpha=0.25)
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
-        axes.grid(alpha=0.3)
 
-    return _picture(
-        draw, f"{title}\naverage precision {100 * curve.average_precision:.2f}"
-    )
+    area = 100 * curve.average_precision
+    return _picture(draw, f"{title}\naverage precision {area:.2f}")
 
 
-def _picture(draw: Callable[["Axes"], None], title: str) -> bytes:
+def _picture(draw: Callable[[Any], None], title: str) -> bytes:
     with drawing():
         from matplotlib.figure import Figure
 
@@ -313,21 +284,14 @@ def _picture(draw: Callable[["Axes"], None], title: str) -> bytes:
         return png(figure)
 
 
-def _mark(axes: "Axes", threshold: float) -> None:
+def _mark(axes: Any, threshold: float) -> None:
     label = f"threshold {threshold:.3f}"
     axes.axvline(threshold, color="black", linestyle="--", linewidth=1, label=label)
 
 
-def _range(values: np.ndarray) -> tuple[float, float]:
-    """The range of all but a few extreme values, with a margin.
-
-    Extreme values are more than five times the middle half's width away from it.
-    """
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return -1.0, 1.0
-    low, high = np.percentile(finite, [25, 75])
-    reach = 5 * (high - low) or np.inf
-    near = finite[(finite >= low - reach) & (finite <= high + reach)]
-    margin = max(0.03 * (near.max() - near.min()), 1e-3)
-    return float(near.min() - margin), float(near.max() + margin)
+def _range(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """The range, with a margin, of the questions that have a text."""
+    some = np.array(values)[np.abs(values) < NO_SPAN_SCORE_DIFF]
+    low, high = (some.min(), some.max()) if len(some) else (-1.0, 1.0)
+    margin = max(0.03 * (high - low), 1e-3)
+    return float(low - margin), float(high + margin)

@@ -66,19 +66,13 @@ class Question:
 
 
 class Report:
-    """The faults of a file.
-
-    num_questions: all of the file's questions, including skipped ones.
-    skipped: the number of skipped questions, by reason.
-        skipped: the number of questions left out, by reason.
-        notes: the number of other faults, by kind.
-    """
+    """The faults of a file."""
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.num_questions = 0
-        self.skipped: Counter[str] = Counter()
-        self.notes: Counter[str] = Counter()
+        self.num_questions = 0  # all of the file's, including skipped ones
+        self.skipped: Counter[str] = Counter()  # questions left out, by reason
+        self.notes: Counter[str] = Counter()  # other faults, by kind
 
     @property
     def num_usable(self) -> int:
@@ -99,24 +93,19 @@ class Report:
     def summary(self) -> str:
         """One line: "Skipped 3 of 120 questions: 2 malformed, 1 without an answer."."""
         text = f"Skipped {self.skipped.total():,} of {self.num_questions:,} questions"
-        if any(self.skipped.values()):
-            text += ": "
-            text += ", ".join(f"{n:,} {kind}" for kind, n in self.skipped.items() if n)
+        if self.skipped.total():
+            text += f": {_listed(self.skipped)}"
         if self.notes:
-            notes = "; ".join(f"{kind}: {n:,}" for kind, n in self.notes.items())
-            text += f". Also: {notes}"
+            text += f". Also: {_listed(self.notes)}"
         return f"{text}."
 
 
-class CheckedQuestions:
-    """The usable questions of a file or a split, in its order.
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
 
-    Attributes:
-        identity: what the questions depend on, as JSON.
-        report: the faults that were found.
-        num_questions: how many questions there are.
-        have_answers: whether each one has an answer or is impossible.
-    """
+
+class CheckedQuestions:
+    """The usable questions of a file or a split, in its order."""
 
     def __init__(
         self,
@@ -132,6 +121,7 @@ class CheckedQuestions:
             "version_2_with_negative": version_2_with_negative,
             "for_training": for_training,
         }
+        # What the questions depend on, as JSON.
         self.identity: dict[str, Any] = {**identity, **options}
         self.report = report = Report(source)
         self._questions = list(_Reader(report, **options).read(articles))
@@ -156,15 +146,9 @@ def read_file(
     content, sha256 = read_json(path)
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
-        found = f"Found: {shown(content)}"
-        if isinstance(content, dict) and "data" in content:
-            found = f"Found there: {shown(articles)}"
-        elif isinstance(content, dict):
-            keys = ", ".join(list(content)[:5]) or "none"
-            found = f"Its keys: {keys}{', ...' * (len(content) > 5)}"
         raise InputError(
             f'{path}: a SQuAD file must be an object whose key "data" has the list'
-            f" of articles. {found}."
+            f" of articles. Found: {shown(content)}."
         )
     return CheckedQuestions(
         articles,
@@ -259,16 +243,12 @@ def first_questions_of(options: SquadOptions) -> CheckedQuestions | None:
 
 def read_json(path: str) -> tuple[Any, str]:
     """The value of a SQuAD file, and the SHA-256 of its unpacked content."""
-    if not files.exists(path):
+    if not files.exists(path) or files.is_folder(path):
         raise InputError(
-            f"No such SQuAD file: {path}. Check the path; SQuAD's files are at"
+            f"No such SQuAD file: {path}. SQuAD's files are at"
             " rajpurkar.github.io/SQuAD-explorer."
         )
-    if files.is_folder(path):
-        raise InputError(f"The SQuAD file is a folder, not a file: {path}")
     content = b"".join(blocks.read_pieces(path))
-    if not content.strip():
-        raise InputError(f"{path}: the file is empty.")
     try:
         return json.loads(content.decode("utf-8-sig")), files.sha256(content)
     except UnicodeDecodeError as error:
@@ -277,13 +257,8 @@ def read_json(path: str) -> tuple[Any, str]:
             f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
             " convert the file, e.g. with iconv -t utf-8."
         ) from error
-    except json.JSONDecodeError as error:
-        # The official files are one line: its number alone would not help.
-        raise InputError(
-            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}."
-        ) from error
     except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, or as many nested lists.
+        # Also a number of thousands of digits, or as many nested lists.
         raise InputError(f"{path}: not valid JSON: {error}.") from error
 
 
@@ -301,10 +276,9 @@ class EntryError(Exception):
         self.kind = kind
 
 
-def _checked(value: Any, kinds: type | tuple[type, ...], wanted: str) -> Any:
-    """A value of one of some types; a bool counts as a number only if allowed."""
-    is_right = isinstance(value, kinds)
-    if not is_right or (isinstance(value, bool) and kinds is not bool):
+def _checked(value: Any, kind: type, wanted: str) -> Any:
+    """A value of a type; a bool is no number."""
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise EntryError(f"{wanted}. Found: {shown(value)}")
     return value
 
@@ -353,21 +327,22 @@ class _Reader:
             return
         paragraph = Paragraph(context=context)
         for number, qa in enumerate(qas, start=1):
-            question_id = _id(qa)
-            name = number if question_id is None else repr(question_id)
-            place = f"{where}, question {name}"
+            # Some tools write numbers, which become text as JSON's keys.
+            question_id = qa.get("id") if isinstance(qa, dict) else None
+            if type(question_id) is int:
+                question_id = str(question_id)
+            is_named = isinstance(question_id, str)
+            place = f"{where}, question {repr(question_id) if is_named else number}"
             try:
                 yield self._question(qa, question_id, paragraph, place)
             except EntryError as fault:
                 self._report.skip(fault.kind, place, str(fault))
 
     def _question(
-        self, entry: Any, question_id: str | None, paragraph: Paragraph, where: str
+        self, entry: Any, question_id: Any, paragraph: Paragraph, where: str
     ) -> Question:
         _checked(entry, dict, "it must be an object")
-        if question_id is None:
-            found = shown(entry.get("id"))
-            raise EntryError(f"its `id` must be text or a number. Found: {found}")
+        _checked(question_id, str, "its `id` must be text or a number")
         text = _checked(entry.get("question"), str, "its `question` must be text")
         if question_id in self._ids:
             what = "a question before it has the same id"
@@ -391,12 +366,11 @@ class _Reader:
         # Exports without the key have no answers there, as in the official script.
         default = self._version_2_with_negative and entry.get("answers") == []
         value = entry.get("is_impossible", default)
-        try:
-            _checked(value, bool, "its `is_impossible` must be true or false")
-        except EntryError as fault:
+        if not isinstance(value, bool):
+            what = "its `is_impossible` must be true or false"
             if self._for_training:
-                raise
-            self._report.note(FAULTY_ANSWERS, where, str(fault))
+                raise EntryError(what)
+            self._report.note(FAULTY_ANSWERS, where, what)
             return False
         if value and not self._version_2_with_negative:
             raise InputError(
@@ -439,15 +413,11 @@ class _Reader:
     ) -> tuple[GoldAnswer, ...]:
         """All answers; none if they are not known."""
         entries = entry.get("answers")
-        if entries is None:
-            return ()
         answers = []
-        try:
-            _checked(entries, list, "its `answers` must be a list")
-        except EntryError as fault:
-            self._report.note(FAULTY_ANSWERS, where, str(fault))
-            return ()
-        for each in entries:
+        if entries is not None and not isinstance(entries, list):
+            self._report.note(FAULTY_ANSWERS, where, "its `answers` must be a list")
+            entries = None
+        for each in entries or ():
             try:
                 answers.append(read_answer(each, context))
             except EntryError as fault:
@@ -456,14 +426,6 @@ class _Reader:
                 if isinstance(each, dict) and isinstance(each.get("text"), str):
                     answers.append(GoldAnswer(each["text"], -1))
         return tuple(answers)
-
-
-def _id(entry: Any) -> str | None:
-    """A question's id; some tools write numbers, which become text as JSON's keys."""
-    found = entry.get("id") if isinstance(entry, dict) else None
-    if isinstance(found, int) and not isinstance(found, bool):
-        return str(found)
-    return found if isinstance(found, str) else None
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:

@@ -53,22 +53,15 @@ class BestThresholds(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Precision and recall of answering all questions up to a null odd.
+    """Precision and recall of answering all questions up to a null odd."""
 
-    Attributes:
-        thresholds: the null odds, ascending; -inf first, where nothing is answered.
-        precisions: of what is answered, the share that is right; 1 for nothing.
-        recalls: of the answerable, the share that is answered rightly.
-        totals: of all questions, the share that is right: answered correctly, or
-            unanswerable and not answered.
-        average_precision: the area below the steps, 0 to 1.
-    """
-
-    thresholds: list[float]
-    precisions: list[float]
-    recalls: list[float]
+    thresholds: list[float]  # ascending; -inf first, where nothing is answered
+    precisions: list[float]  # of what is answered, the share that is right; 1 for none
+    recalls: list[float]  # of the answerable, the share that is answered rightly
+    # Of all questions, the share that is right: answered correctly, or unanswerable and
+    # not answered.
     totals: list[float]
-    average_precision: float
+    average_precision: float  # the area below the steps, 0 to 1
 
 
 def normalize_answer(text: str) -> str:
@@ -89,15 +82,8 @@ def f1(prediction: str, gold: str, *, of_nothing: int = 0) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _best(
-    prediction: str, golds: Sequence[str], of_nothing: int, question_id: str
-) -> tuple[int, float]:
+def _best(prediction: str, golds: Sequence[str], of_nothing: int) -> tuple[int, float]:
     """(exact match, F1), each the best over normalized gold answers."""
-    if not isinstance(prediction, str):
-        raise InputError(
-            f"The prediction for question {question_id} must be a text. Received:"
-            f" {str(prediction)[:80]}"
-        )
     text = normalize_answer(prediction)
     all_f1 = (f1(text, gold, of_nothing=of_nothing) for gold in golds)
     return int(text in golds), max(all_f1)
@@ -119,7 +105,7 @@ def evaluate_v1(
                 " evaluate the file as 2.0."
             )
         texts = [normalize_answer(text) for text in gold.texts]
-        exact, best_f1 = _best(predictions[question_id], texts, 0, question_id)
+        exact, best_f1 = _best(predictions[question_id], texts, 0)
         exact_sum += exact
         f1_sum += best_f1
     if not total:
@@ -157,7 +143,7 @@ def _scores_v2(
     for key, gold in golds.items():
         texts = [normalize_answer(text) for text in gold.texts]
         texts = [text for text in texts if text] or [""]
-        scores.exact[key], scores.f1[key] = _best(predictions[key], texts, 1, key)
+        scores.exact[key], scores.f1[key] = _best(predictions[key], texts, 1)
     return scores
 
 
@@ -296,46 +282,42 @@ def _ascending(
     return sorted(ids, key=null_odds.__getitem__)
 
 
-class Answers:
-    """The answers to questions, each no more than its best text, and their scores.
+def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
+    """The right answers of questions, by id."""
+    return {
+        one.question_id: Gold(tuple(text for text, _ in one.answers), bool(one.answers))
+        for one in questions
+    }
 
-    Attributes:
-        best_texts: question id -> the best answer that is a text.
-        null_odds: question id -> the score of "no answer" less that of this text.
-        golds: question id -> the annotators' answers.
-    """
+
+class Answers:
+    """The answers to questions, each no more than its best text, and their scores."""
 
     def __init__(self, *, version_2_with_negative: bool) -> None:
-        self.best_texts: dict[str, str] = {}
+        self.best_texts: dict[str, str] = {}  # by id, the best answer that is a text
+        # By id, the score of "no answer" less that of this text; empty for SQuAD 1.1.
         self.null_odds: dict[str, float] = {}
-        self.golds: dict[str, Gold] = {}
         self._version_2 = version_2_with_negative
 
-    def add(self, question: Question, decoded: Decoded) -> None:
+    def add(self, question_id: str, decoded: Decoded) -> None:
         """Adds a question's answer."""
-        self.best_texts[question.question_id] = decoded.best_text
+        self.best_texts[question_id] = decoded.best_text
         if decoded.score_diff is not None:
-            self.null_odds[question.question_id] = decoded.score_diff
-        self.golds[question.question_id] = Gold(
-            tuple(answer.text for answer in question.answers), bool(question.answers)
-        )
+            self.null_odds[question_id] = decoded.score_diff
 
-    def scores(self, threshold: float) -> dict[str, float]:
+    def texts(self, threshold: float = 0.0) -> dict[str, str]:
+        """The predictions, by question id."""
+        return {
+            question_id: text_or_null(text, self.null_odds.get(question_id), threshold)
+            for question_id, text in self.best_texts.items()
+        }
+
+    def scores(self, golds: Golds, threshold: float) -> dict[str, float]:
         """The official scores, in percent."""
         if not self._version_2:
-            return evaluate_v1(self.golds, self.best_texts)
-        predictions = _answers(self.best_texts, self.null_odds, threshold)
-        best = best_thresholds(self.golds, self.best_texts, self.null_odds)
-        return {**evaluate_v2(self.golds, predictions), **best._asdict()}
-
-
-def _answers(
-    best_texts: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
-) -> dict[str, str]:
-    return {
-        question_id: text_or_null(text, null_odds.get(question_id), threshold)
-        for question_id, text in best_texts.items()
-    }
+            return evaluate_v1(golds, self.best_texts)
+        best = best_thresholds(golds, self.best_texts, self.null_odds)
+        return {**evaluate_v2(golds, self.texts(threshold)), **best._asdict()}
 
 
 def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
@@ -357,7 +339,7 @@ N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 
-class PredictionFiles:
+class PredictionFiles(Answers):
     """Writes a prediction's files in the original's format; a context manager.
 
         predictions.json         question id -> the answer, "" for none
@@ -370,19 +352,11 @@ class PredictionFiles:
     which are most of it, are written immediately. Files get their names when
     they are complete, predictions.json last: a prediction that does not reach `finish`
     leaves nothing.
-
-    Attributes:
-        best_texts: question id -> the best answer except "no answer".
-        null_odds: question id -> the score of "no answer" less that one's; empty for
-            SQuAD 1.1.
     """
 
-    def __init__(self, folder: str, version_2_with_negative: bool, prefix: str = ""):
+    def __init__(self, folder: str, version_2_with_negative: bool) -> None:
+        super().__init__(version_2_with_negative=version_2_with_negative)
         self._folder = folder
-        self._prefix = prefix
-        self._version_2_with_negative = version_2_with_negative
-        self.best_texts: dict[str, str] = {}
-        self.null_odds: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         self._temporary = files.temporary_name(self._path(N_BEST))
@@ -401,25 +375,12 @@ class PredictionFiles:
             files.remove(self._temporary)
 
     def add(self, question_id: str, decoded: Decoded) -> None:
-        """Writes a question's answers."""
-        if question_id in self.best_texts:
-            raise ValueError(f"A question must come once. Received: {question_id!r}")
-        if (decoded.score_diff is not None) != self._version_2_with_negative:
-            raise ValueError(
-                "`decoded` must have a `score_diff` for SQuAD 2.0 and none for 1.1."
-                f" Received: {decoded.score_diff}"
-            )
+        """Adds and writes a question's answers."""
         comma = "," if self.best_texts else ""
         entries = ",\n".join(map(_entry, decoded.n_best))
         key = json.dumps(question_id)
         self._file.write(f"{comma}\n    {key}: [\n{entries}\n    ]".encode("ascii"))
-        self.best_texts[question_id] = decoded.best_text
-        if decoded.score_diff is not None:
-            self.null_odds[question_id] = decoded.score_diff
-
-    def answers(self, threshold: float = 0.0) -> dict[str, str]:
-        """The predictions, by question id."""
-        return _answers(self.best_texts, self.null_odds, threshold)
+        super().add(question_id, decoded)
 
     def finish(self, threshold: float = 0.0) -> None:
         """Writes the rest, and gives the files their names."""
@@ -429,19 +390,19 @@ class PredictionFiles:
             os.fsync(self._file.fileno())
         self._file.close()
         files.replace(self._temporary, self._path(N_BEST))
-        if self._version_2_with_negative:
+        if self._version_2:
             self._write(NULL_ODDS, self.null_odds)
         elif files.exists(self._path(NULL_ODDS)):
             # An earlier prediction's.
             files.remove(self._path(NULL_ODDS))
-        self._write(PREDICTIONS, self.answers(threshold))
+        self._write(PREDICTIONS, self.texts(threshold))
 
     def _write(self, name: str, values: dict) -> None:
         content = json.dumps(values, indent=4) + "\n"
         files.write_atomically(self._path(name), content)
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._folder, self._prefix + name)
+        return os.path.join(self._folder, name)
 
 
 def _entry(entry: NBestEntry) -> str:

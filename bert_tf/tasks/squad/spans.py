@@ -30,6 +30,7 @@ from bert_tf.records.batching import (
     rows_digest,
 )
 from bert_tf.records.spec import RecordSpec
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import (
     FineTuning,
     FineTuningTask,
@@ -37,10 +38,16 @@ from bert_tf.tasks.finetuning import (
     model_options,
     opened_adapter,
     steps_of,
-    trained,
 )
-from bert_tf.tasks.squad import decoding, null_threshold, windows
-from bert_tf.tasks.squad.decoding import Decoded, Decoder, DecodingSettings, NBestEntry
+from bert_tf.tasks.squad import null_threshold
+from bert_tf.tasks.squad.decoding import (
+    OFFSETS,
+    Decoded,
+    Decoder,
+    DecodingSettings,
+    NBestEntry,
+    text_or_null,
+)
 from bert_tf.tasks.squad.reading import (
     CheckedQuestions,
     Paragraph,
@@ -48,16 +55,20 @@ from bert_tf.tasks.squad.reading import (
     first_questions_of,
     questions_of,
 )
-from bert_tf.tasks.squad.scoring import Answers, PredictionFiles, best_metric
+from bert_tf.tasks.squad.scoring import (
+    Answers,
+    Golds,
+    PredictionFiles,
+    best_metric,
+    golds_of,
+)
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
-    CutQuestions,
     QuestionFeatures,
     QuestionFeaturizer,
     blocks,
     parallel_blocks,
 )
-from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import candidates, prefix_of
@@ -92,8 +103,6 @@ def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
 # by similar length, and its questions are yielded in order once all their windows are
 # done. The static lengths are chosen from the first group, so that later groups need no
 # new compilation.
-#
-# Shapes: R windows of a group, B batch, S a batch's length.
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -104,15 +113,10 @@ WINDOWS_AT_ONCE = 4096
 
 
 class QuestionLogits(NamedTuple):
-    """A question and its windows' logits.
-
-    Attributes:
-        features: the question and its windows.
-        start_logits: of each window, float32 [S], or no more than its record's tokens.
-        end_logits: likewise.
-    """
+    """A question and its windows' logits."""
 
     features: QuestionFeatures
+    # Of each window, float32 [S], or no more than its record's tokens.
     start_logits: list[np.ndarray]
     end_logits: list[np.ndarray]
 
@@ -125,14 +129,9 @@ class _Group:
     ) -> None:
         self.questions = questions
         self.batches = batches
-        self._missing = sum(len(question.windows) for question in questions)
-        self._start: list[np.ndarray] = [np.empty(0)] * self._missing
-        self._end: list[np.ndarray] = [np.empty(0)] * self._missing
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all windows have their logits."""
-        return not self._missing
+        self.num_missing = sum(len(question.windows) for question in questions)
+        self._start: list[np.ndarray] = [np.empty(0)] * self.num_missing
+        self._end: list[np.ndarray] = [np.empty(0)] * self.num_missing
 
     def take(self, batch: Arrays, outputs: Arrays, *, with_padding: bool) -> None:
         """Keeps the logits of a batch's windows."""
@@ -144,32 +143,26 @@ class _Group:
             # Copies: a view would keep the batch.
             self._start[row] = outputs["start_logits"][place, :stop].copy()
             self._end[row] = outputs["end_logits"][place, :stop].copy()
-            self._missing -= 1
+            self.num_missing -= 1
 
     def results(self) -> Iterator[QuestionLogits]:
         """The questions, in their order."""
         first = 0
         for question in self.questions:
-            last = first + len(question.windows)
+            of_question = slice(first, first + len(question.windows))
             yield QuestionLogits(
-                question, self._start[first:last], self._end[first:last]
+                question, self._start[of_question], self._end[of_question]
             )
-            first = last
+            first = of_question.stop
 
 
 class WindowBatches:
-    """The batches of all windows, group by group, as input of a `Predictor`.
-
-    Attributes:
-        element_spec: of all batches.
-        group: the one that the last batch was of.
-    """
+    """The batches of all windows, group by group, as input of a `Predictor`."""
 
     def __init__(self, first: _Group, groups: Iterator[_Group]) -> None:
-        """Takes the groups."""
         assert first.batches is not None
         self.element_spec = first.batches.element_spec
-        self.group = first
+        self.group = first  # the one that the last batch was of
         self._groups = groups
 
     def __iter__(self) -> Iterator[Arrays]:
@@ -203,7 +196,7 @@ def question_logits(
     for batch, outputs in predict(batches, total):
         group = batches.group
         group.take(batch, outputs, with_padding=max_lengths is None)
-        if group.is_complete:
+        if not group.num_missing:
             yield from group.results()
     if batches.group.batches is None:
         yield from batches.group.results()
@@ -233,10 +226,8 @@ def _groups(
             # A later window may be longer than all of these.
             buckets = (*(n for n in buckets if n < max_seq_length), max_seq_length)
         plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
-        yield _Group(
-            questions,
-            EvaluationBatches(table, plan.rows, np.array(buckets)[plan.buckets]),
-        )
+        lengths = np.array(buckets)[plan.buckets]
+        yield _Group(questions, EvaluationBatches(table, plan.rows, lengths))
 
 
 def _next_questions(features: Iterator[QuestionFeatures]) -> list[QuestionFeatures]:
@@ -249,16 +240,12 @@ def _next_questions(features: Iterator[QuestionFeatures]) -> list[QuestionFeatur
     return questions
 
 
-# Answers to questions about any text: what `bert_tf.answer` prints.
-#
-# The text is treated as one paragraph of SQuAD of any length: it is read in windows,
-# and an answer is cut from it at its tokens' offsets (`--answer_text=offsets`).
-#
-# Shapes: W windows of a batch, S tokens of the longest of them.
-
-
 class Answerer:
-    """Answers questions with a model of SQuAD."""
+    """Answers questions about any text with a model of SQuAD.
+
+    The text is treated as one paragraph of any length: it is read in windows, and an
+    answer is cut from it at its tokens' offsets (`--answer_text=offsets`).
+    """
 
     def __init__(
         self,
@@ -274,12 +261,7 @@ class Answerer:
         null_score_diff_threshold: float = 0.0,
         batch_size: int = 8,
     ) -> None:
-        longest = model.bert_config.max_position_embeddings
-        if max_seq_length > longest:
-            raise InputError(
-                f"`max_seq_length` must not exceed the model's {longest} positions."
-                f" Received: {max_seq_length}"
-            )
+        model.bert_config.check_sequence_length(max_seq_length)
         self._model = model
         self._max_seq_length, self._batch_size = max_seq_length, batch_size
         self._featurizer = QuestionFeaturizer(
@@ -289,15 +271,15 @@ class Answerer:
             max_query_length=max_query_length,
             for_training=False,
         )
-        self._settings = DecodingSettings(
+        settings = DecodingSettings(
             n_best_size=n_best_size,
             max_answer_length=max_answer_length,
             version_2_with_negative=version_2_with_negative,
             do_lower_case=tokenizer.do_lower_case,
-            answer_text=decoding.OFFSETS,
+            answer_text=OFFSETS,
         )
         self._threshold = null_score_diff_threshold
-        self._decoder = Decoder(tokenizer, self._settings)
+        self._decoder = Decoder(tokenizer, settings)
 
     def __call__(
         self, questions: Sequence[str], context: str
@@ -314,14 +296,10 @@ class Answerer:
         for features in self._featurizer(asked):
             if not features.windows:
                 raise InputError("The text to find answers in has no word.")
-            starts, ends = self._logits(features)
-            decoded = self._decoder(features, starts, ends)
-            said = decoding.answer(decoded, self._settings, self._threshold)
-            first = next(
-                (entry for entry in decoded.n_best if entry.text == said),
-                decoded.n_best[0],
-            )
-            yield [first, *(entry for entry in decoded.n_best if entry is not first)]
+            decoded = self._decoder(features, *self._logits(features))
+            said = text_or_null(decoded.best_text, decoded.score_diff, self._threshold)
+            # The prediction first.
+            yield sorted(decoded.n_best, key=lambda entry: entry.text != said)
 
     def _logits(
         self, features: QuestionFeatures
@@ -329,7 +307,7 @@ class Answerer:
         """Scores of each window's tokens to be an answer's first, and its last."""
         starts: list[np.ndarray] = []
         ends: list[np.ndarray] = []
-        for block in windows.blocks([features], self._max_seq_length):
+        for block in blocks([features], self._max_seq_length):
             all_lengths = block["input_mask"].sum(axis=1)
             for first in range(0, len(all_lengths), self._batch_size):
                 rows = slice(first, first + self._batch_size)
@@ -342,38 +320,12 @@ class Answerer:
                     training=False,
                 )
                 for scores, name in ((starts, "start_logits"), (ends, "end_logits")):
-                    values = np.asarray(outputs[name])  # [W, S]
+                    values = np.asarray(outputs[name])
                     scores += [
                         row[:length]
                         for row, length in zip(values, lengths, strict=True)
                     ]
         return starts, ends
-
-
-def sentence_round(
-    context: str, span: Span, split: Callable[[str], Sequence[str]]
-) -> Span:
-    """The place of the sentence with an answer; or of all that the answer spans."""
-    start, end = span
-    # A line that the answer begins or ends in is whole in this.
-    first = context.rfind("\n", 0, start) + 1
-    last = context.find("\n", end)
-    last = len(context) if last < 0 else last
-    sentence_start, sentence_end = start, end
-    place = first
-    for line in context[first:last].split("\n"):
-        line_end = place + len(line)
-        for sentence in split(line):
-            # Between sentences only white space is lost.
-            while context[place].isspace():
-                place += 1
-            if place <= start < place + len(sentence):
-                sentence_start = place
-            if place < end <= place + len(sentence):
-                sentence_end = place + len(sentence)
-            place += len(sentence)
-        place = line_end + 1
-    return sentence_start, sentence_end
 
 
 # The runs on SQuAD: questions in, answers out.
@@ -384,12 +336,7 @@ FIRST_STAGE = "first_stage"
 
 
 class Questions:
-    """The questions to train on and to answer, and the meaning of their outputs.
-
-    Attributes:
-        training: the questions to train on, if there are any.
-        scored: those to answer, if there are any.
-    """
+    """The questions to train on and to answer, and the meaning of their outputs."""
 
     def __init__(
         self,
@@ -457,13 +404,14 @@ class Questions:
         del split
         answers = Answers(version_2_with_negative=self._version_2)
         for features, decoded in self.answers(outputs):
-            answers.add(features.question, decoded)
+            answers.add(features.question.question_id, decoded)
         return answers
 
     def score(self, split: str, answers: Answers) -> dict[str, float]:
         """The answers' scores, by --null_score_diff_threshold."""
         del split
-        return answers.scores(self._options.null_score_diff_threshold)
+        golds = golds_of(self._require(self.scored))
+        return answers.scores(golds, self._options.null_score_diff_threshold)
 
     def _featurizer(self, *, for_training: bool) -> QuestionFeaturizer:
         return QuestionFeaturizer(
@@ -479,7 +427,7 @@ class Questions:
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
         length = self._options.max_seq_length
-        cut = CutQuestions()
+        cut: list[int] = []
         records = SplitRecords.prepare(
             os.path.join(self._options.output_dir, RECORDS_NAME),
             schema(length, for_training=True),
@@ -488,12 +436,12 @@ class Questions:
                 source,
                 featurizer,
                 num_workers=self._options.num_workers or available_cores(),
-                cut=cut,
+                count_cut=cut.append,
             ),
             lambda: {
                 "num_questions": source.num_questions,
                 "skipped": dict(source.report.skipped),
-                "num_cut": cut.number,
+                "num_cut": sum(cut),
             },
             is_alone=self._is_alone,
         )
@@ -628,9 +576,11 @@ def main(options: SquadOptions) -> None:
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 
-    run, model, step = trained(make_task, options, first_stage)
-    if options.do_predict:
-        predict(run, kept[0], model, step)
+    def finish(run: FineTuning, model: keras.Model, step: int) -> None:
+        if options.do_predict:
+            predict(run, kept[0], model, step)
+
+    finetuning.main(make_task, options, first_stage=first_stage, finish=finish)
 
 
 def predict(
@@ -643,19 +593,17 @@ def predict(
     assert source is not None
     logging.info("***** Running predictions *****")
     logging.info("  Num questions = %d", source.num_questions)
-    answers = Answers(version_2_with_negative=version_2)
+    golds = golds_of(source)
     num_cut = 0
     # Each of several workers processes all questions, and one writes.
-    writes = run.is_chief
-    with PredictionFiles(folder, version_2) if writes else nullcontext() as to:
+    alone = nullcontext(Answers(version_2_with_negative=version_2))
+    with PredictionFiles(folder, version_2) if run.is_chief else alone as answers:
         for features, decoded in questions.answers(run.outputs(model)):
-            answers.add(features.question, decoded)
+            answers.add(features.question.question_id, decoded)
             num_cut += features.is_query_cut
-            if to is not None:
-                to.add(features.question.question_id, decoded)
-        threshold = _threshold(run, answers, step) if version_2 else 0.0
-        if to is not None:
-            to.finish(threshold)
+        threshold = _threshold(run, answers, golds, step) if version_2 else 0.0
+        if isinstance(answers, PredictionFiles):
+            answers.finish(threshold)
     questions.log_cut(num_cut, source)
     if not source.have_answers:
         logging.warning("No scores: there are questions without a known answer.")
@@ -665,19 +613,18 @@ def predict(
         logging.warning(
             "The scores are of the %d questions that could be used; the"
             " official script, and bert_tf.evaluate_squad, count all %d.",
-            report.num_usable,
-            report.num_questions,
+            *(report.num_usable, report.num_questions),
         )
     run_folder.report_evaluation(
         folder,
         step,
-        answers.scores(threshold),
-        is_chief=writes,
+        answers.scores(golds, threshold),
+        is_chief=run.is_chief,
         task_name=run.task.name,
     )
 
 
-def _threshold(run: FineTuning, answers: Answers, step: int) -> float:
+def _threshold(run: FineTuning, answers: Answers, golds: Golds, step: int) -> float:
     """The null score difference above which there is no answer."""
     options: Any = run.options
     folder, source = options.output_dir, run.found.source
@@ -689,7 +636,7 @@ def _threshold(run: FineTuning, answers: Answers, step: int) -> float:
     if options.find_null_threshold and run.is_chief:
         null_threshold.find(
             folder,
-            answers.golds,
+            golds,
             answers.best_texts,
             answers.null_odds,
             predict_file=options.predict_file or options.tfds_name or "",

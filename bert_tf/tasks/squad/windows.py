@@ -1,8 +1,7 @@
 """Questions into windows of tokens: the original's convert_examples_to_features.
 
-A record is [CLS] question [SEP] window [SEP]. Window k of a paragraph is its tokens
-[k s, k s + r), with the room r that the question leaves and the stride s, or r if that
-is less; the last window is the first one that reaches the paragraph's end.
+A record is [CLS] question [SEP] window [SEP]. The windows are those of
+`bert_tf.tasks.long_texts`, with the room that the question leaves.
 `bert_tf.records.spec.RecordSpec.spans` has the records' features.
 
 R records, L tokens of a record.
@@ -21,6 +20,7 @@ import numpy as np
 
 from bert_tf.errors import InputError
 from bert_tf.parallel import ordered_map
+from bert_tf.tasks.long_texts import Window, best_windows, windows
 from bert_tf.tasks.squad.reading import WORD, GoldAnswer, Paragraph, Question
 from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
@@ -29,9 +29,6 @@ Item = TypeVar("Item")
 
 # [CLS], and [SEP] after the question and after the window.
 _SPECIAL_TOKENS = 3
-
-# What one more token of a window's length counts, in tokens of context.
-_WORTH_OF_LENGTH = 0.01
 
 # The first record's unique_id, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -49,19 +46,12 @@ _PARAGRAPHS_KEPT = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TokenizedParagraph:
-    """A paragraph's tokens.
-
-    Attributes:
-        ids: its tokens.
-        word_of_token: each token's word, ascending; words as in `reading.WORD`.
-        words: each word's place in the text, in characters, half open.
-        tokenizer: the tokenizer that made the tokens.
-    """
+    """A paragraph's tokens."""
 
     context: str
     ids: list[int]
-    word_of_token: list[int]
-    words: list[Span]
+    word_of_token: list[int]  # ascending; words as in `reading.WORD`
+    words: list[Span]  # each word's place in the text, in characters, half open
     tokenizer: WordPieceTokenizer = dataclasses.field(repr=False)
 
     @functools.cached_property
@@ -85,7 +75,9 @@ class ParagraphTokenizer:
 
     def __init__(self, tokenizer: WordPieceTokenizer) -> None:
         self.tokenizer = tokenizer
-        self._ids_of_word: Cache[tuple[int, ...]] = Cache(self._encode_word)
+        self._ids_of_word: Cache[tuple[int, ...]] = Cache(
+            lambda word: tuple(tokenizer.encode(word))
+        )
         self._kept: OrderedDict[str, TokenizedParagraph] = OrderedDict()
 
     def __call__(self, paragraph: Paragraph) -> TokenizedParagraph:
@@ -112,38 +104,20 @@ class ParagraphTokenizer:
             tokenizer=self.tokenizer,
         )
 
-    def _encode_word(self, word: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer.encode(word))
-
     def __reduce__(self) -> tuple:
         return ParagraphTokenizer, (self.tokenizer,)
 
 
-class Window(NamedTuple):
-    """A part of a paragraph: its first token there, and its number of tokens."""
-
-    start: int
-    length: int
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class QuestionFeatures:
-    """A question's windows, each of which is a record.
-
-    Attributes:
-        query_ids: the question's tokens, cut to max_query_length.
-        paragraph: its tokens.
-        windows: in their order; none if the paragraph has no token.
-        answer: the answer's first and last token in the paragraph; None if there is
-            none, or without training. If the answer has no token, the last one is
-            before the first one.
-        is_query_cut: whether the question was cut.
-    """
+    """A question's windows, each of which is a record."""
 
     question: Question
-    query_ids: list[int]
+    query_ids: list[int]  # the question's tokens, cut to max_query_length
     paragraph: TokenizedParagraph
-    windows: list[Window]
+    windows: list[Window]  # in their order; none if the paragraph has no token
+    # The answer's first and last token in the paragraph; None if there is none, or
+    # without training. If it has no token, the last one is before the first one.
     answer: tuple[int, int] | None = None
     is_query_cut: bool = False
 
@@ -153,27 +127,12 @@ class QuestionFeatures:
         return len(self.query_ids) + 2
 
     def max_context(self) -> list[np.ndarray]:
-        """Which of each window's tokens are best shown by it: bool [length] per window.
-
-        A token's best window is the one with the most context of it, which is the
-        smaller number of tokens on its two sides; the first of equal ones. A longer
-        window counts for a hundredth of a token more for each of its tokens, as
-        in the original.
-        """
+        """Which tokens of each window are best shown by it: bool [length] each."""
         if len(self.windows) == 1:
             return [np.ones(self.windows[0].length, bool)]
-        best_score = np.zeros(len(self.paragraph.ids))
-        best_window = np.zeros(len(self.paragraph.ids), np.int64)
-        for number, (start, length) in enumerate(self.windows):
-            left = np.arange(length)
-            # The same float arithmetic as the original's: ties are decided by it.
-            score = np.minimum(left, left[::-1]) + _WORTH_OF_LENGTH * length
-            part = slice(start, start + length)
-            is_better = score > best_score[part]
-            best_score[part][is_better] = score[is_better]
-            best_window[part][is_better] = number
+        best = best_windows(self.windows, len(self.paragraph.ids))
         return [
-            best_window[start : start + length] == number
+            best[start : start + length] == number
             for number, (start, length) in enumerate(self.windows)
         ]
 
@@ -222,11 +181,13 @@ class QuestionFeaturizer:
             query_ids = all_ids[: self.max_query_length]
             paragraph = self._paragraphs(question.paragraph)
             room = self.max_seq_length - len(query_ids) - _SPECIAL_TOKENS
+            num_tokens = len(paragraph.ids)
+            found = windows(num_tokens, room, self.doc_stride) if num_tokens else []
             yield QuestionFeatures(
                 question=question,
                 query_ids=query_ids,
                 paragraph=paragraph,
-                windows=_windows(len(paragraph.ids), room, self.doc_stride),
+                windows=found,
                 answer=self._answer(question, paragraph),
                 is_query_cut=len(query_ids) < len(all_ids),
             )
@@ -236,25 +197,9 @@ class QuestionFeaturizer:
     ) -> tuple[int, int] | None:
         if not self.for_training or question.is_impossible or not paragraph.ids:
             return None
-        if not question.answers:
-            raise ValueError(
-                "A question to be trained on must have an answer or be impossible."
-                f" Received: {question.question_id!r}"
-            )
         answer = question.answers[0]
         first, last = _tokens_of_words(answer, paragraph)
         return _narrowed(first, last, paragraph.ids, self.tokenizer.encode(answer.text))
-
-
-def _windows(num_tokens: int, room: int, stride: int) -> list[Window]:
-    if not num_tokens:
-        return []
-    stride = min(stride, room)
-    last = max(0, num_tokens - room)
-    return [
-        Window(start, min(room, num_tokens - start))
-        for start in range(0, last + stride, stride)
-    ]
 
 
 def _tokens_of_words(
@@ -292,28 +237,16 @@ def _narrowed(
 
 
 class Rows(NamedTuple):
-    """Compact records, as workers send them.
+    """Compact records, as workers send them."""
 
-    Attributes:
-        input_ids: int32 [R, L].
-        windows: int32 [R, 3]: each window's first token in the paragraph, its length,
-            and its place in the record.
-        answers: int32 [R, 3]: the answer's first and last token in the paragraph (both
-            -1 without one), and whether the question is impossible.
-        num_cut: how many of the questions were cut.
-    """
-
-    input_ids: np.ndarray
+    input_ids: np.ndarray  # int32 [R, L]
+    # int32 [R, 3]: each window's first token in the paragraph, its length, and its
+    # place in the record.
     windows: np.ndarray
+    # int32 [R, 3]: the answer's first and last token in the paragraph (both -1 without
+    # one), and whether the question is impossible.
     answers: np.ndarray
-    num_cut: int
-
-
-class CutQuestions:
-    """Counts questions whose tokens beyond max_query_length were cut off."""
-
-    def __init__(self) -> None:
-        self.number = 0
+    num_cut: int  # how many of the questions were cut to max_query_length
 
 
 def blocks(
@@ -333,12 +266,13 @@ def parallel_blocks(
     featurizer: QuestionFeaturizer,
     *,
     num_workers: int,
-    cut: CutQuestions | None = None,
+    count_cut: Callable[[int], None] = lambda number: None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The same records from questions, made by several processes.
 
     They do not depend on the number of processes, which do not import TensorFlow. The
     first ones are made in this process, so that a small set needs no others.
+    `count_cut` is told how many of some questions were cut.
     """
 
     def most_windows(question: Question) -> int:
@@ -346,51 +280,44 @@ def parallel_blocks(
         return 1 + len(question.paragraph.context) // featurizer.doc_stride
 
     groups = _groups(questions, most_windows)
-    make = _Maker(featurizer)
-    rows: Iterable[Rows] = map(make, groups)
+    alone = groups if num_workers == 1 else itertools.islice(groups, _GROUPS_ALONE)
+    rows: Iterable[Rows] = (_rows_of_questions(featurizer, group) for group in alone)
     if num_workers != 1:
         rows = itertools.chain(
-            map(make, itertools.islice(groups, _GROUPS_ALONE)),
+            rows,
             ordered_map(
                 _make,
                 groups,
                 num_workers=num_workers,
-                initializer=_keep_maker,
-                initial_arguments=(make,),
+                initializer=_keep_featurizer,
+                initial_arguments=(featurizer,),
             ),
         )
-    if cut is not None:
-        rows = _counted(rows, cut)
-    yield from _blocks(rows, featurizer.for_training)
+
+    def counted() -> Iterator[Rows]:
+        for some in rows:
+            count_cut(some.num_cut)
+            yield some
+
+    yield from _blocks(counted(), featurizer.for_training)
 
 
-def _counted(all_rows: Iterable[Rows], cut: CutQuestions) -> Iterator[Rows]:
-    for rows in all_rows:
-        cut.number += rows.num_cut
-        yield rows
-
-
-class _Maker:
-    """Makes a group of questions into rows; may be pickled."""
-
-    def __init__(self, featurizer: QuestionFeaturizer) -> None:
-        self._featurizer = featurizer
-
-    def __call__(self, questions: Sequence[Question]) -> Rows:
-        features = list(self._featurizer(questions))
-        return _rows(features, self._featurizer.max_seq_length)
+def _rows_of_questions(
+    featurizer: QuestionFeaturizer, questions: Sequence[Question]
+) -> Rows:
+    return _rows(list(featurizer(questions)), featurizer.max_seq_length)
 
 
 # Each worker has its own, which knows the words of earlier groups.
-_makers: list[_Maker] = []
+_featurizers: list[QuestionFeaturizer] = []
 
 
-def _keep_maker(make: _Maker) -> None:
-    _makers[:] = [make]
+def _keep_featurizer(featurizer: QuestionFeaturizer) -> None:
+    _featurizers[:] = [featurizer]
 
 
 def _make(questions: Sequence[Question]) -> Rows:
-    return _makers[0](questions)
+    return _rows_of_questions(_featurizers[0], questions)
 
 
 def _groups(

@@ -1,9 +1,12 @@
-"""Labelling words from frozen BERT features (the paper's section 5.3)."""
+"""Labelling words by a BiLSTM on frozen BERT's features (the paper's section 5.3).
+
+The windows are those used to fine-tune a tagger (`bert_tf.tasks.tagging.words`). A
+word's vector is that of its first piece, in the window with most context of the word.
+"""
 
 import dataclasses
 import functools
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -49,18 +52,9 @@ from bert_tf.tasks.tagging.words import (
 from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.strategy import num_workers
 
-# Tagged words as input of the feature model: one vector per word.
-#
-# The windows are those used to fine-tune a tagger (`bert_tf.tasks.tagging.words`). A
-# word's vector is that of its first piece, in the window with most context of the word.
-
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
-    """The windows as inputs, with vectors for the words to predict.
-
-    Args:
-        windows: of all sentences.
-    """
+    """The windows of all sentences as inputs, with vectors for the words to predict."""
     return [
         FeatureInput(
             window.ids,
@@ -73,59 +67,8 @@ def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]
 
 
 def words_of_vectors(windows: Sequence[SentenceFeatures]) -> np.ndarray:
-    """The word of each vector: [T], counted over all sentences.
-
-    Args:
-        windows: of all sentences.
-    """
-    if not windows:
-        return np.zeros([0], np.int64)
-    return np.concatenate([window.words for window in windows])
-
-
-# Ways to use BERT for tagging, compared: the paper's Table 7, and ours.
-
-
-_OURS, _THEIRS = "ours", "BERT-BASE, CoNLL-2003 (Devlin et al. 2018)"
-
-
-def feature_table(scores: Mapping[str, float], metric: str) -> str:
-    """The table, in Markdown."""
-    return table(
-        ["features", f"{_OURS}, {metric}", f"{_THEIRS}, f1"],
-        [
-            [way, figure(score, 100, 2), figure(PAPER_DEV_F1[way], digits=1)]
-            for way, score in scores.items()
-        ],
-    )
-
-
-def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
-    """Bars of the same scores, as a PNG."""
-    ways = list(scores)
-    ours = [100 * score for score in scores.values()]
-    theirs = [PAPER_DEV_F1[way] for way in ways]
-    # The ways differ by a few hundredths: bars from 0 on would all look alike.
-    least = min(value for value in (*ours, *theirs) if not math.isnan(value))
-    with drawing():
-        from matplotlib.figure import Figure
-
-        drawn = Figure(figsize=(8.0, 1.5 + 0.6 * len(ways)), layout="constrained")
-        axes = drawn.add_subplot()
-        for label, values, shift, colour in (
-            (f"{_OURS}, {metric}", ours, -0.2, "tab:blue"),
-            (f"{_THEIRS}, f1", theirs, 0.2, "0.65"),
-        ):
-            places = [place + shift for place in range(len(ways))]
-            bars = axes.barh(places, values, 0.4, label=label, color=colour)
-            axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
-        axes.set_yticks(range(len(ways)), ways)
-        axes.invert_yaxis()
-        axes.set_xlim(max(0.0, math.floor(least) - 5.0), 101.0)
-        drawn.suptitle("Tagging with BERT's features", fontsize="medium")
-        axes.set_xlabel("per cent, development set; the axis does not begin at 0")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
-        return png(drawn)
+    """The word of each vector: [T], counted over all sentences."""
+    return np.concatenate([np.zeros([0], np.int64), *(one.words for one in windows)])
 
 
 # Batches of words' vectors: records give their places in an array that holds them.
@@ -143,19 +86,8 @@ def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
 FEATURES = "features"
 
 
-def words_of_windows(windows: Iterable[SentenceFeatures]) -> Iterator[SentenceFeatures]:
-    """Windows of words instead of tokens, whose ids are their vectors' places."""
-    first = 0
-    for window in windows:
-        count = len(window.words)
-        yield SentenceFeatures(
-            list(range(first, first + count)), np.arange(count), window.words
-        )
-        first += count
-
-
 class WordFeaturizer(SentenceFeaturizer):
-    """Converts sentences to windows of words."""
+    """Converts sentences to windows of words, whose ids are their vectors' places."""
 
     def __init__(
         self, featurizer: SentenceFeaturizer, settings: Mapping[str, Any]
@@ -171,15 +103,12 @@ class WordFeaturizer(SentenceFeaturizer):
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
         """Yields the windows of words."""
-        return words_of_windows(self._featurizer(sentences))
-
-
-def with_vectors(batch: Mapping[str, Any], vectors: np.ndarray) -> dict[str, Any]:
-    """A batch with its features."""
-    found = _gathered(
-        np.asarray(batch["input_ids"]), np.asarray(batch["input_mask"]), vectors
-    )
-    return {**batch, FEATURES: tf.constant(found)}
+        first = 0
+        for window in self._featurizer(sentences):
+            count = len(window.words)
+            ids = list(range(first, first + count))
+            yield SentenceFeatures(ids, np.arange(count), window.words)
+            first += count
 
 
 class VectorBatches(EvaluationBatches):
@@ -199,17 +128,15 @@ class VectorBatches(EvaluationBatches):
     def __iter__(self) -> Iterator[Batch]:
         """The batches."""
         for batch in self._batches:
-            yield with_vectors(batch, self._vectors)
+            ids, mask = np.asarray(batch["input_ids"]), np.asarray(batch["input_mask"])
+            features = tf.constant(_gathered(ids, mask, self._vectors))
+            yield {**batch, FEATURES: features}
 
 
 class VectorTable(ExampleTable):
-    """Records in memory whose batches for training have features.
+    """Records in memory whose batches for training have features."""
 
-    Attributes:
-        vectors: [T, L, F]; set by the code that makes the table.
-    """
-
-    vectors: np.ndarray
+    vectors: np.ndarray  # [T, L, F], set by `VectorRecords`
 
     def batches(
         self, rows: np.ndarray, length: int, *, shard: InputShard = ALL_ROWS
@@ -237,21 +164,15 @@ class VectorTable(ExampleTable):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VectorRecords(SplitRecords):
-    """Records to train on, with their words' vectors.
-
-    Attributes:
-        vectors: [T, L, F].
-    """
+    """Records to train on, with their words' vectors [T, L, F]."""
 
     vectors: np.ndarray
 
     @classmethod
     def of(cls, records: SplitRecords, vectors: np.ndarray) -> "VectorRecords":
         """Records of places, and the vectors there."""
-        values = {
-            field.name: getattr(records, field.name)
-            for field in dataclasses.fields(records)
-        }
+        fields = dataclasses.fields(records)
+        values = {field.name: getattr(records, field.name) for field in fields}
         return cls(**values, vectors=vectors)
 
     @functools.cached_property
@@ -269,15 +190,6 @@ def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndar
     is_word = mask.astype(bool)
     found[is_word] = vectors[ids[is_word]]
     return found
-
-
-# Tagging with frozen BERT, and a BiLSTM that is trained on its features.
-#
-# Devlin et al. 2018, section 5.3. The vectors of a split's words are computed once and
-# kept in a folder of the run, or in one that several runs share.
-
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def feature_task(
@@ -308,9 +220,7 @@ def feature_task(
 class _FrozenWords:
     """The vectors of each split's words, computed once.
 
-    Attributes:
-        shape: (vectors of a word, numbers in each).
-        settings: what the vectors depend on.
+    They are kept in a folder of the run, or in one that several runs share.
     """
 
     def __init__(
@@ -326,7 +236,7 @@ class _FrozenWords:
                 f"`features={name}` needs `init_checkpoint`: the model whose features"
                 " are taken."
             )
-        choice = FEATURE_CHOICES[name]
+        self._choice = choice = FEATURE_CHOICES[name]
         num_layers = found.config.num_hidden_layers
         if num_layers < choice.num_layers:
             raise InputError(
@@ -334,7 +244,6 @@ class _FrozenWords:
                 f" one has {num_layers}."
             )
         selection = LayerSelection.parse(choice.layers, num_layers)
-        self._choice = choice
         self._extractor = FeatureExtractor(
             dataclasses.replace(found.source, config=found.config),
             selection,
@@ -347,7 +256,7 @@ class _FrozenWords:
                 jit_compile=options.jit_compile,
             ),
         )
-        self.settings = {
+        self.settings = {  # what the vectors depend on
             "features": name,
             "weights": self._extractor.settings["weights"],
             "precision": options.precision,
@@ -355,14 +264,13 @@ class _FrozenWords:
         self._words = words
         self._of_tokens = words.featurizer
         words.featurizer = WordFeaturizer(self._of_tokens, self.settings)
-        self._folder = options.feature_dir or os.path.join(
-            options.output_dir, "features"
-        )
+        own_folder = os.path.join(options.output_dir, "features")
+        self._folder = options.feature_dir or own_folder
         self._vectors: dict[str, np.ndarray] = {}
         vectors, width = selection.vectors_shape(found.config.hidden_size)
-        self.shape = (
-            (1, vectors * width) if choice.is_concatenated else (vectors, width)
-        )
+        # The vectors of a word, and the numbers in each.
+        is_one = choice.is_concatenated
+        self.shape = (1, vectors * width) if is_one else (vectors, width)
 
     def predict(self, split: str, outputs: Outputs) -> WordPredictions:
         """Predicts the words of a split."""
@@ -381,9 +289,7 @@ class _FrozenWords:
             vectors = self._extractor.vectors(
                 inputs_of_windows(windows), self._folder, name
             )
-            if self._choice.is_concatenated:
-                vectors = vectors.reshape(len(vectors), 1, -1)
-            self._vectors[split] = vectors
+            self._vectors[split] = vectors.reshape(len(vectors), *self.shape)
         return self._vectors[split]
 
     def refuse_folder(self, folder: str) -> None:
@@ -392,17 +298,55 @@ class _FrozenWords:
             return
         path = os.path.join(folder, FEATURES_NAME)
         there = read_features(path) if files.exists(path) else None
-        if there == self.settings:
-            return
-        said = "a fine-tuned BERT"
-        if there is not None:
-            said = f"a run with --features={there['features']}"
-            if there["features"] == self.settings["features"]:
-                said += ", of other weights or in another --precision"
-        raise InputError(
-            f"--output_dir={folder} holds {said}; this one has"
-            f" --features={self.settings['features']}. Give another folder."
-        )
+        if there != self.settings:
+            raise InputError(
+                f"--output_dir={folder} holds a run with"
+                f" {there or 'a fine-tuned BERT'}; this one has {self.settings}. Give"
+                " another folder."
+            )
+
+
+# Ways to use BERT for tagging, compared: the paper's Table 7, and ours.
+
+
+_OURS, _THEIRS = "ours", "BERT-BASE, CoNLL-2003 (Devlin et al. 2018)"
+
+
+def feature_table(scores: Mapping[str, float], metric: str) -> str:
+    """The table, in Markdown."""
+    return table(
+        ["features", f"{_OURS}, {metric}", f"{_THEIRS}, f1"],
+        [
+            [way, figure(score, 100, 2), figure(PAPER_DEV_F1[way], digits=1)]
+            for way, score in scores.items()
+        ],
+    )
+
+
+def feature_picture(scores: Mapping[str, float], metric: str) -> bytes:
+    """Bars of the same scores, as a PNG."""
+    ways = list(scores)
+    ours = [100 * score for score in scores.values()]
+    theirs = [PAPER_DEV_F1[way] for way in ways]
+    with drawing():
+        from matplotlib.figure import Figure
+
+        drawn = Figure(figsize=(8.0, 1.5 + 0.6 * len(ways)), layout="constrained")
+        axes = drawn.add_subplot()
+        for label, values, shift in (
+            (f"{_OURS}, {metric}", ours, -0.2),
+            (f"{_THEIRS}, f1", theirs, 0.2),
+        ):
+            places = [place + shift for place in range(len(ways))]
+            bars = axes.barh(places, values, 0.4, label=label)
+            axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
+        axes.set_yticks(range(len(ways)), ways)
+        axes.invert_yaxis()
+        # The ways differ by a few hundredths: bars from 0 on would all look alike.
+        axes.set_xlim(max(0.0, np.nanmin([*ours, *theirs]) - 5.0), 101.0)
+        axes.set_xlabel("per cent, development set; the axis does not begin at 0")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
+        return png(drawn)
 
 
 def with_own_defaults(options: TaggingOptions) -> TaggingOptions:

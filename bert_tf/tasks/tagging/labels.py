@@ -39,6 +39,7 @@ _STARTS = frozenset("BSU")
 _ENDS = frozenset("ELSU")
 # In schemes that mark ends: the prefix of an entity of one word, and of the last word.
 SINGLE_AND_LAST = {IOBES: ("S", "E"), BILOU: ("U", "L")}
+_PART_OF_ENTITY = re.compile(r"[BIELSU](-.+)?", re.DOTALL)
 
 Labels = Sequence[str]
 
@@ -52,7 +53,10 @@ class Entity(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The numbers of true, of predicted and of correctly predicted entities."""
+    """The numbers of true, of predicted and of correctly predicted entities.
+
+    A score of nothing is 0.
+    """
 
     gold: int
     predicted: int
@@ -60,19 +64,18 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The share of the predicted ones that are right; 0 if there are none."""
-        return self.correct / self.predicted if self.predicted else 0.0
+        """The share of the predicted ones that are right."""
+        return self.correct / max(self.predicted, 1)
 
     @property
     def recall(self) -> float:
-        """The share of the true ones that were predicted; 0 if there are none."""
-        return self.correct / self.gold if self.gold else 0.0
+        """The share of the true ones that were predicted."""
+        return self.correct / max(self.gold, 1)
 
     @property
     def f1(self) -> float:
-        """2 precision recall / (precision + recall), or 0."""
-        total = self.gold + self.predicted
-        return 2 * self.correct / total if total else 0.0
+        """2 precision recall / (precision + recall)."""
+        return 2 * self.correct / max(self.gold + self.predicted, 1)
 
 
 def split_label(label: str) -> tuple[str, str]:
@@ -109,31 +112,22 @@ def entities(labels: Labels) -> list[Entity]:
 
 
 def strict_entities(labels: Labels, scheme: str) -> list[Entity]:
-    """The entities of a sentence, in their order, by the strict reading."""
-    if scheme not in STRICT_SCHEMES:
-        raise ValueError(
-            f"`scheme` must be one of {', '.join(STRICT_SCHEMES)}. Received: {scheme!r}"
+    """The entities of a sentence, in their order, by the strict reading.
+
+    They are the maximal runs that are spelled as the scheme spells them.
+    """
+    right = [""] * len(labels)
+    found = entities(labels)
+    for entity in found:
+        prefixes = _prefixes(entity.end - entity.start, scheme, is_after_its_type=True)
+        right[entity.start : entity.end] = (
+            joined_label(prefix, entity.type) for prefix in prefixes
         )
-    labels = list(labels)
-    single, last = SINGLE_AND_LAST.get(scheme, ("", ""))
-    found = []
-    number = 0
-    while number < len(labels):
-        start = number
-        prefix, entity_type = split_label(labels[number])
-        number += 1
-        if prefix == single:
-            found.append(Entity(start, number, entity_type))
-        if prefix != "B":
-            continue
-        while labels[number : number + 1] == [joined_label("I", entity_type)]:
-            number += 1
-        if last:
-            if labels[number : number + 1] != [joined_label(last, entity_type)]:
-                continue
-            number += 1
-        found.append(Entity(start, number, entity_type))
-    return found
+    return [
+        one
+        for one in found
+        if [*labels[one.start : one.end]] == right[one.start : one.end]
+    ]
 
 
 def count_entities(
@@ -144,11 +138,6 @@ def count_entities(
     predicted: Counter[str] = Counter()
     correct: Counter[str] = Counter()
     for gold_labels, predicted_labels in zip(golds, predictions, strict=True):
-        if len(gold_labels) != len(predicted_labels):
-            raise ValueError(
-                "A sentence must have a prediction for each word. Received:"
-                f" {len(predicted_labels)} for {len(gold_labels)} words"
-            )
         there, said = (
             entities(labels) if scheme is None else strict_entities(labels, scheme)
             for labels in (gold_labels, predicted_labels)
@@ -171,7 +160,7 @@ def total(counts: Iterable[Counts]) -> Counts:
 def report(counts: dict[str, Counts], num_words: int, num_correct_words: int) -> str:
     """The counts and scores as the official scorer prints them, in percent."""
     all_types = total(counts.values())
-    accuracy = 100.0 * num_correct_words / num_words if num_words else 0.0
+    accuracy = 100.0 * num_correct_words / max(num_words, 1)
     lines = [
         f"processed {num_words} tokens with {all_types.gold} phrases;"
         f" found: {all_types.predicted} phrases; correct: {all_types.correct}.",
@@ -188,9 +177,6 @@ def _scores(counts: Counts) -> str:
         f" recall: {100 * counts.recall:6.2f}%;"
         f" FB1: {100 * counts.f1:6.2f}"
     )
-
-
-_PART_OF_ENTITY = re.compile(r"[BIELSU](-.+)?", re.DOTALL)
 
 
 def is_part_of_entity(label: str) -> bool:
@@ -234,22 +220,18 @@ def scheme_of_labels(labels: Sequence[str]) -> str:
     return IOB2 if scheme == IOB1 else scheme
 
 
-def respelt(labels: Labels, scheme: str) -> list[str]:
+def respelt(labels: Labels, scheme: str, wanted: str) -> list[str]:
     """A sentence's labels in another scheme, with the same entities."""
-    if scheme == NO_SCHEME:
+    if NO_SCHEME in (scheme, wanted) or scheme == wanted:
         return list(labels)
     spelt = [OUTSIDE] * len(labels)
     before: Entity | None = None
     for entity in entities(labels):
-        follows_its_type = before is not None and (entity.start, entity.type) == (
-            before.end,
-            before.type,
-        )
+        is_after = before is not None and before[1:] == (entity.start, entity.type)
+        length = entity.end - entity.start
         spelt[entity.start : entity.end] = (
             joined_label(prefix, entity.type)
-            for prefix in _prefixes(
-                entity.end - entity.start, scheme, follows_its_type=follows_its_type
-            )
+            for prefix in _prefixes(length, wanted, is_after_its_type=is_after)
         )
         before = entity
     return spelt
@@ -271,10 +253,10 @@ def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
     ]
 
 
-def _prefixes(length: int, scheme: str, *, follows_its_type: bool) -> list[str]:
+def _prefixes(length: int, scheme: str, *, is_after_its_type: bool) -> list[str]:
     """The prefixes of an entity's words."""
     prefixes = ["B", *["I"] * (length - 1)]
-    if scheme == IOB1 and not follows_its_type:
+    if scheme == IOB1 and not is_after_its_type:
         prefixes[0] = "I"
     if scheme in SINGLE_AND_LAST:
         single, last = SINGLE_AND_LAST[scheme]

@@ -83,23 +83,17 @@ Numbered = tuple[int, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Sentence:
-    """One or more words, and their labels if known.
-
-    Attributes:
-        document: a number that sentences of one document share.
-        source: where it begins, for messages: FILE:LINE.
-        rows: a column file's columns of each word, with a blank between them,
-            including the label if known.
-        before: the file's lines between the previous sentence and this one, such as
-            -DOCSTART-; blank ones are "".
-        after: for a file's last sentence, the lines after it.
-    """
+    """One or more words, and their labels if known."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...] | None
-    document: int
-    source: str
+    document: int  # a number that sentences of one document share
+    source: str  # where it begins, for messages: FILE:LINE
+    # A column file's columns of each word, with a blank between them, including the
+    # label if known.
     rows: tuple[str, ...]
+    # The file's lines between the previous sentence and this one, such as -DOCSTART-;
+    # blank ones are "". For a file's last sentence, also those after it.
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
@@ -141,26 +135,16 @@ def digest(sentences: Sequence[Sentence]) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How files are read.
+    """How files are read."""
 
-    Attributes:
-        format: of `FORMATS`; auto: JSON lines and CoNLL-U by the file's name, else
-            columns.
-        word_column: the words' column: in columns its number from 0, or backwards
-            from -1; in JSON its name; in CoNLL-U either. Default: 0; FORM; tokens, or
-            words.
-        label_column: likewise. Default: -1; UPOS; ner_tags, labels, or tags.
-        document_column: in JSON, the field that sentences of a document share.
-        separator: for slashes, the separator before a label.
-        label_names: the names of labels that are numbers.
-    """
-
-    format: str = "auto"
+    format: str = "auto"  # of `FORMATS`; auto: by the file's name, else columns
+    # The words' column: in columns its number from 0, or backwards from -1; in JSON its
+    # name; in CoNLL-U either. Default: 0; FORM; tokens, or words.
     word_column: str | None = None
-    label_column: str | None = None
-    document_column: str = "document_id"
-    separator: str = "/"
-    label_names: tuple[str, ...] | None = None
+    label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
+    document_column: str = "document_id"  # in JSON, shared by a document's sentences
+    separator: str = "/"  # for slashes, before a label
+    label_names: tuple[str, ...] | None = None  # of labels that are numbers
 
 
 def read_sentences(
@@ -216,44 +200,31 @@ def read_tfds(
         wanted[label_feature] = True
         label_names = rows.class_names(label_feature) or label_names
     found: list[Sentence] = []
-    num_empty = 0
     for number, (source, row) in enumerate(rows.read(wanted)):
         words = row[word_feature]
         labels = None
-        if not words:
-            num_empty += 1
-            continue
-        if has_labels:
-            labels = _labels_of(words, row[label_feature], label_names, source)
-        found.append(Sentence.of_words(words, labels, document=number, source=source))
-    _warn_of_empty(rows.path, num_empty)
+        if words:
+            if has_labels:
+                labels = _labels_of(words, row[label_feature], label_names, source)
+            found.append(
+                Sentence.of_words(words, labels, document=number, source=source)
+            )
     if not found:
         raise InputError(f"{rows.path}: no sentences in this split.")
     return found
 
 
-def _warn_of_empty(path: str, number: int) -> None:
-    if number:
-        logging.warning("%s: passed over %d sentences without a word.", path, number)
-
-
 def _lines(path: str) -> Iterator[Numbered]:
     """The lines of a file, stripped, with their numbers from 1."""
-    if not files.exists(path):
+    if not files.exists(path) or files.is_folder(path):
         raise InputError(f"No such file of tagged words: {path}")
-    if files.is_folder(path):
-        raise InputError(f"Give files of tagged words; this is a folder: {path}")
-    number = 0
-    for block in blocks.read_blocks(path):
-        content = block.data.rstrip(b"\r\n")
-        if block.offset == 0 and b"\r" in content and b"\n" not in content:
-            raise InputError(
-                f"{path}: its lines end in carriage returns alone, as old Macs wrote"
-                " them. Convert it, e.g. with tr '\\r' '\\n'."
-            )
-        for line in blocks.lines(block, path, keep_mark=False):
-            number += 1
-            yield number, line.strip(" \t")
+    every = (
+        line
+        for block in blocks.read_blocks(path)
+        for line in blocks.lines(block, path, keep_mark=False)
+    )
+    for number, line in enumerate(every, start=1):
+        yield number, line.strip(" \t")
 
 
 def _conll(
@@ -262,10 +233,18 @@ def _conll(
     word_column = _number(layout.word_column, 0, "word_column")
     label_column = _number(layout.label_column, -1, "label_column")
     lines, first, width = _with_width(_lines(path))
-    is_labelled = has_labels is not False
     if width:
         where = f"{path}:{first}"
-        is_labelled = _has_labels(where, width, word_column, label_column, has_labels)
+        _check_column(where, width, word_column, "word_column")
+        has_column = -width <= label_column < width
+        is_other = has_column and label_column % width != word_column % width
+        if has_labels and not is_other:
+            raise InputError(
+                f"{where}: {width} columns, with the words in column {word_column} and"
+                f" none for the labels in column {label_column}. See --word_column and"
+                " --label_column."
+            )
+        has_labels = is_other and has_labels is not False
     before: list[str] = []
     rows: list[list[str]] = []
     source = ""
@@ -275,7 +254,7 @@ def _conll(
     last: Sentence | None = None
 
     def sentence() -> Sentence:
-        labels = tuple(cells[label_column] for cells in rows) if is_labelled else None
+        labels = tuple(cells[label_column] for cells in rows) if has_labels else None
         return Sentence(
             words=tuple(cells[word_column] for cells in rows),
             labels=labels,
@@ -307,12 +286,8 @@ def _conll(
             num_comments += 1
         elif not line or is_start:
             before.append(" ".join(cells))
-        elif len(cells) != width:
-            raise InputError(
-                f"{path}:{number}: {len(cells)} columns, but line {first}, the first"
-                f" word's, has {width}. Give every word's line the same columns."
-            )
         else:
+            _check_width(f"{path}:{number}", cells, width, first)
             source = source if rows else f"{path}:{number}"
             rows.append(cells)
     if num_comments:
@@ -344,26 +319,20 @@ def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int
     return itertools.chain(seen, lines), *found
 
 
-def _has_labels(
-    where: str, width: int, words: int, labels: int, has_labels: bool | None
-) -> bool:
-    """Whether words of that many columns have a label; InputError if they must."""
-    if not -width <= words < width:
+def _check_column(where: str, width: int, column: int, flag: str) -> None:
+    if not -width <= column < width:
         raise InputError(
-            f"{where}: --word_column={words}, but there are {width}"
-            " columns; the first one is 0."
+            f"{where}: --{flag}={column}, but there are {width} columns; the first one"
+            " is 0."
         )
-    if has_labels is False:
-        return False
-    if -width <= labels < width and labels % width != words % width:
-        return True
-    if has_labels is None:
-        return False
-    raise InputError(
-        f"{where}: {width} columns, with the words in column {words} and"
-        f" none for the labels in column {labels}. See --word_column and"
-        " --label_column."
-    )
+
+
+def _check_width(where: str, cells: Sequence[str], width: int, first: int) -> None:
+    if len(cells) != width:
+        raise InputError(
+            f"{where}: {len(cells)} columns, but line {first}, the first word's, has"
+            f" {width}. Give every word's line the same columns."
+        )
 
 
 def _number(value: str | None, default: int, flag: str) -> int:
@@ -389,15 +358,10 @@ def _conllu(
     sentences = []
     is_annotated = False
     for source, number, rows in _conllu_rows(path, document):
-        width = len(rows[0])
-        for wanted in (word_column, label_column):
-            if not -width <= wanted < width:
-                raise InputError(
-                    f"{source}: {width} columns, so none has the number {wanted}; the"
-                    " first one is 0. See --word_column and --label_column."
-                )
+        _check_column(source, len(rows[0]), word_column, "word_column")
+        _check_column(source, len(rows[0]), label_column, "label_column")
         labels = tuple(cells[label_column] for cells in rows)
-        is_annotated = is_annotated or any(label != UNSPECIFIED for label in labels)
+        is_annotated = is_annotated or {*labels} != {UNSPECIFIED}
         sentences.append(
             Sentence(
                 words=tuple(cells[word_column] for cells in rows),
@@ -421,7 +385,7 @@ def _conllu_rows(
 ) -> Iterator[tuple[str, int, list[list[str]]]]:
     """Where each sentence begins, its document, and the columns of its words."""
     rows: list[list[str]] = []
-    source, width, seen_words = "", 0, False
+    source, first, width, seen_words = "", 0, 0, False
     # A blank line ends the file's last sentence.
     for number, line in itertools.chain(_lines(path), [(0, "")]):
         if line.startswith("#"):
@@ -442,12 +406,9 @@ def _conllu_rows(
                 f"{path}:{number}: the first column of a CoNLL-U file must be a word's"
                 f" number, with a tab behind it. Found: {line[:40]!r}"
             )
-        width = width or len(cells)
-        if len(cells) != width:
-            raise InputError(
-                f"{path}:{number}: {len(cells)} columns, but the first word's line has"
-                f" {width}. Give every word's line the same columns."
-            )
+        if not width:
+            first, width = number, len(cells)
+        _check_width(f"{path}:{number}", cells, width, first)
         source = source if rows else f"{path}:{number}"
         rows.append(cells)
         seen_words = True
@@ -479,15 +440,12 @@ def _slashes(
 def _json_lines(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
-    word_names = (
-        ("tokens", "words") if layout.word_column is None else (layout.word_column,)
-    )
-    label_names = (
-        ("ner_tags", "labels", "tags")
-        if layout.label_column is None
-        else (layout.label_column,)
-    )
-    num_empty = 0
+    word_names: Sequence[str] = ("tokens", "words")
+    label_names: Sequence[str] = ("ner_tags", "labels", "tags")
+    if layout.word_column is not None:
+        word_names = (layout.word_column,)
+    if layout.label_column is not None:
+        label_names = (layout.label_column,)
     before: object = None
     is_first = True
     for number, line in _lines(path):
@@ -496,53 +454,42 @@ def _json_lines(
         source = f"{path}:{number}"
         try:
             values = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{source}: it must be one JSON object on one line."
-            ) from error
+        except (ValueError, RecursionError):
+            values = None
         if not isinstance(values, dict):
-            raise InputError(
-                f"{source}: it must be a JSON object. Found: {type(values).__name__}."
-            )
+            raise InputError(f"{source}: it must be one JSON object on one line.")
         words = _field(values, word_names, "--word_column", source)
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"{source}: words must be text; one is a number, or null.")
         labels = None
-        if has_labels or (
-            has_labels is None
-            and any(values.get(name) is not None for name in label_names)
-        ):
+        some = any(values.get(name) is not None for name in label_names)
+        if has_labels or (has_labels is None and some):
             labels = _field(values, label_names, "--label_column", source)
             labels = _labels_of(words, labels, layout.label_names, source)
-        if not words:
-            num_empty += 1
-            continue
-        # None if no sentence has a document: the file is one.
-        name = values.get(layout.document_column)
-        document += not is_first and name != before
-        before, is_first = name, False
-        yield Sentence.of_words(
-            [whole_characters(word) for word in words],
-            labels,
-            document=document,
-            source=source,
-        )
-    _warn_of_empty(path, num_empty)
+        if words:
+            # None if no sentence has a document: the file is one.
+            name = values.get(layout.document_column)
+            document += not is_first and name != before
+            before, is_first = name, False
+            yield Sentence.of_words(
+                [whole_characters(word) for word in words],
+                labels,
+                document=document,
+                source=source,
+            )
 
 
 def _field(
     values: dict[str, Any], names: Sequence[str], flag: str, source: str
 ) -> list[Any]:
     """The list under one of some names."""
-    for name in names:
-        if name in values:
-            if isinstance(values[name], list):
-                return values[name]
-            raise InputError(f"{source}: {name!r} must be a list, an entry per word.")
-    raise InputError(
-        f"{source}: it has no {' or '.join(map(repr, names))}; {flag} names one of its"
-        f" own: {', '.join(values)}."
-    )
+    found = next((values[name] for name in names if name in values), None)
+    if not isinstance(found, list):
+        raise InputError(
+            f"{source}: {' or '.join(names)} must be a list, with an entry per word;"
+            f" {flag} gives another name. There are: {', '.join(values)}."
+        )
+    return found
 
 
 def _labels_of(
@@ -554,26 +501,18 @@ def _labels_of(
     """The labels of words, by name."""
     if len(labels) != len(words):
         raise InputError(f"{source}: {len(words)} words, but {len(labels)} labels.")
-    return [_label(label, names, source) for label in labels]
+    return [_label(label, names or (), source) for label in labels]
 
 
-def _label(label: object, names: Sequence[str] | None, source: str) -> str:
+def _label(label: object, names: Sequence[str], source: str) -> str:
     if isinstance(label, str) and label and not any(map(str.isspace, label)):
         return whole_characters(label)
-    if not isinstance(label, int) or isinstance(label, bool):
-        raise InputError(
-            f"{source}: a label must be a word without blanks, or a number. Found:"
-            f" {label!r}."
-        )
-    if names is None:
-        raise InputError(
-            f"{source}: the labels are numbers; --labels=O,B-PER,... says what 0, 1"
-            " and so on stand for."
-        )
-    if not 0 <= label < len(names):
-        hint = " -1 mostly stands for a label that is kept back." if label < 0 else ""
-        raise InputError(f"{source}: --labels has no name for the label {label}.{hint}")
-    return names[label]
+    if type(label) is int and 0 <= label < len(names):
+        return names[label]
+    raise InputError(
+        f"{source}: a label must be a word without blanks, or a number that"
+        f" --labels=O,B-PER,... has a name for, from 0. Found: {label!r}."
+    )
 
 
 _READERS = {

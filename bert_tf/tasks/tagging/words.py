@@ -1,6 +1,26 @@
-"""Labelling each word of a sentence."""
+"""Labelling each word of a sentence, such as a named entity's.
 
-import collections
+Devlin et al. 2018, section 5.3: a word is cut into pieces, and its label is predicted
+from the first one's output; the others have none. A text is a sentence or, for "the
+maximal document context provided by the data", a whole document. A longer text is read
+in windows, and a word counts, in training and in prediction, only in the window with
+most context of it.
+
+A word without a piece, such as a lone soft hyphen, becomes [UNK], so that it has a
+label like any other.
+
+A record (`schema`), L being max_seq_length:
+
+    input_ids, input_mask  int64[L]    [CLS] window [SEP], padded with 0
+    segment_ids            int64[L]    0
+    label_ids              int64[L]    at a word's first token its label, else 0
+    label_weights          int64[L]    1 where a word is predicted, else 0: padding,
+                                       other tokens, words with more context in
+                                       another window, labels unknown to the model
+
+W words, C labels.
+"""
+
 import itertools
 import os
 from collections import Counter
@@ -14,7 +34,6 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion import names as weight_names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.errors import DivergedError, InputError
@@ -27,29 +46,34 @@ from bert_tf.records.batching import (
     ExampleTable,
     LengthPlan,
     SplitRecords,
-    prediction_lengths,
     rows_digest,
 )
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks.finetuning import (
+    LOSS,
+    MAJORITY,
     FineTuningTask,
     Outputs,
     folder_of_model,
     model_options,
     opened_adapter,
 )
-from bert_tf.tasks.tagging import labels
+from bert_tf.tasks.long_texts import Window, best_windows, windows
 from bert_tf.tasks.tagging.labels import (
     IOB1,
     IOB2,
     NO_SCHEME,
     OUTSIDE,
+    STRICT_SCHEMES,
     Labels,
+    count_entities,
     find_scheme,
     is_part_of_entity,
     labels_in,
+    report,
     respelt,
     scheme_of_labels,
+    total,
 )
 from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
@@ -60,75 +84,20 @@ from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 
-# Texts longer than the model in windows, and the window with most context of a word.
-#
-# Windows of r tokens begin every s tokens; the last one is moved back to be as long as
-# the others. So each token is in at least one of them.
-
-
-class WordWindow(NamedTuple):
-    """A part of a text's tokens.
-
-    Attributes:
-        start: its first token there.
-        end: the token after its last one.
-    """
-
-    start: int
-    end: int
-
-
-def windows(num_tokens: int, room: int, stride: int | None = None) -> list[WordWindow]:
-    """The windows of a text."""
-    stride = min(stride or max(1, room // 2), room)
-    last = max(0, num_tokens - room)
-    starts = [*range(0, last, stride), last]
-    return [WordWindow(start, min(start + room, num_tokens)) for start in starts]
-
-
-def best_windows(places: np.ndarray, found: list[WordWindow]) -> np.ndarray:
-    """The window with most context of each token; the first of equal ones.
-
-    Context counts on the side with less of it. That a window at the text's own end
-    lacks nothing there would change no choice: the other windows have less on their
-    other side. Of windows of one length it is the one whose middle is nearest, which
-    needs no table of tokens by windows: a document may have millions.
-    """
-    # Start and last token together are twice the middle.
-    twice_middles = np.array([start + end - 1 for start, end in found])
-    # Between two neighbours' middles; a token exactly there is the first one's.
-    borders = (twice_middles[:-1] + twice_middles[1:]) / 4
-    return np.searchsorted(borders, places, side="left")
-
-
-# Sentences into windows of tokens: a label for the first token of each word.
-#
-# Devlin et al. 2018, section 5.3: a word is cut into pieces, and its label is predicted
-# from the first one's output; the others have none. A text is a sentence or, for "the
-# maximal document context provided by the data", a whole document. A longer text is
-# read in windows, and a word counts, in training and in prediction, only in the window
-# with most context of it.
-#
-# A word without a piece, such as a lone soft hyphen, becomes [UNK], so that it has a
-# label like any other.
-
-
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
+# The label of a word whose label the model does not have.
+NO_LABEL = -1
+_SEQUENCES = ("input_ids", "input_mask", "segment_ids", "label_ids", "label_weights")
+_RECORDS_AT_ONCE = 1024
 
 
 class SentenceFeatures(NamedTuple):
-    """A window, from which W of its words are predicted.
+    """A window, from which W of its words are predicted."""
 
-    Attributes:
-        ids: the record's tokens, with [CLS] and [SEP].
-        places: int [W], where these words begin in the record, ascending.
-        words: int [W], their numbers, counted over all sentences.
-    """
-
-    ids: list[int]
-    places: np.ndarray
-    words: np.ndarray
+    ids: list[int]  # the record's tokens, with [CLS] and [SEP]
+    places: np.ndarray  # int [W], where these words begin in the record, ascending
+    words: np.ndarray  # int [W], their numbers, counted over all sentences
 
 
 class SentenceFeaturizer:
@@ -142,11 +111,6 @@ class SentenceFeaturizer:
         doc_stride: int | None = None,
         document_context: bool = False,
     ) -> None:
-        if max_seq_length <= _SPECIAL_TOKENS:
-            raise InputError(
-                "--max_seq_length must be at least 3, for [CLS], a token and [SEP]."
-                f" Received: {max_seq_length}"
-            )
         self.max_seq_length = max_seq_length
         self._tokenizer = tokenizer
         self._doc_stride = doc_stride
@@ -165,23 +129,20 @@ class SentenceFeaturizer:
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
         """Yields the windows of all texts, in their order."""
+        unk_id = self._tokenizer.vocabulary.unk_id
+        texts: Iterable[Iterable[Sentence]] = ((sentence,) for sentence in sentences)
+        if self._document_context:
+            groups = itertools.groupby(sentences, lambda sentence: sentence.document)
+            texts = (document for _, document in groups)
         first_word = 0
-        for text in self._texts(sentences):
+        for text in texts:
             ids: list[int] = []
             starts: list[int] = []
             for word in itertools.chain.from_iterable(one.words for one in text):
                 starts.append(len(ids))
-                ids += self._tokenizer.encode(word) or [
-                    self._tokenizer.vocabulary.unk_id
-                ]
+                ids += self._tokenizer.encode(word) or [unk_id]
             yield from self._windows(ids, np.array(starts), first_word)
             first_word += len(starts)
-
-    def _texts(self, sentences: Iterable[Sentence]) -> Iterator[Sequence[Sentence]]:
-        if not self._document_context:
-            return ((sentence,) for sentence in sentences)
-        groups = itertools.groupby(sentences, lambda sentence: sentence.document)
-        return (list(document) for _, document in groups)
 
     def _windows(
         self, ids: list[int], starts: np.ndarray, first_word: int
@@ -189,46 +150,23 @@ class SentenceFeaturizer:
         """A text's windows, except those from which no word is predicted."""
         vocabulary = self._tokenizer.vocabulary
         room = self.max_seq_length - _SPECIAL_TOKENS
+        # The last one is moved back to be as long as the others.
+        last = max(0, len(ids) - room)
         found = windows(len(ids), room, self._doc_stride)
-        best = best_windows(starts, found)
-        for number, (start, end) in enumerate(found):
+        found[-1] = Window(last, len(ids) - last)
+        best = best_windows(found, len(ids))[starts]
+        for number, (start, length) in enumerate(found):
             (words,) = np.nonzero(best == number)
             if len(words):
                 yield SentenceFeatures(
-                    [vocabulary.cls_id, *ids[start:end], vocabulary.sep_id],
+                    [
+                        vocabulary.cls_id,
+                        *ids[start : start + length],
+                        vocabulary.sep_id,
+                    ],
                     starts[words] - start + 1,
                     first_word + words,
                 )
-
-
-# Tagging as a task: a label for every word, such as a named entity's.
-#
-# Devlin et al. 2018, section 5.3: the label is predicted from the output of the word's
-# first token.
-#
-# A record (`schema`), L being max_seq_length:
-#
-#     input_ids, input_mask  int64[L]    [CLS] window [SEP], padded with 0
-#     segment_ids            int64[L]    0
-#     label_ids              int64[L]    at a word's first token its label, else 0
-#     label_weights          int64[L]    1 where a word is predicted, else 0: padding,
-#                                        other tokens, words with more context in
-#                                        another window, labels unknown to the model
-#
-# R records of a block, W words of all.
-
-
-# The label of a word whose label the model does not have.
-NO_LABEL = -1
-
-_SEQUENCES = (
-    "input_ids",
-    "input_mask",
-    "segment_ids",
-    "label_ids",
-    "label_weights",
-)
-_RECORDS_AT_ONCE = 1024
 
 
 def task(
@@ -263,29 +201,19 @@ def blocks(
     features: Iterable[SentenceFeatures], labels: np.ndarray, max_seq_length: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """The records of windows, many at once."""
-    group: list[SentenceFeatures] = []
-    for one in features:
-        group.append(one)
-        if len(group) == _RECORDS_AT_ONCE:
-            yield _block(group, labels, max_seq_length)
-            group = []
-    if group:
-        yield _block(group, labels, max_seq_length)
-
-
-def _block(
-    group: list[SentenceFeatures], labels: np.ndarray, max_seq_length: int
-) -> dict[str, np.ndarray]:
-    block = {
-        name: np.zeros([len(group), max_seq_length], np.int64) for name in _SEQUENCES
-    }
-    for row, (ids, places, words) in enumerate(group):
-        block["input_ids"][row, : len(ids)] = ids
-        block["input_mask"][row, : len(ids)] = 1
-        is_known = labels[words] != NO_LABEL
-        block["label_ids"][row, places[is_known]] = labels[words[is_known]]
-        block["label_weights"][row, places[is_known]] = 1
-    return block
+    remaining = iter(features)
+    while group := list(itertools.islice(remaining, _RECORDS_AT_ONCE)):
+        block = {
+            name: np.zeros([len(group), max_seq_length], np.int64)
+            for name in _SEQUENCES
+        }
+        for row, (ids, places, words) in enumerate(group):
+            block["input_ids"][row, : len(ids)] = ids
+            block["input_mask"][row, : len(ids)] = 1
+            is_known = labels[words] != NO_LABEL
+            block["label_ids"][row, places[is_known]] = labels[words[is_known]]
+            block["label_weights"][row, places[is_known]] = 1
+        yield block
 
 
 # The labels that a tagger predicts, and how they spell entities.
@@ -293,19 +221,12 @@ def _block(
 
 AUTO = "auto"
 
-_MAX_SHOWN = 5
-
 
 class TaggerLabels(NamedTuple):
-    """A tagger's labels.
+    """A tagger's labels."""
 
-    Attributes:
-        names: in the order of its outputs.
-        scheme: how they spell entities; "none" if they do not.
-    """
-
-    names: tuple[str, ...]
-    scheme: str
+    names: tuple[str, ...]  # in the order of its outputs
+    scheme: str  # how they spell entities; "none" if they do not
 
 
 def find_file_schemes(
@@ -314,50 +235,22 @@ def find_file_schemes(
     """How each split's files spell entities."""
     if given != AUTO:
         return dict.fromkeys(splits, given)
-    found = {
-        split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
-    }
+    found = {}
+    for split, sentences in splits.items():
+        labels = _labels(sentences)
+        found[split] = find_scheme(labels)
+        counts = Counter(itertools.chain.from_iterable(labels))
+        del counts[OUTSIDE]
+        odd = [label for label in counts if not is_part_of_entity(label)]
+        if odd and 2 * sum(counts[label] for label in odd) < counts.total():
+            logging.warning(
+                "%s: most labels spell entities, but not %s. Mend them, if they are"
+                " mistakes.",
+                *(split, shown(odd)),
+            )
     logging.info("The schemes of the files' labels: %s.", found)
     first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
-    for split, scheme in found.items():
-        if scheme == NO_SCHEME:
-            _warn_of_odd_labels(split, splits[split], are_entities=first != NO_SCHEME)
     return {split: first if one == NO_SCHEME else one for split, one in found.items()}
-
-
-def _warn_of_odd_labels(
-    split: str, sentences: Sequence[Sentence], *, are_entities: bool
-) -> None:
-    """Names the rarest labels, if few, that spell no entity, unlike the others."""
-    parts = 0
-    odd: Counter[str] = Counter()
-    places: dict[str, str] = {}
-    for sentence in sentences:
-        for label in sentence.labels or ():
-            if is_part_of_entity(label):
-                parts += 1
-            elif label != OUTSIDE:
-                odd[label] += 1
-                places.setdefault(label, sentence.source)
-    if parts > odd.total() > 0:
-        label, count = odd.most_common()[-1]
-        logging.warning(
-            "%s: %d labels spell entities, but not %r (%d times, first in the sentence"
-            " at %s)%s. Mend it, if it is a mistake.",
-            split,
-            parts,
-            label,
-            count,
-            places[label],
-            "" if are_entities else ", so there is no entity F1",
-        )
-
-
-def respelt_unless(labels: Labels, scheme: str, wanted: str) -> list[str]:
-    """A sentence's labels in another scheme; unchanged if it is their own."""
-    if NO_SCHEME in (scheme, wanted) or scheme == wanted:
-        return list(labels)
-    return respelt(labels, wanted)
 
 
 def find_labels(
@@ -375,9 +268,8 @@ def find_labels(
     recorded, or --labels, or the checkpoint's labels.
     """
     given = tuple(options.labels or ())
-    repeated = [label for label, count in Counter(given).items() if count > 1]
-    if repeated:
-        raise InputError(f"--labels: {shown(repeated)} must be there once.")
+    if len(set(given)) < len(given):
+        raise InputError(f"--labels={','.join(given)}: each label must be there once.")
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())
         if not found:
@@ -388,17 +280,16 @@ def find_labels(
         return TaggerLabels(found, scheme_of_labels(found))
     # In IOB1 an entity's first label depends on the entity before it.
     scheme = IOB2 if file_scheme == IOB1 else file_scheme
-    used = set(
-        itertools.chain.from_iterable(
-            respelt_unless(labels, file_scheme, scheme) for labels in _labels(train)
-        )
-    )
-    ours = given or tuple(labels_in(scheme, used))
-    in_files = set(itertools.chain.from_iterable(_labels(train)))
-    if given and in_files <= set(given) and not used <= set(given):
-        # They are the files' labels, which the model has in another scheme.
+    written = _labels(train)
+    in_files = set(itertools.chain.from_iterable(written))
+    used = set().union(*(respelt(labels, file_scheme, scheme) for labels in written))
+    ours = given
+    # Labels that are the files', which the model has in another scheme, are as well.
+    if not given or (in_files <= set(given) and not used <= set(given)):
         ours = tuple(labels_in(scheme, used))
-    there = _trained_labels(source)
+    there = None
+    if source is not None and names.TAGGING in names.heads_of(source.weights):
+        there = source.labels
     if source is not None and there is not None and options.init_head:
         if not given and used <= set(there):
             ours = there
@@ -426,45 +317,31 @@ def label_ids(
     ids = []
     for sentence, gold in zip(sentences, golds, strict=True):
         for label in gold:
-            number = numbers.get(label, NO_LABEL)
-            if number == NO_LABEL:
+            ids.append(numbers.get(label, NO_LABEL))
+            if label not in numbers:
+                unknown[label] += 1
                 if must_be_known:
                     raise InputError(
                         f"{sentence.source}: the label {label!r} is none of --labels:"
                         f" {shown(names)}."
                     )
-                unknown[label] += 1
-            ids.append(number)
     if unknown:
         logging.warning(
             "%s: %d of %d words have labels that the model does not know, and count as"
             " wrong: %s.",
-            split,
-            unknown.total(),
-            len(ids),
-            shown(tuple(unknown)),
+            *(split, unknown.total(), len(ids), shown(tuple(unknown))),
         )
     return np.array(ids, np.int64)
 
 
 def shown(labels: Sequence[str]) -> str:
     """The first labels, for a message."""
-    more = len(labels) - _MAX_SHOWN
-    text = ", ".join(labels[:_MAX_SHOWN])
-    return f"{text} and {more} more" if more > 0 else text
+    more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+    return ", ".join(labels[:5]) + more
 
 
-def _trained_labels(source: Source | None) -> tuple[str, ...] | None:
-    """The labels of a checkpoint's tagger; None if it has none, or no names."""
-    if source is None or weight_names.TAGGING not in weight_names.heads_of(
-        source.weights
-    ):
-        return None
-    return source.labels
-
-
-def _labels(sentences: Sequence[Sentence]) -> Iterator[tuple[str, ...]]:
-    return (one.labels for one in sentences if one.labels is not None)
+def _labels(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
+    return [one.labels for one in sentences if one.labels is not None]
 
 
 # Predicted labels as a column file, for the official scorer (conlleval).
@@ -485,47 +362,30 @@ def write_predictions(
     path: str, sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
 ) -> None:
     """Writes the file."""
-    files.write_atomically(path, "".join(_lines(sentences, labels)))
-
-
-def _lines(
-    sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
-) -> Iterator[str]:
-    repeats = not all(map(_has_labels_last, sentences))
+    # The labels are the last column, or there are none.
+    repeats = not all(
+        row.endswith(f" {label}")
+        for one in sentences
+        if one.labels is not None
+        for row, label in zip(one.rows, one.labels, strict=True)
+    )
+    lines: list[str] = []
     for sentence, predicted in zip(sentences, labels, strict=True):
         width = sentence.rows[0].count(" ") + 1 + repeats
-        yield from _between(sentence.before, width)
+        lines += _between(sentence.before, width)
         rows = sentence.rows
         if repeats and sentence.labels is not None:
             rows = tuple(map(" ".join, zip(rows, sentence.labels, strict=True)))
-        for row, label in zip(rows, predicted, strict=True):
-            yield f"{row} {label}\n"
-        yield from _between(sentence.after, width)
+        lines += map(" ".join, zip(rows, predicted, strict=True))
+        lines += _between(sentence.after, width)
     if not sentences[-1].after:
-        yield "\n"
+        lines.append("")
+    files.write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
-def _between(lines: Sequence[str], width: int) -> Iterator[str]:
-    """Lines that are no words, with the columns of those that are."""
-    for line in lines:
-        # All lines must have the same columns for the scorer.
-        missing = width - 1 - line.count(" ") if line else -1
-        yield line + f" {OUTSIDE}" * (missing + 1) + "\n"
-
-
-def _has_labels_last(sentence: Sentence) -> bool:
-    """Whether the labels are the last column, or there are none."""
-    if sentence.labels is None:
-        return True
-    return all(
-        row.endswith(f" {label}")
-        for row, label in zip(sentence.rows, sentence.labels, strict=True)
-    )
-
-
-# Windows into the labels of their words.
-#
-# Shapes: W words, R records, B batch, S a batch's length, C labels, N words of a batch.
+def _between(lines: Sequence[str], width: int) -> list[str]:
+    """Lines that are no words, with the columns of those that are, for the scorer."""
+    return [line and line + f" {OUTSIDE}" * (width - line.count(" ")) for line in lines]
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -534,14 +394,10 @@ Predict = Callable[[EvaluationBatches, int], Iterator[tuple[Arrays, Arrays]]]
 
 
 class WordPredictions(NamedTuple):
-    """The predictions for W words.
+    """The predictions for W words."""
 
-    Attributes:
-        label_ids: int [W], the likeliest label.
-        losses: float64 [W], -log p of the true one; 0 if the model does not have it.
-    """
-
-    label_ids: np.ndarray
+    label_ids: np.ndarray  # int [W], the likeliest label
+    # float64 [W], -log p of the true one; 0 if the model does not have it.
     losses: np.ndarray
 
 
@@ -559,24 +415,20 @@ def predict_words(
         blocks(features, labels, max_seq_length),
         schema(max_seq_length),
     )
-    num_batches = -(-len(table) // batch_size)
-    buckets: tuple[int, ...] = (max_seq_length,)
-    if max_lengths is not None:
-        buckets = prediction_lengths(table.lengths, num_batches, max_lengths)
-    plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
-    batches = EvaluationBatches(table, plan.rows, np.array(buckets)[plan.buckets])
+    if max_lengths is None:
+        plan = LengthPlan(table.lengths, batch_size, (max_seq_length,), seed=None)
+        rows = plan.epoch(0).rows
+        batches = EvaluationBatches(table, rows, np.full(len(rows), max_seq_length))
+    else:
+        batches = table.by_length(batch_size, max_lengths)
     found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
-    for batch, outputs in predict(batches, num_batches):
-        rows = [
-            (number, features[row])
-            for number, row in enumerate(batch[ROWS])
-            if row != PADDING
-        ]
-        counts = [len(one.words) for _, one in rows]
-        words = np.concatenate([one.words for _, one in rows])
-        places = np.concatenate([one.places for _, one in rows])
-        in_batch = np.repeat([number for number, _ in rows], counts)
-        logits = outputs["logits"][in_batch, places]  # [N, C]
+    for batch, outputs in predict(batches, len(batches)):
+        (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
+        some = [features[row] for row in batch[ROWS][in_batch]]
+        words = np.concatenate([one.words for one in some])
+        places = np.concatenate([one.places for one in some])
+        in_batch = np.repeat(in_batch, [len(one.words) for one in some])
+        logits = outputs["logits"][in_batch, places]  # of the batch's words, by label
         if not np.isfinite(logits).all():
             raise DivergedError(
                 "The model's scores are not finite: its weights are too large to be of"
@@ -588,7 +440,7 @@ def predict_words(
 
 
 def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """-log p(label) [N]; 0 without a label."""
+    """-log p(label); 0 without a label."""
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     norm = np.log(np.exp(shifted).sum(axis=-1))
     is_known = labels != NO_LABEL
@@ -596,12 +448,7 @@ def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.where(is_known, norm - of_label, 0.0)
 
 
-# The scores of predicted labels.
-
-
-LOSS = "loss"
 ACCURACY = "accuracy"
-MAJORITY = "majority"
 STRICT = "strict_"
 _ENTITY_SCORES = ("precision", "recall", "f1")
 
@@ -610,88 +457,34 @@ def metric_names(scheme: str) -> list[str]:
     """The scores' names, with the one that compares runs last."""
     if scheme == NO_SCHEME:
         return [LOSS, ACCURACY]
-    strict = [STRICT + name for name in _ENTITY_SCORES if _has_strict(scheme)]
+    strict = [STRICT + name for name in _ENTITY_SCORES if scheme in STRICT_SCHEMES]
     return [LOSS, ACCURACY, *strict, *_ENTITY_SCORES]
 
 
-def scores(
-    golds: Sequence[Labels],
-    predictions: Sequence[Labels],
-    scheme: str,
-    *,
-    losses: np.ndarray,
-    accuracy: float,
-    majority: float,
+def entity_scores(
+    golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
 ) -> dict[str, float]:
-    """Scores the labels of sentences."""
-    results = {
-        LOSS: float(losses.mean()) if len(losses) else 0.0,
-        ACCURACY: accuracy,
-        MAJORITY: majority,
-    }
-    if scheme == NO_SCHEME:
-        return results
-    readings: dict[str, str | None] = {STRICT: scheme} if _has_strict(scheme) else {}
-    for prefix, reading in {**readings, "": None}.items():
-        counts = labels.total(
-            labels.count_entities(golds, predictions, reading).values()
-        )
+    """The scores of entities by the strict reading, if any, and the default."""
+    results = {}
+    readings: dict[str, str | None] = {"": None}
+    if scheme in STRICT_SCHEMES:
+        readings = {STRICT: scheme, **readings}
+    for prefix, reading in readings.items():
+        counts = total(count_entities(golds, predictions, reading).values())
         for name in _ENTITY_SCORES:
             results[prefix + name] = getattr(counts, name)
     return results
 
 
-def accuracy(golds: Sequence[Labels], predictions: Sequence[Labels]) -> float:
-    """The share of words with the right label."""
-    words, correct = _words(golds, predictions)
-    return correct / words
-
-
-def majority(golds: Sequence[Labels]) -> float:
-    """The accuracy of always giving the most frequent label."""
-    counts = collections.Counter(itertools.chain.from_iterable(golds))
-    return max(counts.values()) / counts.total()
-
-
-def report(golds: Sequence[Labels], predictions: Sequence[Labels]) -> str:
-    """The entities' scores by type, as the official scorer prints them."""
-    return labels.report(
-        labels.count_entities(golds, predictions), *_words(golds, predictions)
-    )
-
-
-def _has_strict(scheme: str) -> bool:
-    return scheme in labels.STRICT_SCHEMES
-
-
-def _words(golds: Sequence[Labels], predictions: Sequence[Labels]) -> tuple[int, int]:
-    """How many words there are, and how many have the right label."""
-    correct = sum(
-        gold == predicted
-        for pair in zip(golds, predictions, strict=True)
-        for gold, predicted in zip(*pair, strict=True)
-    )
-    return sum(map(len, golds)), correct
-
-
-# The runs on tagged words: sentences in, a label for each word out.
-
-
 RECORDS_NAME = "train.tf_record"
 SPLITS = ("train", "dev", "test")
+TRAIN = "train"
 # In the folder of a run on features: the model that they are from.
 FEATURES_NAME = "features.json"
 
-TRAIN = "train"
-
 
 class Words:
-    """The tagged words of each split, and the meaning of their outputs.
-
-    Attributes:
-        splits: as given.
-        labels: what the model predicts.
-    """
+    """The tagged words of each split, and the meaning of their outputs."""
 
     def __init__(
         self,
@@ -718,13 +511,11 @@ class Words:
             doc_stride=options.doc_stride,
             document_context=options.document_context,
         )
+        # In the model's spelling; none without labels.
         self._golds = {
             split: [
-                respelt_unless(
-                    one.labels, self._file_schemes[split], self.labels.scheme
-                )
-                for one in sentences
-                if one.labels is not None
+                respelt(labels, self._file_schemes[split], self.labels.scheme)
+                for labels in _labels(sentences)
             ]
             for split, sentences in splits.items()
         }
@@ -740,73 +531,71 @@ class Words:
         }
         self._features: dict[str, list[SentenceFeatures]] = {}
 
-    def has_labels(self, split: str) -> bool:
-        """Whether the words of a split have labels."""
-        return bool(self._golds[split])
-
     def predict(self, split: str, outputs: Outputs) -> WordPredictions:
         """Predicts the words of a split."""
+        options = self._options
         if split not in self._features:
             self._features[split] = list(self.featurizer(self.splits[split]))
+        is_dev = split == "dev"
         return predict_words(
             self._features[split],
             self._label_ids[split],
             outputs,
-            batch_size=(
-                self._options.eval_batch_size
-                if split == "dev"
-                else self._options.predict_batch_size
-            ),
-            max_seq_length=self._options.max_seq_length,
-            max_lengths=self._options.max_lengths,
+            batch_size=options.eval_batch_size
+            if is_dev
+            else options.predict_batch_size,
+            max_seq_length=options.max_seq_length,
+            max_lengths=options.max_lengths,
         )
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predictions, in the files' spelling."""
         return [
-            respelt_unless(words, self.labels.scheme, self._file_schemes[split])
-            for words in self._by_sentence(split, found)
+            respelt(labels, self.labels.scheme, self._file_schemes[split])
+            for labels in self._by_sentence(split, found)
         ]
 
     def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
-        """The scores of predictions: see `scores`; {} without labels."""
-        if not self.has_labels(split):
+        """The scores of predictions; {} without labels.
+
+        The accuracy is of the labels as the files' scorer reads them: in another
+        scheme a correct entity may have a word with a wrong label.
+        """
+        if not self._golds[split]:
             return {}
-        as_written = self._as_written(split, found)
-        return scores(
-            self._golds[split],
-            self._by_sentence(split, found),
-            self.labels.scheme,
-            losses=found.losses[self._label_ids[split] != NO_LABEL],
-            accuracy=accuracy(*as_written),
-            majority=majority(as_written[0]),
-        )
+        losses = found.losses[self._label_ids[split] != NO_LABEL]
+        num_words, num_correct = self._num_correct(split, found)
+        labels = itertools.chain.from_iterable(_labels(self.splits[split]))
+        results = {
+            LOSS: float(losses.mean()) if len(losses) else 0.0,
+            ACCURACY: num_correct / num_words,
+            MAJORITY: max(Counter(labels).values()) / num_words,
+        }
+        scheme = self.labels.scheme
+        if scheme != NO_SCHEME:
+            predictions = self._by_sentence(split, found)
+            results |= entity_scores(self._golds[split], predictions, scheme)
+        return results
 
     def report(self, split: str, found: WordPredictions) -> str:
         """The scores by type in the official scorer's format; "" without entities."""
-        if self.labels.scheme == NO_SCHEME:
+        if self.labels.scheme == NO_SCHEME or not self._golds[split]:
             return ""
-        return report(*self._as_written(split, found))
+        written = _labels(self.splits[split]), self.predicted_labels(split, found)
+        return report(count_entities(*written), *self._num_correct(split, found))
 
-    def _as_written(
-        self, split: str, found: WordPredictions
-    ) -> tuple[Sequence[Labels], Sequence[Labels]]:
-        """The true labels and the predicted ones, as the files' scorer reads them.
-
-        In another scheme a correct entity may have a word with a wrong label.
-        """
-        golds = [one.labels for one in self.splits[split] if one.labels is not None]
-        return golds, self.predicted_labels(split, found)
+    def _num_correct(self, split: str, found: WordPredictions) -> tuple[int, int]:
+        """How many words there are, and how many have the right label as written."""
+        golds = list(itertools.chain.from_iterable(_labels(self.splits[split])))
+        said = itertools.chain.from_iterable(self.predicted_labels(split, found))
+        correct = sum(gold == one for gold, one in zip(golds, said, strict=True))
+        return len(golds), correct
 
     def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predicted labels of each sentence, in the model's spelling."""
-        words = iter(found.label_ids.tolist())
+        words = (self.labels.names[number] for number in found.label_ids.tolist())
         return [
-            [
-                self.labels.names[number]
-                for number in itertools.islice(words, len(one.words))
-            ]
-            for one in self.splits[split]
+            list(itertools.islice(words, len(one.words))) for one in self.splits[split]
         ]
 
     def data(self) -> RunData:
@@ -818,16 +607,12 @@ class Words:
     def write(self, folder: str, split: str, found: WordPredictions, step: int) -> None:
         """Writes the files' columns with the predictions, and the scorer's report."""
         del step
-
-        def path(name: str) -> str:
-            return os.path.join(folder, f"{split}_{name}.txt")
-
+        path = os.path.join(folder, f"{split}_predictions.txt")
         labels = self.predicted_labels(split, found)
-        write_predictions(path("predictions"), self.splits[split], labels)
-        written = self.report(split, found) if self.has_labels(split) else ""
-        if written:
+        write_predictions(path, self.splits[split], labels)
+        if written := self.report(split, found):
             logging.info("%s", written)
-            files.write_atomically(path("report"), written)
+            files.write_atomically(os.path.join(folder, f"{split}_report.txt"), written)
 
     def identity(self, split: str) -> str:
         """A digest of a split's sentences, and of how they are read."""
@@ -844,16 +629,12 @@ class Words:
 
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
-        sentences = self.splits[TRAIN]
+        sentences, length = self.splits[TRAIN], self._options.max_seq_length
         records = SplitRecords.prepare(
             os.path.join(self._options.output_dir, RECORDS_NAME),
-            schema(self._options.max_seq_length),
+            schema(length),
             self._made_from(TRAIN),
-            blocks(
-                self.featurizer(sentences),
-                self._label_ids[TRAIN],
-                self._options.max_seq_length,
-            ),
+            blocks(self.featurizer(sentences), self._label_ids[TRAIN], length),
             is_alone=self._is_alone,
         )
         logging.info(
@@ -939,9 +720,7 @@ def _read(options: TaggingOptions, split: str, number: int) -> list[Sentence]:
     )
     logging.info(
         "%s: %d sentences in %d documents.",
-        split,
-        len(sentences),
-        sentences[-1].document + 1,
+        *(split, len(sentences), sentences[-1].document + 1),
     )
     return sentences
 

@@ -10,7 +10,7 @@ from bert_tf.tasks.squad.decoding import (
     Decoder,
     DecodingSettings,
     align,
-    answer,
+    text_or_null,
 )
 from bert_tf.tasks.squad.reading import Paragraph, Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
@@ -148,7 +148,6 @@ class NBestTest(tf.test.TestCase):
         self.assertEqual([first.span, second.span], [(0, 14), (0, 23)])
         self.assertEqual(decoded.best_text, "Anna met Bobby")
         self.assertIsNone(decoded.score_diff)
-        self.assertEqual(answer(decoded, DecodingSettings(), -99.0), "Anna met Bobby")
 
     def test_scores_as_they_are_written(self):
         decoded = decode(
@@ -255,9 +254,9 @@ class NullAnswerTest(tf.test.TestCase):
         self.assertEqual(decoded.n_best[0][2:], (0.5, 1.0, None))
         self.assertEqual(decoded.best_text, "b")
         self.assertEqual(decoded.score_diff, 0.5)
-        self.assertEqual(answer(decoded, self.settings, 0.0), "")
-        self.assertEqual(answer(decoded, self.settings, 0.49), "")
-        self.assertEqual(answer(decoded, self.settings, 0.5), "b")
+        self.assertEqual(text_or_null(*decoded[1:], 0.0), "")
+        self.assertEqual(text_or_null(*decoded[1:], 0.49), "")
+        self.assertEqual(text_or_null(*decoded[1:], 0.5), "b")
 
     def test_no_answer_is_always_among_the_n_best(self):
         starts, ends = scores(p0=-9, p4=1, p5=0), scores(p0=-9, p5=0, p6=0)
@@ -301,7 +300,7 @@ class NullAnswerTest(tf.test.TestCase):
         self.assertEqual(decoded.n_best, [("", 1.0, 3.0, 3.0, None)])
         self.assertEqual(decoded.best_text, "")
         self.assertEqual(decoded.score_diff, 1e6)
-        self.assertEqual(answer(decoded, self.settings, 1e9), "")
+        self.assertEqual(text_or_null(*decoded[1:], 1e9), "")
 
 
 class EdgesTest(tf.test.TestCase):
@@ -332,14 +331,6 @@ class EdgesTest(tf.test.TestCase):
     def test_not_as_many_logits_as_windows(self):
         with self.assertRaisesRegex(ValueError, "zip"):
             decode(features_of("a"), [], [])
-
-    def test_settings(self):
-        with self.assertRaisesRegex(ValueError, "`n_best_size` .* Received: 0"):
-            DecodingSettings(n_best_size=0)
-        with self.assertRaisesRegex(ValueError, "`max_answer_length` .* Received: -1"):
-            DecodingSettings(max_answer_length=-1)
-        with self.assertRaisesRegex(ValueError, "'alignment' or 'offsets'"):
-            DecodingSettings(answer_text="words")
 
 
 class AnswerTextTest(tf.test.TestCase):

@@ -13,7 +13,6 @@ from bert_tf.tasks.squad.reading import (
     EntryError,
     read_answer,
     read_file,
-    read_json,
     read_tfds,
 )
 from tests.tasks.tfds_sets import mocked
@@ -335,8 +334,8 @@ class ReaderTest(tf.test.TestCase):
         self.assertIn("'r2': the answer 'Elbe' is not in the words", messages[0])
         self.assertEqual(
             messages[-1],
-            "Skipped 0 of 5 questions. Also: faulty answers of questions that are"
-            " kept: 5.",
+            "Skipped 0 of 5 questions. Also: 5 faulty answers of questions that are"
+            " kept.",
         )
         for entry in (
             {"id": "r2", "question": "Where?"},
@@ -359,8 +358,8 @@ class ReaderTest(tf.test.TestCase):
         self.assertEqual(
             messages,
             [
-                "Skipped 0 of 5 questions. Also: questions with several answers, of"
-                " which one is trained on: 1."
+                "Skipped 0 of 5 questions. Also: 1 questions with several answers, of"
+                " which one is trained on."
             ],
         )
 
@@ -369,7 +368,7 @@ class ReaderTest(tf.test.TestCase):
         self.assertEqual(question.answers, (("hre", 10),))
         self.assertIn("'r2': the answer 'hre' stands there as 'Ohr'.", messages[0])
         self.assertIn(
-            "Also: answers that stand in the text with other characters: 1.",
+            "Also: 1 answers that stand in the text with other characters.",
             messages[1],
         )
 
@@ -403,39 +402,28 @@ class ReaderTest(tf.test.TestCase):
                 "article 3: it must be an object. Found: 'article'.",
                 "article 4 ('Empty'): it must have a list `paragraphs`. Found: None.",
                 "article 5 ('Text'): it must have a list `paragraphs`. Found: 'text'.",
-                "Skipped 3 of 7 questions: 3 malformed. Also: malformed"
-                " paragraphs: 4; malformed articles: 3.",
+                "Skipped 3 of 7 questions: 3 malformed. Also: 4 malformed paragraphs,"
+                " 3 malformed articles.",
             ],
         )
         self.assertEqual(report.skipped, {"malformed": 3})
 
     def test_files_that_are_none(self):
         for content, reason in (
-            (b"", r"squad.json: the file is empty\.$"),
-            (b" \n ", r"squad.json: the file is empty\.$"),
+            (b"", "not valid JSON: Expecting value"),
             ([1], r'key "data" has the list of articles. Found: \[1\]\.$'),
-            ("a", r'key "data" has the list of articles. Found: \'a\'\.$'),
-            ({"id": "Ohre"}, r'key "data" has the list of articles. Its keys: id\.$'),
-            (dict.fromkeys("abcdefg"), r"Its keys: a, b, c, d, e, \.\.\.\.$"),
-            ({"data": {"a": 1}}, r"Found there: \{'a': 1\}\.$"),
+            ({"id": "Ohre"}, r"list of articles. Found: \{'id': 'Ohre'\}\.$"),
+            ({"data": {"a": 1}}, "list of articles. Found: "),
             ({"data": []}, r"no question in it that can be used. Skipped 0 of 0"),
-            (b'{"data":\n [}', r"json:2:3: not valid JSON: Expecting value\.$"),
-            (b'["a\nb"]', ":1:4: not valid JSON: Invalid control character at.$"),
+            (b'{"data":\n [}', "not valid JSON: Expecting value: line 2 column 3"),
             (b"[" * 100_000, "squad.json: not valid JSON: "),
             (b"[" + b"1" * 5_000 + b"]", "squad.json: not valid JSON: "),
             ('["ü"]'.encode("latin-1"), r"json:1: not UTF-8 \(byte 0xfc\)"),
             ('[1,\n\n"语'.encode()[:-1], r"json:3: not UTF-8 \(byte 0xe8\)"),
-            ('["a"]'.encode("utf-16"), r"json:1: not UTF-8 \(byte 0xff\)"),
         ):
             with self.assertRaisesRegex(InputError, reason) as raised:
                 read_file(self.path(content))
             self.assertNotIn("\n", str(raised.exception))
-
-    def test_a_file_cut_off(self):
-        content = json.dumps(plain()).encode()
-        for length in range(0, len(content), 7):
-            with self.assertRaises(InputError):
-                read_json(self.path(content[:length]))
 
     def test_no_question_that_can_be_used(self):
         content = plain()
@@ -449,7 +437,7 @@ class ReaderTest(tf.test.TestCase):
     def test_no_such_file(self):
         with self.assertRaisesRegex(InputError, "No such SQuAD file: nowhere.json"):
             read_file("nowhere.json")
-        with self.assertRaisesRegex(InputError, "is a folder, not a file"):
+        with self.assertRaisesRegex(InputError, "No such SQuAD file"):
             read_file(self.get_temp_dir())
 
 

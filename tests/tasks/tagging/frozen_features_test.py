@@ -20,11 +20,11 @@ from bert_tf.tasks.tagging import frozen_features, words
 from bert_tf.tasks.tagging.frozen_features import (
     VectorBatches,
     VectorRecords,
+    WordFeaturizer,
     feature_picture,
     feature_table,
     inputs_of_windows,
     words_of_vectors,
-    words_of_windows,
 )
 from bert_tf.tasks.tagging.words import SentenceFeatures
 from bert_tf.text.vocabulary import Vocabulary
@@ -80,13 +80,22 @@ LABELS = np.array([4, 0, 5])
 VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
 
 
+class OfTokens:
+    """Stands for the featurizer of tokens."""
+
+    max_seq_length = 8
+
+    def __call__(self, sentences):
+        return WINDOWS
+
+
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
         return SplitRecords.prepare(
             os.path.join(self.get_temp_dir(), "train.tf_record"),
             words.schema(8),
             {},
-            words.blocks(words_of_windows(WINDOWS), LABELS, 8),
+            words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
         )
 
     def check(self, batch):
@@ -192,13 +201,13 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
             again = self.run_script("--do_train", "--do_eval", **options)
         self.assertEqual(again, results)
         for change, message in (
-            ({"features": "last"}, "a run with --features=embeddings"),
+            ({"features": "last"}, "holds a run with .'features': 'embeddings'"),
             ({"init_checkpoint": None}, "features=embeddings` needs `init_checkp"),
             (
                 {"features": None, "bilstm_size": None, "bilstm_dropout": None},
                 "holds a BiLSTM .* --features=embeddings too",
             ),
-            ({"precision": "bfloat16"}, "embeddings, of other weights or in another"),
+            ({"precision": "bfloat16"}, "precision': 'float32'"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **(options | change))

@@ -113,12 +113,16 @@ class ConlluTest(tf.test.TestCase):
             (
                 f"{one}\n2\tb\tb\n",
                 {},
-                ":2: 3 columns, but the first word's line has 10",
+                ":2: 3 columns, but line 1, the first word's, has 10",
             ),
             (f"# c\n{one}\nx y\n", {}, ":3: the first column .* number.*'x y'"),
             ("1 a a X\n", {}, ":1: the first column .* with a tab behind it"),
             (word("1", "a"), {}, "no word has a label: column 3 is _"),
-            (one, {"label_column": "12"}, ":1: 10 columns, so none has the number 12"),
+            (
+                one,
+                {"label_column": "12"},
+                "=12, but there are 10 columns",
+            ),
             (one, {"label_column": "upos"}, "--label_column=upos"),
             ("# newdoc\n\n", {}, "no sentence"),
         ):
@@ -282,7 +286,6 @@ class ReaderTest(tf.test.TestCase):
         for text, layout, message in (
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
-            ("a O\rb O\r\rc O\r", {}, "carriage returns alone"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
             ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),
@@ -290,8 +293,8 @@ class ReaderTest(tf.test.TestCase):
             ("a/x b\n", {"format": "slashes"}, ":1: 'b' must be a word, /"),
             ("\na/\n", {"format": "slashes"}, ":2: 'a/' must be"),
             ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
-            ("3", {"format": "jsonl"}, ":1: it must be a JSON object. Found: int"),
-            ('{"x": 1}', {"format": "jsonl"}, "no 'tokens' or 'words'.*own: x"),
+            ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
+            ('{"x": 1}', {"format": "jsonl"}, "tokens or words must be a list.*are: x"),
             ('{"tokens": "a"}', {"format": "jsonl"}, "must be a list"),
             ('{"tokens": [1]}', {"format": "jsonl"}, "words must be text"),
             (
@@ -302,12 +305,12 @@ class ReaderTest(tf.test.TestCase):
             (
                 '{"tokens": ["a"], "ner_tags": [2]}',
                 {"format": "jsonl"},
-                "labels are numbers; --labels",
+                "a number that --labels",
             ),
             (
                 '{"tokens": ["a"], "ner_tags": [2]}',
                 {"format": "jsonl", "label_names": ("O",)},
-                "no name for the label 2",
+                "has a name for, from 0. Found: 2",
             ),
             (b"\xff O\n", {}, ":1: not UTF-8"),
         ):
@@ -332,12 +335,8 @@ class LibrarysSetTest(tf.test.TestCase):
             {"tokens": [], "ner": []},
             {"tokens": ["東京"], "ner": [5]},
         )
-        with (
-            mocked(conll2003(*rows)),
-            self.assertLogs() as log,
-        ):
+        with mocked(conll2003(*rows)):
             found = read_tfds("conll2003", "train")
-        self.assertIn("passed over 1 sentences without a word", log.output[-1])
         self.assertEqual(
             [(one.words, one.labels) for one in found],
             [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("東京",), ("B-LOC",))],
@@ -353,7 +352,7 @@ class LibrarysSetTest(tf.test.TestCase):
             ({"tokens": [b"a\xff"], "ner": [0]}, ":train:0: not UTF-8 .byte 0xff"),
             (
                 {"tokens": ["a"], "ner": [-1]},
-                "label -1. -1 mostly stands for",
+                "a number that --labels.* Found: -1",
             ),
             ({"tokens": ["a"], "ner": [0, 0]}, "1 words, but 2 labels"),
             ({"tokens": [], "ner": []}, "no sentences"),
@@ -394,7 +393,7 @@ class PreparedSetTest(tf.test.TestCase):
                 if feature != "tags":
                     name = ("even", "odd")[int(one.words[0][1:]) % 2]
                 self.assertEqual(one.labels, (name,) * len(one.words))
-        with self.assertRaisesRegex(InputError, "labels are numbers"):
+        with self.assertRaisesRegex(InputError, "a number that --labels"):
             read("numbers")
 
 

@@ -1,0 +1,87 @@
+"""Texts longer than the model, read in windows that overlap.
+
+If r tokens of a text fit, window k is its tokens [k s, k s + r), with the stride s; the
+last window is the first that reaches the text's end. So each token is in at least one
+window. This module does not import TensorFlow.
+
+N examples, R windows of them, C outputs.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf.text.wordpiece import Tokens
+
+# What one more token of a window's length counts, in tokens of context.
+_WORTH_OF_LENGTH = 0.01
+
+
+class Window(NamedTuple):
+    """A part of a text: its first token there, and its number of tokens."""
+
+    start: int
+    length: int
+
+
+def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Window]:
+    """A text's windows; they overlap by half without a stride."""
+    stride = min(stride or max(1, room // 2), room)
+    last = max(0, num_tokens - room)
+    return [
+        Window(start, min(room, num_tokens - start))
+        for start in range(0, last + stride, stride)
+    ]
+
+
+def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
+    """The number of each token's window with the most context, the first of equal ones.
+
+    A token's context is the smaller number of tokens on its two sides. A longer window
+    counts for a hundredth of a token more for each of its tokens, as in the original's
+    SQuAD.
+    """
+    best_score = np.zeros(num_tokens)
+    best = np.zeros(num_tokens, np.int64)
+    for number, (start, length) in enumerate(found):
+        left = np.arange(length)
+        # The same float arithmetic as the original's: ties are decided by it.
+        score = np.minimum(left, left[::-1]) + _WORTH_OF_LENGTH * length
+        part = slice(start, start + length)
+        is_better = score > best_score[part]
+        best_score[part][is_better] = score[is_better]
+        best[part][is_better] = number
+    return best
+
+
+def windows_of_pair(
+    tokens_a: Tokens, tokens_b: Tokens, room: int, stride: int | None = None
+) -> tuple[list[tuple[Tokens, Tokens]], bool]:
+    """The windows of a text or a pair, and whether tokens are in none of them.
+
+    The longer text (the second, if they are equally long) is split, and each window has
+    the whole of the other text, up to half of the room.
+    """
+    if len(tokens_a) + len(tokens_b) <= room:
+        return [(tokens_a, tokens_b)], False
+    is_first = len(tokens_a) > len(tokens_b)
+    split, other = (tokens_a, tokens_b) if is_first else (tokens_b, tokens_a)
+    whole = other[: room // 2]
+    parts = [
+        split[start : start + length]
+        for start, length in windows(len(split), room - len(whole), stride)
+    ]
+    pairs = [(part, whole) if is_first else (whole, part) for part in parts]
+    return pairs, len(whole) < len(other)
+
+
+def average_windows(logits: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """The outputs of examples [N, C]: the mean of their windows' logits [R, C].
+
+    For classes it is the geometric mean of their probabilities.
+    """
+    numbers = np.array(counts, np.int64)
+    assert numbers.sum() == len(logits)
+    sums = np.add.reduceat(logits, np.cumsum(numbers) - numbers, axis=0)
+    return sums / numbers[:, None].astype(logits.dtype)

@@ -1,0 +1,306 @@
+import csv
+import os
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from sklearn.calibration import calibration_curve
+
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.errors import InputError
+from bert_tf.tasks import reports
+from bert_tf.tasks.reports import confusion_matrix, mistakes, read_predictions
+from bert_tf.tasks.tables import Example, Target
+from tests.finetuning.drawn import drawn
+
+NLI = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
+SCORE = Target(kind=REGRESSION)
+SCORES = Target(kind=REGRESSION, labels=("valence", "arousal"))
+TOPICS = Target(kind=MULTI_LABEL, labels=("a", "b", "c"))
+# log 3 against 0 is 3 : 1, log 9 is 9 : 1.
+LOG_3, LOG_9 = np.log(3.0), np.log(9.0)
+
+
+def examples_of(*labels, texts=("A.", "B.")):
+    return [
+        Example(texts[0], texts[1], label, f"dev.tsv:{number}")
+        for number, label in enumerate(labels, start=2)
+    ]
+
+
+class TableTest(tf.test.TestCase):
+    def path(self):
+        return os.path.join(self.get_temp_dir(), "dev_predictions.tsv")
+
+    def written(self, examples, target, logits, **kwargs):
+        path = self.path()
+        reports.write_predictions(path, examples, target, np.array(logits), **kwargs)
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+
+    def test_each_kind_of_prediction(self):
+        several = [[LOG_3, -LOG_3, LOG_9], [LOG_3, LOG_3, -LOG_3]]
+        several += [[-LOG_9, -LOG_9, -LOG_9], [-LOG_9, -LOG_9, LOG_9]]
+        for examples, target, logits, expected in (
+            (
+                examples_of("yes", "yes", None),
+                NLI,
+                [[0, LOG_3], [LOG_9, 0], [0, LOG_9]],
+                "index\tlabel\tprediction\tcorrect\tp_no\tp_yes\ttext_a\ttext_b\n"
+                "0\tyes\tyes\t1\t0.250000\t0.750000\tA.\tB.\n"
+                "1\tyes\tno\t0\t0.900000\t0.100000\tA.\tB.\n"
+                "2\t\tyes\t\t0.100000\t0.900000\tA.\tB.\n",
+            ),
+            (
+                examples_of("a,c", "a", "", None),
+                TOPICS,
+                several,
+                "index\tlabel\tprediction\tcorrect\tp_a\tp_b\tp_c\ttext_a\ttext_b\n"
+                "0\ta,c\ta,c\t1\t0.750000\t0.250000\t0.900000\tA.\tB.\n"
+                "1\ta\ta,b\t0\t0.750000\t0.750000\t0.250000\tA.\tB.\n"
+                "2\t\t\t1\t0.100000\t0.100000\t0.100000\tA.\tB.\n"
+                "3\t\tc\t\t0.100000\t0.100000\t0.900000\tA.\tB.\n",
+            ),
+            (
+                examples_of("4.5", None, texts=("A.", None)),
+                SCORE,
+                [[4.25], [1]],
+                "index\tlabel\tprediction\terror\ttext_a\ttext_b\n"
+                "0\t4.5\t4.250\t-0.250\tA.\t\n"
+                "1\t\t1.000\t\tA.\t\n",
+            ),
+            (
+                examples_of("1,2"),
+                SCORES,
+                [[1.5, 0]],
+                "index\tlabel\tprediction\terror\ttext_a\ttext_b\n"
+                "0\t1,2\t1.500,0.000\t0.500,-2.000\tA.\tB.\n",
+            ),
+        ):
+            self.assertEqual(self.written(examples, target, logits), expected)
+
+    def test_any_text_is_a_line_and_comes_back(self):
+        texts = ('a "quoted\ttab', "back\\slash, \\t\\n\nline\r\n\u2028end\x0b\x85\\")
+        examples = examples_of("no", "yes", texts=texts)
+        text = self.written(examples, NLI, [[1, 0], [1, 0]])
+        self.assertEqual(text.count("\n"), 3)
+        rows = read_predictions(self.path())
+        for row, label in zip(rows, ("no", "yes"), strict=True):
+            self.assertEqual((row["text_a"], row["text_b"]), texts)
+            self.assertEqual((row["label"], row["prediction"]), (label, "no"))
+        # Another reader needs nothing but "no quotes".
+        with open(self.path(), encoding="utf-8", newline="") as file:
+            table = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        self.assertEqual({len(row) for row in table}, {8})
+
+    def test_a_row_of_another_length_is_named(self):
+        with open(self.path(), "w", encoding="utf-8") as file:
+            file.write("index\tlabel\n0\tyes\n1\n")
+        with self.assertRaisesRegex(InputError, r"dev_predictions.tsv:3: 1 cells"):
+            read_predictions(self.path())
+
+
+class MistakesTest(tf.test.TestCase):
+    def test_the_surest_first(self):
+        # P(predicted): wrong 0.75, right, wrong 0.9, unknown, wrong 0.75.
+        logits = [[LOG_3, 0], [0, 5], [0, LOG_9], [9, 0], [0, LOG_3]]
+        classes = (examples_of("yes", "yes", "no", None, "no"), NLI, np.array(logits))
+        self.assertEqual(mistakes(*classes, 9), [2, 0, 4])
+        self.assertEqual(mistakes(*classes, 2), [2, 0])
+        # Of several labels the surest wrong decision counts: all right; b with 0.75,
+        # wrongly; a missed, at 0.1.
+        logits = np.array([[9, -9, -9], [9, LOG_3, -9], [-LOG_9, -9, -9]])
+        self.assertEqual(
+            mistakes(examples_of("a", "a", "a"), TOPICS, logits, 9), [2, 1]
+        )
+        # Numbers by how far off they are.
+        numbers = examples_of("1", "2", None, "3", "4")
+        logits = np.array([[1.5], [0], [9], [3], [5]])
+        self.assertEqual(mistakes(numbers, SCORE, logits, 9), [1, 4, 0])
+        for target in (NLI, TOPICS):
+            logits = np.zeros([1, target.num_outputs])
+            self.assertEqual(mistakes(examples_of(None), target, logits, 9), [])
+
+
+class ReportsTest(tf.test.TestCase):
+    def written(self, target, labels, logits, **kwargs):
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        examples = [
+            Example(f"Text {number}.", None, label, f"dev.tsv:{number}")
+            for number, label in enumerate(labels)
+        ]
+        logits = np.array(logits)
+        paths = reports.write_reports(folder, "dev", examples, target, logits, **kwargs)
+        names = [os.path.basename(path) for path in paths]
+        self.assertEqual(sorted(names), sorted(os.listdir(folder)))
+        return folder, names
+
+    def test_which_files_there_are(self):
+        tables = ["dev_predictions.tsv", "dev_mistakes.tsv"]
+        pictures = ["dev_confusion.png", "dev_calibration.png"]
+        two = Target(kind=MULTI_LABEL, labels=("a", "b"))
+        wrong = [[0, 1], [1, 0]]
+        for arguments, options, expected in (
+            ((NLI, ["no", "no"], wrong), {}, tables + pictures),
+            ((two, ["a,b", ""], [[1, 1], [1, -1]]), {}, tables + pictures),
+            (
+                (SCORE, ["1", None], [[1.5], [2]]),
+                {},
+                [*tables, "dev_regression.png"],
+            ),
+            ((NLI, [None, None], wrong), {}, tables[:1]),
+            ((NLI, ["no"] * 2, wrong), {"plots": False, "num_mistakes": 0}, tables[:1]),
+        ):
+            self.assertEqual(self.written(*arguments, **options)[1], expected)
+
+    def test_the_worst_mistakes(self):
+        folder, _ = self.written(
+            NLI, ["no", "no", "no"], [[0, 1], [1, 0], [0, 2]], num_mistakes=1
+        )
+        (worst,) = read_predictions(os.path.join(folder, "dev_mistakes.tsv"))
+        self.assertEqual((worst["index"], worst["text_a"]), ("2", "Text 2."))
+
+    def test_pictures_name_the_task_and_its_classes(self):
+        target = Target(kind=SINGLE_LABEL, labels=("0", "1"))
+        folders = []
+
+        def draw():
+            folder, _ = self.written(
+                target,
+                ["0", "1"],
+                [[0, 1], [1, 0]],
+                task_name="CoLA",
+                class_names={"0": "unacceptable", "1": "acceptable"},
+            )
+            folders.append(folder)
+            with open(os.path.join(folder, "dev_confusion.png"), "rb") as file:
+                return file.read()
+
+        texts, _ = drawn(draw)
+        self.assertContainsSubset(
+            ["CoLA, dev: 2 examples", "unacceptable (0)", "acceptable (1)"], texts
+        )
+        # The table keeps the labels of the data.
+        rows = read_predictions(os.path.join(folders[0], "dev_predictions.tsv"))
+        self.assertEqual([row["prediction"] for row in rows], ["1", "0"])
+
+
+class ConfusionTest(tf.test.TestCase):
+    def test_counts(self):
+        # A class that nobody has or predicts has a row and a column too.
+        target = Target(kind=SINGLE_LABEL, labels=("x", "y", "z"))
+        predictions, labels = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
+        self.assertAllEqual(
+            confusion_matrix(target, predictions, labels),
+            [[1, 2, 0], [1, 1, 0], [0, 0, 0]],
+        )
+        # x: found, false alarm, rightly not, missed. y: not, found twice, missed.
+        target = Target(kind=MULTI_LABEL, labels=("x", "y"))
+        predictions = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
+        labels = np.array([[1, 0], [0, 1], [0, 1], [1, 1]])
+        self.assertAllEqual(
+            confusion_matrix(target, predictions, labels), [[1, 1, 1, 1], [2, 1, 0, 1]]
+        )
+
+    def test_the_picture_says_counts_shares_and_labels(self):
+        target = Target(kind=SINGLE_LABEL, labels=("$x$ or $", "y"))
+        predictions = np.array([0, 1, 1, 1, 0, 0, 1, 1])
+        labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+
+        def draw():
+            return reports.confusion_picture(target, predictions, labels, "8 of $dev$")
+
+        texts, content = drawn(draw)
+        self.assertContainsSubset(
+            {"1\n25.0%", "3\n75.0%", "2\n50.0%", "8 of $dev$", "$x$ or $", "y"}, texts
+        )
+        self.assertEqual(draw(), content)
+
+    def test_a_large_matrix_is_no_very_large_picture(self):
+        for size, has_names in ((40, True), (1000, False)):
+            target = Target(
+                kind=SINGLE_LABEL, labels=tuple(f"c{i}" for i in range(size))
+            )
+            ids = np.arange(size)
+            texts, content = drawn(
+                lambda target=target, ids=ids: reports.confusion_picture(
+                    target, ids, ids, "dev"
+                )
+            )
+            self.assertEqual("c0" in texts, has_names)
+            # A PNG's width and height are in its first chunk.
+            self.assertAllLess(np.frombuffer(content[16:24], ">u4"), 5000)
+
+
+# The predicted class at 0.91, right; 0.97, wrong; 0.6, right; 0.62, wrong.
+PROBABILITIES = np.array([[0.09, 0.91], [0.97, 0.03], [0.6, 0.4], [0.38, 0.62]])
+LABELS = np.array([1, 1, 0, 0])
+
+
+class CalibrationTest(tf.test.TestCase):
+    def test_bins_and_error_by_hand(self):
+        # Two bins, whose edges are the lower one's: three at 0.4 and 0.5 of which one
+        # came true, one at 0.8 that did.
+        part = reports.reliability([0.4, 0.4, 0.5, 0.8], [1, 0, 0, 1], num_bins=2)
+        self.assertAllEqual(part.counts, [3, 1])
+        self.assertAllClose(part.confidence, [1.3 / 3, 0.8])
+        self.assertAllClose(part.accuracy, [1 / 3, 1])
+        # 3/4 |1/3 - 1.3/3| + 1/4 |1 - 0.8|
+        self.assertAllClose(part.expected_calibration_error, 0.075 + 0.05)
+
+    def test_as_scikit_learn_has_it(self):
+        rng = np.random.default_rng(0)
+        confidence = rng.random(500)
+        came_true = rng.random(500) < confidence**2
+        part = reports.reliability(confidence, came_true)
+        accuracy, mean = calibration_curve(came_true, confidence, n_bins=15)
+        self.assertAllClose(part.accuracy, accuracy)
+        self.assertAllClose(part.confidence, mean)
+
+    def test_the_picture_of_classes(self):
+        def draw():
+            return reports.calibration_picture(NLI, PROBABILITIES, LABELS, "dev")
+
+        texts, content = drawn(draw)
+        # (0.4 + 0.62 + 0.09 + 0.97) / 4; 2 * (0.0081 + 0.9409 + 0.16 + 0.3844) / 4
+        said = "dev\nexpected calibration error 0.520, Brier score 0.747"
+        self.assertIn(said, texts)
+        self.assertEqual(draw(), content)
+
+    def test_the_picture_of_labels(self):
+        def draw(num_labels):
+            target = Target(
+                kind=MULTI_LABEL, labels=tuple(f"c$${i}" for i in range(num_labels))
+            )
+            shape = [3, num_labels]
+            labels = np.eye(*shape, dtype=np.int64)
+            return reports.calibration_picture(
+                target, np.full(shape, 0.25), labels, "dev"
+            )
+
+        texts, _ = drawn(lambda: draw(3))
+        # A third came true of what was said to be a quarter. Each row's squares are
+        # 9/16, 1/16 and 1/16.
+        self.assertIn("dev\nexpected calibration error 0.083, Brier score 0.229", texts)
+        self.assertContainsSubset({"c$$0", "c$$1", "c$$2"}, texts)
+        texts, _ = drawn(lambda: draw(11))
+        self.assertIn("all labels", texts)
+
+    def test_the_picture_of_numbers(self):
+        # Deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6).
+        texts, _ = drawn(
+            lambda: reports.regression_picture(
+                SCORE, np.array([1.0, 2, 3]), np.array([0.0, 3, 3]), "dev"
+            )
+        )
+        self.assertIn("dev\nPearson 0.866", texts)
+        numbers = np.array([[1.0, 5], [2, 4], [3, 3]])
+        truth = np.array([[0.0, 1], [3, 2], [3, 3]])
+        texts, _ = drawn(
+            lambda: reports.regression_picture(SCORES, numbers, truth, "dev")
+        )
+        self.assertIn("dev\nPearson valence 0.866, arousal -1.000", texts)
+
+
+if __name__ == "__main__":
+    tf.test.main()
