@@ -9,6 +9,7 @@ as in the original's classifier.
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import os
