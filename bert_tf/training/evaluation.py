@@ -18,6 +18,7 @@ from bert_tf.records.batching import EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS, evaluation_step, prediction_step
+from bert_tf.training.strategy import check_batch_size
 from bert_tf.training.task import Task
 
 Batch = Mapping[str, Any]
@@ -50,7 +51,7 @@ class Evaluator:
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
         """The task's losses and metrics over a data set."""
-        _check_batch_size(self._strategy, dataset)
+        _check_batches(self._strategy, dataset, "eval_batch_size")
         sums: Arrays = {}
         if num_batches is not None:
             dataset = dataset.take(num_batches)
@@ -105,7 +106,7 @@ class Predictor:
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
         strategy = self._strategy
-        _check_batch_size(strategy, dataset)
+        _check_batches(strategy, dataset, "predict_batch_size")
         label = f"predict {self._task.name}"
         with progress_bar(total_batches, unit="batch", label=label) as bar:
             try:
@@ -120,19 +121,14 @@ class Predictor:
                 raise InputError(record_error(error)) from error
 
 
-def _check_batch_size(
-    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset | EvaluationBatches
+def _check_batches(
+    strategy: tf.distribute.Strategy,
+    dataset: tf.data.Dataset | EvaluationBatches,
+    flag: str,
 ) -> None:
     """Raises InputError if complete batches cannot be split evenly."""
-    replicas = strategy.num_replicas_in_sync
-    sizes = {spec.shape[0] for spec in dataset.element_spec.values()}
-    for size in sizes - {None}:
-        if size % replicas:
-            raise InputError(
-                f"Batches of {size} cannot be dealt out to {replicas} devices: give a"
-                f" batch size (--eval_batch_size, --predict_batch_size) that is a"
-                f" multiple of {replicas}."
-            )
+    for size in {spec.shape[0] for spec in dataset.element_spec.values()} - {None}:
+        check_batch_size(strategy, size, flag=flag)
 
 
 def _dealt_out(strategy: tf.distribute.Strategy, batch: Batch) -> Batch:

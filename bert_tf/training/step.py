@@ -49,7 +49,6 @@ _POLICIES = {
     "bfloat16": "mixed_bfloat16",
     "float16": "mixed_float16",
 }
-PRECISIONS = tuple(_POLICIES)
 
 
 @contextlib.contextmanager

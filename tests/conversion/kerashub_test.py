@@ -260,7 +260,7 @@ class OutTest(KerasHubTestCase):
             ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
             ("has a pooler", {}, less[0]),
             ("layer_1/output/dense/bias", {}, less[1]),
-            (r"needs \[PAD\], \[MASK\]\.", {}, None, tokens, True),
+            (r"needs \[PAD\]\.", {}, None, tokens, True),
         ):
             self.assert_one_line(
                 pattern,

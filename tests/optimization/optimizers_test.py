@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization import optimizers
 from bert_tf.optimization.optimizers import (
@@ -18,6 +17,7 @@ from bert_tf.optimization.optimizers import (
     next_loss_scale,
 )
 from bert_tf.optimization.schedules import WarmupSchedule
+from tests.modeling.examples import small_config
 
 
 class ClipScaleTest(tf.test.TestCase):
@@ -238,16 +238,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
 class WeightDecayTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.model = BertPretrainer(
-            BertConfig(
-                vocab_size=11,
-                hidden_size=8,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                intermediate_size=16,
-                max_position_embeddings=6,
-            )
-        )
+        self.model = BertPretrainer(small_config())
 
     def decayed(self, **options):
         optimizer = AdamWeightDecay(0.1, **options)

@@ -322,9 +322,13 @@ class DamageTest(CheckpointsTestCase):
         self.data = self.path("model.ckpt-3.data-00000-of-00001")
         self.index = self.path("model.ckpt-3.index")
 
-    def test_truncated_data(self):
-        os.truncate(self.data, os.path.getsize(self.data) // 2)
-        self.check_falls_back(".* cannot be read: Read less bytes")
+    def test_a_file_that_is_cut_off(self):
+        for path, what in (
+            (self.index, "model.ckpt-3.index cannot be read"),
+            (self.data, ".* cannot be read: Read less bytes"),
+        ):
+            os.truncate(path, os.path.getsize(path) // 2)
+            self.check_falls_back(what)
 
     def test_a_flipped_byte(self):
         with open(self.data, "rb") as file:
@@ -333,6 +337,8 @@ class DamageTest(CheckpointsTestCase):
         self.check_falls_back(
             "weights/bert/pooler/dense/kernel cannot be read: its bytes do not match"
         )
+        flip_byte(self.index, os.path.getsize(self.index) // 2)
+        self.check_falls_back(".* cannot be read")
 
     def test_a_flipped_byte_in_what_only_others_use(self):
         for step in (1, 2, 3):
@@ -340,18 +346,6 @@ class DamageTest(CheckpointsTestCase):
             flip_byte(path, os.path.getsize(path) - 100)
         with self.assertRaisesRegex(InputError, "_CHECKPOINTABLE_OBJECT_GRAPH"):
             make_run(self.folder)[2].restore()
-
-    def test_truncated_index(self):
-        for size in (os.path.getsize(self.index) // 2, 10, 0):
-            os.truncate(self.index, size)
-            with self.assertLogs(level="WARNING") as logs:
-                self.assertTrue(make_run(self.folder, is_chief=False)[2].restore())
-            self.assertRegex("".join(logs.output), "3.index cannot be read")
-        self.check_falls_back("model.ckpt-3.index cannot be read")
-
-    def test_a_flipped_byte_in_the_index(self):
-        flip_byte(self.index, os.path.getsize(self.index) // 2)
-        self.check_falls_back(".* cannot be read")
 
     def test_the_state_file_is_not_needed(self):
         for content in (b"", b"\0" * 100, b'model_checkpoint_path: "model.ckpt-2"\n'):
