@@ -7,7 +7,6 @@ sigmoid, and several numbers work the same way.
 N examples, C outputs.
 """
 
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,7 +60,6 @@ from bert_tf.text.wordpiece import (
 from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import classifier_flops
 
 _EXAMPLES_AT_ONCE = 1024
 
@@ -85,9 +83,6 @@ def task(
             **options,
         ),
         objective=CLASSIFIERS[target.kind],
-        training_flops=functools.partial(
-            classifier_flops, config, num_labels=target.num_outputs
-        ),
     )
 
 

@@ -45,7 +45,6 @@ from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import Tokens, truncate_pair
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples: SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for
 # each part, by name:
@@ -342,7 +341,6 @@ def task(
         name=name,
         build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
         objective=CLASSIFICATION,
-        training_flops=functools.partial(multiple_choice_flops, config),
     )
 
 

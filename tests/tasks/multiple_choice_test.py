@@ -365,13 +365,6 @@ class RecordsTest(tf.test.TestCase):
         self.assertNotAllClose(full[0], other[0])
 
 
-class TaskTest(tf.test.TestCase):
-    def test_operations_are_counted_for_every_choice(self):
-        flops = multiple_choice.task(toy.CONFIG).training_flops
-        one = flops({"input_ids": (1, 1, 8)})
-        self.assertEqual(flops({"input_ids": (2, 3, 8)}), 6 * one)
-
-
 TARGET_CHOICE_PREDICTIONS = Target(kind=SINGLE_LABEL, labels=("A", "B"))
 EXAMPLES = [
     ChoiceExample('It, "so".', "He", ("runs\naway.", "sings."), "A", "f:2"),

@@ -1,7 +1,6 @@
 """Answering questions by a span of a paragraph."""
 
 import dataclasses
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,10 +71,9 @@ from bert_tf.tasks.squad.windows import (
 )
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import candidates, prefix_of
+from bert_tf.training.checkpoints import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import span_flops
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
 # token has a score as the answer's start and one as its end. If there is no answer,
@@ -90,7 +88,6 @@ def task(
         name=name,
         build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),
         objective=SPAN,
-        training_flops=functools.partial(span_flops, config),
     )
 
 

@@ -48,7 +48,7 @@ from bert_tf.tasks.tagging.words import (
     read_features,
     read_splits,
 )
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:

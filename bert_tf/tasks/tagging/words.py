@@ -21,7 +21,6 @@ A record (`schema`), L being max_seq_length:
 W words, C labels.
 """
 
-import functools
 import itertools
 import os
 from collections import Counter
@@ -80,10 +79,9 @@ from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, re
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import tagger_flops
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
@@ -185,7 +183,6 @@ def task(
             config, num_labels, recompute=recompute, **options
         ),
         objective=TAGGING,
-        training_flops=functools.partial(tagger_flops, config, num_labels=num_labels),
     )
 
 

@@ -37,7 +37,6 @@ class TaskTest(tf.test.TestCase):
         model = task.build_model()
         self.assertIs(model.objective, objectives.SPAN)
         self.assertTrue(model.get_config()["recompute"])
-        self.assertGreater(task.training_flops({"input_ids": (2, 12)}), 0)
         self.assertEqual(spans.task(toy.CONFIG).name, "squad")
 
     def test_the_model_takes_the_records(self):
