@@ -330,13 +330,13 @@ class CommandTest(tf.test.TestCase):
             (["--context_file=F"], "Give a question"),
             (["--context_file=F", " "], "question is empty"),
             (["--context_file=nowhere", "Who?"], "No such context file: nowhere"),
-            ([f"--context_file={empty}", "Who?"], "has no text to find answers in"),
-            (["--context_file=-", "Who?"], "Standard input has no text"),
+            ([f"--context_file={empty}", "Who?"], "no text to find answers in"),
+            (["--context_file=-", "Who?"], "=-: no text to find"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.printed("--checkpoint=nowhere", *arguments)
         with self.assertRaisesRegex(
-            InputError, "Standard input: not UTF-8 .*0xff at 1"
+            InputError, "Standard input: not UTF-8: .*0xff in position 1"
         ):
             self.printed(
                 "--checkpoint=nowhere",

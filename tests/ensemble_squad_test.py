@@ -1,6 +1,5 @@
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -144,24 +143,6 @@ class EnsembleSquadTest(tf.test.TestCase):
                 f"--predict_file={data}",
             )
         self.assertEqual(os.listdir(self.path("out")), [])
-
-    def test_needs_no_tensorflow(self):
-        self.write_runs()
-        program = (
-            "import sys; from bert_tf import cli, ensemble_squad as script;"
-            "script.run(cli.parse(script.run, sys.argv[1:]));"
-            "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
-        )
-        subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                program,
-                f"--prediction_dirs={self.path('A')},{self.path('B')}",
-                f"--output_dir={self.path('out')}",
-            ],
-            check=True,
-        )
 
 
 def entries(*rows):

@@ -218,7 +218,7 @@ class RefusalTest(RunGlueTestCase):
             self.run_script("--two_stage", tasks="RTE")
         with self.assertRaisesRegex(InputError, "no such folder: .*nowhere"):
             self.run_script(glue_dir=self.path("nowhere"))
-        with self.assertRaisesRegex(InputError, "has none of GLUE's folders: CoLA"):
+        with self.assertRaisesRegex(InputError, "has none of GLUE's folders"):
             self.run_script(glue_dir=self.path("glue", "RTE"))
         os.remove(self.path("glue", "RTE", "test.tsv"))
         with self.assertRaisesRegex(InputError, "RTE: no file .*RTE/test.tsv"):

@@ -216,28 +216,6 @@ class RunSquadTest(ScriptCase):
             trained = self.path("run", "first_stage", "checkpoint")
             self.assertFalse(os.path.exists(trained))
 
-    def test_lora_and_a_mixture_of_layers(self):
-        train = self.write("train.json", article(8, 1))
-        for name, arguments in (
-            ("lora", ["--lora_rank=2"]),
-            ("mixture", ["--layer_mixture", "--reinitialize_layers=1"]),
-        ):
-            self.run_script(
-                "--do_train",
-                "--do_predict",
-                *arguments,
-                train_file=train,
-                predict_file=train,
-                output_dir=self.path(name),
-                num_train_epochs=1,
-            )
-            self.assertIn("f1", self.results(name))
-        self.assertIn("adapter.json", os.listdir(self.path("lora", "adapter")))
-        with self.assertRaisesRegex(InputError, "has no pooler"):
-            self.run_script(
-                *("--do_train", "--lora_rank=2", "--train_pooler"), train_file=train
-            )
-
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.json", article(8, 1))
         negative = self.write("negative.json", article(8, 1, negative=2))

