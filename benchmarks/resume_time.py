@@ -104,7 +104,7 @@ def start(folder: str, step: int, began: float) -> ResumeTime:
     """Goes on at a step, for one step, in this process."""
     from bert_tf.config import BertConfig
     from bert_tf.optimization.optimizers import create_optimizer
-    from bert_tf.records.pipeline import RecordCounts, training_dataset
+    from bert_tf.records.pipeline import record_counts, training_dataset
     from bert_tf.records.spec import RecordSpec
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.checkpoints import RunCheckpoints
@@ -132,7 +132,7 @@ def start(folder: str, step: int, began: float) -> ResumeTime:
     with RunCheckpoints(output_dir, model, optimizer) as checkpoints:
         checkpoints.save(step, step * BATCH_SIZE)
     prepared = time.time()
-    counts = RecordCounts(os.path.join(folder, "record_counts.json")).counts(paths)
+    counts = record_counts(paths, os.path.join(folder, "record_counts.json"))
     train(
         task,
         TrainingConfig(

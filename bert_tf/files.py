@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import glob as local_glob
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -255,9 +256,4 @@ def sha256(content: bytes) -> str:
 
 def lines(content: str) -> Iterator[str]:
     r"""The lines of a text, split at \n only, as the original's reader splits them."""
-    start = 0
-    while (end := content.find("\n", start)) >= 0:
-        yield content[start : end + 1]
-        start = end + 1
-    if start < len(content):
-        yield content[start:]
+    yield from io.StringIO(content, newline="\n")

@@ -49,10 +49,6 @@ class Workers:
         initializer: Callable[..., object] | None = None,
         initial_arguments: tuple[Any, ...] = (),
     ) -> None:
-        if num_workers < 1:
-            raise ValueError(
-                f"`num_workers` must be at least 1. Received: {num_workers}"
-            )
         self._num_workers = num_workers
         self._initializer = initializer
         self._initial_arguments = initial_arguments

@@ -48,10 +48,9 @@ from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.pipeline import READING_ERRORS, RecordCounts, record_error
+from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
-from bert_tf.records.tokenized_corpus import TokenizedCorpus
 from bert_tf.tasks import glue_suite
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
 from bert_tf.tasks.reports import read_predictions
@@ -199,7 +198,7 @@ def _inspect(folder):
 
 def _count(folder):
     toy_records = _path(folder, "x.tfrecord")
-    return RecordCounts(_path(folder, "record_counts.json")).counts([toy_records])
+    return record_counts([toy_records], _path(folder, "record_counts.json"))
 
 
 def _make_counted(folder):
@@ -370,12 +369,11 @@ def _sentences(name, **layout):
 
 def _shard_job(folder):
     return record_sets.ShardJob(
-        work_folder=folder,
         group=0,
         num_groups=1,
         path=_path(folder, "records"),
-        vocab_file="",
         settings=InstanceSettings(),
+        result_path=_path(folder, "shard.json"),
     )
 
 
@@ -392,29 +390,17 @@ def _make_shard_result(folder):
 
 
 def _read_shard_result(folder):
-    result = record_sets.finished_shard(_shard_job(folder))
+    result = _shard_job(folder).finished()
     if result is not None:
         RecordStatistics.from_values(result.statistics)
 
 
-def _make_corpus(folder):
-    TokenizedCorpus(
-        work_folder=folder, token_type="uint16", chunk_documents=(1, 2)
-    ).save()
-    chunk = tokenized_corpus.TokenizedChunk(
-        num_tokens=1,
-        num_sentences=1,
-        num_paragraphs=0,
-        num_documents=1,
-        begins_with_end=False,
-        ends_with_end=True,
-        dropped={},
-    )
+def _make_chunk(folder):
+    chunk = tokenized_corpus.TokenizedChunk(num_tokens=1, ends_with_end=True)
     _write(folder, "chunk.json", json.dumps(dataclasses.asdict(chunk)))
 
 
-def _read_corpus(folder):
-    TokenizedCorpus.load(folder)
+def _read_chunk(folder):
     tokenized_corpus.read_summary(folder)
 
 
@@ -584,7 +570,7 @@ READERS = {
         _at("features.json", words.read_features),
     ),
     "result of a shard": (_make_shard_result, _read_shard_result),
-    "tokenized corpus": (_make_corpus, _read_corpus),
+    "tokenized chunk": (_make_chunk, _read_chunk),
     "start of a run": (_make_start, _read_start),
 }
 

@@ -94,10 +94,6 @@ class OrderedMapTest(tf.test.TestCase):
             self.assertEqual(list(workers.map(slow_square, range(4))), [0, 1, 4, 9])
         self.assertLen(first | second, 2)
 
-    def test_no_worker(self):
-        with self.assertRaisesRegex(ValueError, "at least 1. Received: 0"):
-            list(ordered_map(slow_square, [1], num_workers=0))
-
     def test_cores(self):
         self.assertGreaterEqual(available_cores(), 1)
 

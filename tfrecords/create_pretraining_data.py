@@ -11,9 +11,9 @@ not write over others' files unless told to by --overwrite.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
@@ -156,11 +156,15 @@ class PretrainingDataOptions(SentenceTextOptions):
 
 def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
+    create = (
+        _on_beam(options) if options.runner is not None else _on_this_machine(options)
+    )
+    from bert_tf.parallel import available_cores
     from bert_tf.records.manifest import manifest_path
+    from bert_tf.records.record_sets import plan_record_set
     from bert_tf.records.writing import leftovers
     from bert_tf.text.vocabulary import Vocabulary
 
-    create, own_arguments = _way_of_working(options)
     vocabulary = Vocabulary.from_file(options.vocab_file)
     vocabulary.require_special_tokens(options.vocab_file)
     output_files = options.output_file.split(",")
@@ -168,59 +172,42 @@ def run(options: PretrainingDataOptions) -> None:
     # and the vocabulary.
     ours = output_files if files.exists(manifest_path(output_files)) else []
     ours = [*ours, *leftovers(output_files)]
-    chunks = text_chunks(options, passed_over=[*ours, options.vocab_file])
-    dupe_factor = options.given("dupe_factor")
-    if dupe_factor is None:
-        is_dynamic = options.masking == DYNAMIC_MASKING
-        dupe_factor = 1 if is_dynamic else options.dupe_factor
-    settings = InstanceSettings(
-        max_seq_length=options.max_seq_length,
-        max_predictions_per_seq=options.max_predictions_per_seq,
-        masked_lm_prob=options.masked_lm_prob,
-        short_seq_prob=options.short_seq_prob,
-        dupe_factor=dupe_factor,
-        do_whole_word_mask=options.do_whole_word_mask,
-        random_seed=options.random_seed,
-        masking=options.masking,
-        pairs=options.pairs,
-        nsp_labels=options.nsp_labels,
-        packed_length=options.packed_length,
-    )
-    create(
-        chunks,
+    values = {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(InstanceSettings)
+    }
+    if options.masking == DYNAMIC_MASKING and options.given("dupe_factor") is None:
+        values["dupe_factor"] = 1
+    record_set = plan_record_set(
+        text_chunks(options, passed_over=[*ours, options.vocab_file]),
         output_files,
         vocabulary,
-        settings,
+        InstanceSettings(**values),
         do_lower_case=options.do_lower_case,
         num_shards=options.num_shards,
         deduplicate=options.deduplicate,
         min_document_tokens=options.min_document_tokens,
-        overwrite=options.overwrite,
-        **own_arguments,
+        num_workers=options.num_workers or available_cores(),
     )
+    create(record_set, overwrite=options.overwrite)
 
 
-def _way_of_working(
-    options: PretrainingDataOptions,
-) -> tuple[Callable[..., object], dict[str, Any]]:
-    """The function that makes the records, and those arguments that it alone has."""
-    if options.runner is not None:
-        return _beam(options)
+def _on_this_machine(options: PretrainingDataOptions) -> Callable[..., object]:
     if options.beam_option:
         raise InputError("--beam_option is for Apache Beam: give --runner too.")
     from bert_tf.parallel import available_cores
-    from bert_tf.records.record_sets import create_pretraining_records
+    from bert_tf.records.record_sets import create_records
 
-    return create_pretraining_records, {
-        "num_workers": options.num_workers or available_cores(),
-        "work_dir": options.work_dir,
-    }
+    return functools.partial(
+        create_records,
+        num_workers=options.num_workers or available_cores(),
+        work_dir=options.work_dir,
+    )
 
 
-def _beam(
-    options: PretrainingDataOptions,
-) -> tuple[Callable[..., object], dict[str, Any]]:
+def _on_beam(options: PretrainingDataOptions) -> Callable[..., object]:
     runner = options.runner
+    assert runner is not None
     if options.num_shards is None:
         raise InputError(
             f"--runner={runner}: give --num_shards too, several for each worker; one "
@@ -241,10 +228,9 @@ def _beam(
         raise InputError(
             f"--runner={runner} needs Apache Beam: pip install 'bert-tf[beam]'"
         ) from error
-    return create_records_on_beam, {
-        "runner": runner,
-        "beam_options": options.beam_option,
-    }
+    return functools.partial(
+        create_records_on_beam, runner=runner, beam_options=options.beam_option
+    )
 
 
 def main() -> None:

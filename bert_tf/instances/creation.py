@@ -42,11 +42,6 @@ class TokenIds:
         in the vocabulary file counts once, at its first place and with its last id, as
         in the original's dictionary.
         """
-        missing = [token for token in (CLS, SEP, MASK) if token not in ids]
-        if missing:
-            raise ValueError(
-                f"`ids` must have [CLS], [SEP] and [MASK]. Missing: {missing}"
-            )
         return cls(
             cls_id=ids[CLS],
             sep_id=ids[SEP],
@@ -110,33 +105,20 @@ class _Recipe(NamedTuple):
     is_masked: bool
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Instances:
     """The instances of a corpus, in the order in which they are written.
 
     `len` is their number. They are held as compact arrays: about 2.5 bytes per token.
-
-    Attributes:
-        num_documents: the documents that they were made from.
-        num_left_out: documents' last lone tokens, of which no exact pair can be made,
-            each counted once per pass.
-        buffers: all of them, in the order in which they were made.
-        order: their numbers in the buffers.
     """
 
-    def __init__(
-        self,
-        buffers: Buffers,
-        order: np.ndarray,
-        instance_settings: InstanceSettings,
-        *,
-        num_documents: int,
-        num_left_out: int,
-    ) -> None:
-        self.buffers = buffers
-        self.order = order
-        self._settings = instance_settings
-        self.num_documents = num_documents
-        self.num_left_out = num_left_out
+    buffers: Buffers  # all of them, in the order in which they were made
+    order: np.ndarray  # their numbers in the buffers
+    settings: InstanceSettings
+    num_documents: int  # the documents that they were made from
+    # Documents' last lone tokens, of which no exact pair can be made, each counted once
+    # per pass.
+    num_left_out: int
 
     def __len__(self) -> int:
         return len(self.order)
@@ -149,25 +131,20 @@ class Instances:
         """The predictions of each; none if they are not masked."""
         return np.diff(self.buffers.prediction_stops, prepend=0)[self.order]
 
-    def counts_by_length(self) -> list[tuple[int, int]]:
-        """How many instances there are of each length that occurs."""
-        values, counts = np.unique(self.lengths(), return_counts=True)
-        return list(zip(values.tolist(), counts.tolist(), strict=True))
-
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields the instances, a given number at a time, padded."""
         for start in range(0, len(self), block_size):
             yield self._block(self.order[start : start + block_size])
 
     def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        shape = (len(numbers), self._settings.max_seq_length)
+        shape = (len(numbers), self.settings.max_seq_length)
         columns: dict[str, np.ndarray] = {
             name: np.zeros(shape, np.int64)
             for name in ("input_ids", "input_mask", "segment_ids")
         }
         _pad_tokens(self.buffers, numbers, *columns.values())
-        if self._settings.masking == settings.STATIC_MASKING:
-            shape = (len(numbers), self._settings.max_predictions_per_seq)
+        if self.settings.masking == settings.STATIC_MASKING:
+            shape = (len(numbers), self.settings.max_predictions_per_seq)
             predictions: dict[str, np.ndarray] = {
                 "masked_lm_positions": np.zeros(shape, np.int64),
                 "masked_lm_ids": np.zeros(shape, np.int64),
@@ -192,11 +169,7 @@ def create_instances(
 ) -> Instances:
     """The instances of a corpus, in the order in which they are written."""
     num_documents = len(documents.document_starts) - 1
-    if num_documents < instance_settings.least_documents:
-        raise ValueError(
-            f"`documents` must be at least {instance_settings.least_documents}. "
-            f"Received: {num_documents}"
-        )
+    assert num_documents >= instance_settings.least_documents
     stream = random_stream(instance_settings.random_seed)
     order = np.arange(num_documents)
     shuffle(stream, order)
@@ -222,26 +195,22 @@ def create_instances(
     order = np.arange(num_instances)
     shuffle(stream, order)
     return Instances(
-        buffers,
-        order,
-        instance_settings,
+        buffers=buffers,
+        order=order,
+        settings=instance_settings,
         num_documents=num_documents,
         num_left_out=num_left_out,
     )
 
 
 def _recipe(ids: TokenIds, instance_settings: InstanceSettings) -> _Recipe:
-    kinds = {
-        settings.NEXT_SENTENCE: pairs.NEXT_SENTENCE,
+    kind = {
+        settings.NEXT_SENTENCE: pairs.NEXT_SENTENCE
+        if instance_settings.nsp_labels == settings.ORIGINAL_LABELS
+        else pairs.EXACT_NEXT_SENTENCE,
         settings.SENTENCE_ORDER: pairs.SENTENCE_ORDER,
         settings.FULL_SENTENCES: pairs.FULL_SENTENCES,
-    }
-    kind = kinds[instance_settings.pairs]
-    if (
-        kind == pairs.NEXT_SENTENCE
-        and instance_settings.nsp_labels == settings.EXACT_LABELS
-    ):
-        kind = pairs.EXACT_NEXT_SENTENCE
+    }[instance_settings.pairs]
     return _Recipe(
         kind=kind,
         specials=(ids.cls_id, ids.sep_id),

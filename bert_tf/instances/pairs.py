@@ -57,7 +57,6 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 # Sentence pairs for next sentence prediction, cut from documents.
-#
 # Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A
 # [SEP] B [SEP], where A and B are spans of several sentences; half of the time B
 # follows A, else it comes from another document. Record-for-record equality with the

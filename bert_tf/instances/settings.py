@@ -38,67 +38,21 @@ _TOKENS_PER_SLOT = 32
 class InstanceSettings:
     """What the instances depend on in addition to the text, under the original's flags.
 
-    Attributes:
-        max_seq_length: tokens of a sequence, [CLS], [SEP] and padding included.
-        max_predictions_per_seq: masked-LM slots of a sequence.
-        masked_lm_prob: share of a sequence's tokens to predict.
-        short_seq_prob: the chance that a document's pairs have a shorter target length.
-        dupe_factor: passes over the documents, each with other pairs and masks.
-        do_whole_word_mask: mask all pieces of a word or none.
-        random_seed: of the one random stream.
-        masking: "static", or "dynamic": the instances are not masked.
-        pairs: "nsp", "none" or "sop".
-        nsp_labels: "original", or "exact": without the original's known faults.
-        packed_length: tokens of a row of several sequences; None where each sequence
-            is a record of its own.
+    Their bounds are those of create_pretraining_data's flags.
     """
 
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    masked_lm_prob: float = 0.15
-    short_seq_prob: float = 0.1
-    dupe_factor: int = 10
-    do_whole_word_mask: bool = False
-    random_seed: int = 12345
+    max_seq_length: int = 128  # tokens of a sequence, specials and padding included
+    max_predictions_per_seq: int = 20  # masked-LM slots of a sequence
+    masked_lm_prob: float = 0.15  # share of a sequence's tokens to predict
+    short_seq_prob: float = 0.1  # chance that a document's pairs aim at fewer tokens
+    dupe_factor: int = 10  # passes over the documents, each with other pairs and masks
+    do_whole_word_mask: bool = False  # mask all pieces of a word or none
+    random_seed: int = 12345  # of the one random stream
     masking: str = STATIC_MASKING
     pairs: str = NEXT_SENTENCE
     nsp_labels: str = ORIGINAL_LABELS
+    # Tokens of a row of several sequences; None where each is a record of its own.
     packed_length: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("max_seq_length", MIN_SEQ_LENGTH),
-            ("max_predictions_per_seq", 1),
-            ("dupe_factor", 1),
-        ):
-            value = getattr(self, name)
-            if value < least:
-                raise ValueError(
-                    f"`{name}` must be at least {least}. Received: {value}"
-                )
-        if self.packed_length is not None and self.packed_length < self.max_seq_length:
-            raise ValueError(
-                "`packed_length` must not be less than `max_seq_length`. "
-                f"Received: {self.packed_length} and {self.max_seq_length}"
-            )
-        if not 0.0 < self.masked_lm_prob <= 1.0:
-            raise ValueError(
-                f"`masked_lm_prob` must be in (0, 1]. Received: {self.masked_lm_prob}"
-            )
-        if not 0.0 <= self.short_seq_prob <= 1.0:
-            raise ValueError(
-                f"`short_seq_prob` must be in [0, 1]. Received: {self.short_seq_prob}"
-            )
-        for name, allowed in (
-            ("masking", MASKING),
-            ("pairs", PAIRS),
-            ("nsp_labels", NSP_LABELS),
-        ):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ValueError(
-                    f"`{name}` must be one of {', '.join(allowed)}. Received: {value!r}"
-                )
 
     @property
     def record_length(self) -> int:

@@ -27,8 +27,7 @@ from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import ShardWriter
 
 # A batch is padded to one of a few static lengths rather than to the longest possible
-# one, so that little is computed on padding and little is compiled. The lengths chosen
-# are those that leave the least padding in the data (`static_lengths`).
+# one, so that little is computed on padding and little is compiled.
 #
 # The plan is a function of (lengths, batch size, seed, number of the batch) alone, so
 # that a killed run resumes with exactly the next batch:
@@ -43,7 +42,6 @@ from bert_tf.records.writing import ShardWriter
 # Without a seed the examples are ordered by their lengths: for evaluation.
 #
 # Shapes: N examples, M batches, B batch.
-
 
 # The number of an example that stands for padding.
 PADDING = -1
@@ -73,12 +71,6 @@ def static_lengths(
 
         cost(n, k) = min over m < n of cost(m, k - 1) + n (W(n) - W(m))
     """
-    lengths = np.asarray(lengths)
-    if not lengths.size or lengths.min() < 1 or max_lengths < 1:
-        raise ValueError(
-            "`lengths` must be positive numbers, and `max_lengths` at least 1."
-            f" Received: {lengths.size} lengths, {max_lengths}"
-        )
     ends, counts = np.unique(lengths, return_counts=True)
     covered = np.concatenate([[0], np.cumsum(counts)])
     # cost_of[m, n]: those after the m-th distinct length and up to the n-th, padded to
@@ -103,28 +95,17 @@ def static_lengths(
 def training_lengths(
     lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
 ) -> tuple[int, ...]:
-    """The static lengths of batches to train on; arguments as `prediction_lengths`."""
-    return _worthwhile_lengths(lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH)
+    """The static lengths of batches to train on: fewer lengths for few batches."""
+    most = min(max_lengths, num_batches // _BATCHES_PER_LENGTH)
+    return static_lengths(lengths, max(1, most))
 
 
 def prediction_lengths(
     lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
 ) -> tuple[int, ...]:
     """The static lengths of batches for prediction."""
-    return _worthwhile_lengths(
-        lengths, num_batches, max_lengths, _BATCHES_PER_LENGTH_FORWARD
-    )
-
-
-def _worthwhile_lengths(
-    lengths: Sequence[int] | np.ndarray,
-    num_batches: int,
-    max_lengths: int,
-    batches_per_length: int,
-) -> tuple[int, ...]:
-    """The static lengths of batches: fewer lengths for few batches."""
-    count = num_batches // batches_per_length
-    return static_lengths(lengths, max(1, min(max_lengths, count)))
+    most = min(max_lengths, num_batches // _BATCHES_PER_LENGTH_FORWARD)
+    return static_lengths(lengths, max(1, most))
 
 
 class LengthPlan:
@@ -137,11 +118,7 @@ class LengthPlan:
         buckets: Sequence[int],
         seed: int | None,
     ) -> None:
-        if not len(lengths) or max(lengths) > buckets[-1]:
-            raise ValueError(
-                "`buckets` must cover all examples, and there must be some."
-                f" Received: {buckets} for {len(lengths)} examples"
-            )
+        assert max(lengths) <= buckets[-1], "buckets must cover all examples"
         self.batch_size = batch_size
         self.buckets = tuple(buckets)
         self._bucket_of = np.searchsorted(self.buckets, lengths)
@@ -181,34 +158,25 @@ class LengthPlan:
 
     def batches(self, start: int, stop: int) -> PlannedBatches:
         """The batches from number `start` to before `stop`, counted over all epochs."""
-        size = self.batches_per_epoch
-        epochs = [
-            self.epoch(number) for number in range(start // size, -(-stop // size))
-        ]
-        if not epochs:
-            empty = np.zeros([0, self.batch_size], np.int64)
-            return PlannedBatches(empty, empty[:, 0])
-        first = start - start // size * size
-        return PlannedBatches(
-            *(
-                np.concatenate(parts)[first : first + stop - start]
-                for parts in zip(*epochs, strict=True)
-            )
+        first, skipped = divmod(start, self.batches_per_epoch)
+        last = max(first + 1, -(-stop // self.batches_per_epoch))
+        epochs = [self.epoch(number) for number in range(first, last)]
+        rows, buckets = (
+            np.concatenate(parts)[skipped : skipped + stop - start]
+            for parts in zip(*epochs, strict=True)
         )
+        return PlannedBatches(rows, buckets)
 
 
-# A sequence feature of a record (input_ids, input_mask, segment_ids) is padded with
-# zeros to max_seq_length. The table keeps only the tokens before the padding, of all
-# records one after another, and pads batches to the requested length. The records of a
-# fine-tuning task fit in memory many times over: MNLI's, 400,000 pairs of about 40
-# tokens, take 200 MB.
+# The table keeps only the tokens before the padding, of all records one after another,
+# and pads batches to the requested length. The records of a fine-tuning task fit in
+# memory many times over: MNLI's, 400,000 pairs of about 40 tokens, take 200 MB.
 #
 # A record may have several sequences, each choice of an example its own: what is [N] or
 # [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
 #
 # Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length,
 # C sequences of a record.
-
 
 # The feature of a batch for evaluation that holds its records' numbers.
 ROWS = "rows"
@@ -219,17 +187,14 @@ _PARSED_AT_ONCE = 1024
 
 
 class ExampleTable:
-    """Records, such as those of a TFRecord file.
+    """Records, such as those of a TFRecord file."""
 
-    Attributes:
-        lengths: [N] int64, the tokens of each record, of its longest sequence.
-        mean_length: the tokens of a sequence, on average.
-    """
+    lengths: np.ndarray  # [N] int64, the tokens of each record's longest sequence
+    mean_length: float  # the tokens of a sequence, on average
 
     def __init__(
         self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSpec
     ) -> None:
-        """Removes the padding of records."""
         self._sequences = [
             f.name for f in schema.features if f.flag == "max_seq_length"
         ]
@@ -354,16 +319,13 @@ class ExampleTable:
 
 
 class EvaluationBatches:
-    """Batches in the order of a plan, for evaluation: made on demand.
+    """Batches in the order of a plan, for evaluation: made on demand."""
 
-    Attributes:
-        element_spec: of all batches: the length is not known.
-    """
+    element_spec: dict[str, tf.TensorSpec]  # of all batches: the length is not known
 
     def __init__(
         self, table: ExampleTable, rows: np.ndarray, lengths: np.ndarray
     ) -> None:
-        """Plans them."""
         self._table = table
         self._rows = rows
         self._lengths = lengths
@@ -392,6 +354,14 @@ Block = Mapping[str, np.ndarray]
 
 # To be incremented when the same examples give other records.
 _WAY_OF_MAKING = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Made:
+    """The manifest's description of the records."""
+
+    num_records: int
+    notes: dict
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -489,19 +459,8 @@ def rows_digest(rows: Iterable[Any]) -> str:
 
 def _has(path: str, num_records: int) -> bool:
     """Whether a file exists and has that many records."""
-    if not files.exists(path):
-        return False
     try:
-        found = count_records(path)
+        return files.exists(path) and count_records(path) == num_records
     except InputError as error:
         logging.warning("%s They are made again.", error)
         return False
-    return found == num_records
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Made:
-    """The manifest's description of the records."""
-
-    num_records: int
-    notes: dict

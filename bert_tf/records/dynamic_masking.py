@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
@@ -19,14 +18,12 @@ from bert_tf.records.pipeline import RecordKeys
 from bert_tf.text.vocabulary import Vocabulary
 
 # Random numbers for records, as functions of (seed, epoch, record) and a number.
-#
 # SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
 # gamma), which needs no number before it. The key stands for (seed, epoch, record); n
 # holds the purpose and, within it, the number's index. So a record's numbers depend
 # on nothing else: not on the batch, the order or earlier draws.
 #
 # Shapes: B batch, N numbers for each record.
-
 
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -402,18 +399,10 @@ class DynamicMasking:
         random_rate: float = RANDOM_RATE,
         seed: int,
     ) -> None:
-        if unit not in UNITS:
+        if unit not in UNITS or not 0.0 < masked_lm_prob <= 1.0:
             raise ValueError(
-                f"`unit` must be one of {', '.join(UNITS)}. Received: {unit!r}"
-            )
-        if max_predictions_per_seq < 1:
-            raise ValueError(
-                "`max_predictions_per_seq` must be at least 1. "
-                f"Received: {max_predictions_per_seq}"
-            )
-        if not 0.0 < masked_lm_prob <= 1.0:
-            raise ValueError(
-                f"`masked_lm_prob` must be in (0, 1]. Received: {masked_lm_prob}"
+                f"`unit` must be one of {', '.join(UNITS)}, and `masked_lm_prob` in"
+                f" (0, 1]. Received: {unit!r} and {masked_lm_prob}"
             )
         if min(mask_rate, random_rate) < 0.0 or mask_rate + random_rate > 1.0:
             raise ValueError(
@@ -547,129 +536,62 @@ class MaskingOptions:
 
     def refuse_where_unused(self, source: str) -> None:
         """Rejects options of masking for records that have their masks in them."""
-        for name, value in self.said():
+        self.refuse(
+            f"is for records that are masked as they are read, but the masks of"
+            f" {source} are in the records. Make them by create_pretraining_data"
+            " --masking=dynamic"
+        )
+
+    def refuse(self, reason: str, **others: Any) -> None:
+        """Rejects the options that are given, and others that are not None."""
+        for name, value in {**dataclasses.asdict(self), **others}.items():
+            if value is not None:
+                raise InputError(f"`{name}={value}` {reason}.")
+
+    def settled(
+        self,
+        manifests: Sequence[Manifest],
+        vocabulary: Vocabulary | None,
+        **lengths: int,
+    ) -> "functools.partial[DynamicMasking]":
+        """How to mask records as they are read: DynamicMasking, but for the seed."""
+        if vocabulary is None:
             raise InputError(
-                f"`{name}={value}` is for records that are masked as they are read, but"
-                f" the masks of {source} are in the records. Make them by"
-                " create_pretraining_data --masking=dynamic."
+                f"{manifests[0].vocab_path} is missing: the records cannot be masked"
+                " without their vocabulary. Give `vocab_file`."
             )
-
-    def said(self) -> list[tuple[str, Any]]:
-        """The options that have a value."""
-        values = dataclasses.asdict(self).items()
-        return [(name, value) for name, value in values if value is not None]
-
-    def settled(self, manifests: Sequence[Manifest]) -> dict[str, Any]:
-        """The arguments of DynamicMasking of these names, for some sets of records."""
-        unit = self.masking_unit
+        unit, share = self.masking_unit, self.masked_lm_prob
         if unit is None:
             is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
             unit = "word" if is_whole else "piece"
-        share = self.masked_lm_prob
         if share is None:
             share = agreed(manifests, "masked_lm_prob")
-        return {
-            "unit": unit,
-            "masked_lm_prob": share,
-            "mask_rate": MASK_RATE if self.mask_rate is None else self.mask_rate,
-            "random_rate": (
-                RANDOM_RATE if self.random_rate is None else self.random_rate
-            ),
-        }
-
-
-def log_masking(
-    *,
-    unit: str,
-    masked_lm_prob: float,
-    mask_rate: float,
-    random_rate: float,
-    max_seq_length: int,
-    max_predictions_per_seq: int,
-    **_: int,
-) -> None:
-    """Logs how records are masked, and warns if there are too few slots for it."""
-    logging.info(
-        "The records are masked as they are read: %ss, %g of the tokens, of these %g"
-        " [MASK] and %g random.",
-        unit,
-        masked_lm_prob,
-        mask_rate,
-        random_rate,
-    )
-    wanted = max(1, round(max_seq_length * masked_lm_prob))
-    if max_predictions_per_seq < wanted:
-        logging.warning(
-            "--max_predictions_per_seq=%d is few for --max_seq_length=%d: long"
-            " sequences mask less than --masked_lm_prob=%g of their tokens. A full one"
-            " needs %d.",
-            max_predictions_per_seq,
-            max_seq_length,
-            masked_lm_prob,
-            wanted,
+        mask_rate = MASK_RATE if self.mask_rate is None else self.mask_rate
+        random_rate = RANDOM_RATE if self.random_rate is None else self.random_rate
+        logging.info(
+            "The records are masked as they are read: %ss, %g of the tokens, of these"
+            " %g [MASK] and %g random.",
+            unit,
+            share,
+            mask_rate,
+            random_rate,
         )
-
-
-def find_vocabulary(
-    manifests: Sequence[Manifest], vocab_file: str | None
-) -> Vocabulary | None:
-    """The user's vocabulary, or else the one next to the records, if there is one."""
-    manifest = manifests[0] if manifests else None
-    if vocab_file:
-        given = Vocabulary.from_file(vocab_file)
-        given.require_special_tokens(vocab_file)
-        if manifest and given.sha256 != manifest.vocab_sha256:
-            raise InputError(
-                f"`vocab_file={vocab_file}` ({len(given)} tokens) is not the"
-                f" vocabulary of {manifest.path} ({manifest.vocab_size} tokens)."
+        length, slots = lengths["max_seq_length"], lengths["max_predictions_per_seq"]
+        if slots < round(length * share):
+            logging.warning(
+                "--max_predictions_per_seq=%d is few for --max_seq_length=%d: a full"
+                " sequence needs %d for --masked_lm_prob=%g.",
+                slots,
+                length,
+                round(length * share),
+                share,
             )
-        return given
-    if manifest is None or not files.exists(manifest.vocab_path):
-        return None
-    own = Vocabulary.from_file(manifest.vocab_path)
-    if own.sha256 != manifest.vocab_sha256:
-        raise InputError(
-            f"{manifest.vocab_path} was replaced: it is not the vocabulary that"
-            f" {manifest.path} names."
-        )
-    return own
-
-
-def settled_masking(
-    options: MaskingOptions,
-    manifests: Sequence[Manifest],
-    vocabulary: Vocabulary | None,
-    **lengths: Any,
-) -> "functools.partial[DynamicMasking]":
-    """How to mask records as they are read: DynamicMasking, but for the seed."""
-    if vocabulary is None:
-        raise InputError(
-            f"{manifests[0].vocab_path} is missing: the records cannot be masked"
-            " without their vocabulary. Give `vocab_file`."
-        )
-    arguments = options.settled(manifests)
-    log_masking(**arguments, **lengths)
-    ids = TokenIds.from_vocabulary(vocabulary.ids)
-    return functools.partial(DynamicMasking, ids, **arguments, **lengths)
-
-
-def refuse_masks(
-    path: str,
-    is_dynamic: bool,
-    options: MaskingOptions,
-    max_predictions_per_seq: int | None,
-) -> None:
-    """Rejects options that a left-to-right model does not use."""
-    if not is_dynamic:
-        raise InputError(
-            f"{path}: the records are masked, but a left-to-right model predicts every"
-            " token. Make them by create_pretraining_data --masking=dynamic."
-        )
-    said = options.said()
-    if max_predictions_per_seq is not None:
-        said.append(("max_predictions_per_seq", max_predictions_per_seq))
-    for name, value in said:
-        raise InputError(
-            f"`{name}={value}` is for masking, but a left-to-right model predicts every"
-            " token."
+        return functools.partial(
+            DynamicMasking,
+            TokenIds.from_vocabulary(vocabulary.ids),
+            unit=unit,
+            masked_lm_prob=share,
+            mask_rate=mask_rate,
+            random_rate=random_rate,
+            **lengths,
         )

@@ -13,9 +13,9 @@ it sees the token itself. Pieces are joined to words where nothing is predicted.
 
 import dataclasses
 import os
-import unicodedata
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,14 +61,10 @@ class InspectedRecords:
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
         self.problems: list[str] = []
         self.paths = _find_files(patterns)
-        self.manifests = self._find_manifests()
+        found = {each.path: each for path in self.paths for each in self._sets_of(path)}
+        self.manifests = list(found.values())
         self.vocabulary = self._find_vocabulary(vocab_file)
         self.spec = self._find_spec()
-
-    @property
-    def pairs(self) -> str:
-        """What a sequence is, as the manifest's `pairs`."""
-        return self.manifests[0].pairs if self.manifests else "nsp"
 
     def blocks(self) -> Iterator[RecordBlock]:
         """All records that can be read, file by file."""
@@ -80,15 +76,14 @@ class InspectedRecords:
             in_file = 0
             try:
                 for records in record_blocks(path):
-                    spec = (
-                        self.spec if in_file else RecordSpec.of_record(records[0], path)
-                    )
-                    if spec != self.spec:
-                        raise InputError(
-                            f"{path}: {spec}, passed over; the first file has"
-                            f" {self.spec}."
-                        )
-                    columns, rows = spec.read(records)
+                    if not in_file:
+                        spec = RecordSpec.of_record(records[0], path)
+                        if spec != self.spec:
+                            raise InputError(
+                                f"{path}: {spec}, passed over; the first file has"
+                                f" {self.spec}."
+                            )
+                    columns, rows = self.spec.read(records)
                     count = len(records)
                     num_bytes = sum(map(len, records)) + FRAME_BYTES * count
                     yield RecordBlock(
@@ -111,17 +106,8 @@ class InspectedRecords:
             self.problems.append(problem)
             logging.warning("%s", problem)
 
-    def _find_manifests(self) -> list[Manifest]:
-        try:
-            return find_manifests(self.paths)
-        except InputError:
-            found: dict[str, Manifest] = {}
-            for path in self.paths:
-                for manifest in self._find_broken_manifest(path):
-                    found[manifest.path] = manifest
-            return list(found.values())
-
-    def _find_broken_manifest(self, path: str) -> list[Manifest]:
+    def _sets_of(self, path: str) -> list[Manifest]:
+        """The manifest of a file's set, whether or not the set is whole."""
         try:
             return find_manifests([path])
         except InputError as error:
@@ -134,37 +120,32 @@ class InspectedRecords:
             return []
 
     def _find_vocabulary(self, vocab_file: str | None) -> Vocabulary | None:
-        given = Vocabulary.from_file(vocab_file) if vocab_file else None
-        if not self.manifests:
-            return given
-        manifest = self.manifests[0]
-        for other in self.manifests[1:]:
-            if other.vocab_sha256 != manifest.vocab_sha256:
-                raise InputError(
-                    f"{manifest.path} and {other.path} name different vocabularies;"
-                    " inspect these records one set at a time."
-                )
-        if given is not None:
-            if given.sha256 != manifest.vocab_sha256:
-                raise InputError(
-                    f"--vocab_file={vocab_file} ({len(given)} tokens) is not the"
-                    f" vocabulary of {manifest.path} ({manifest.vocab_size} tokens)."
-                )
-            return given
-        try:
-            found = Vocabulary.from_file(manifest.vocab_path)
-        except InputError as error:
-            self.warn(f"{error}; give --vocab_file to see tokens instead of ids.")
-            return None
-        if found.sha256 != manifest.vocab_sha256:
-            self.warn(
-                f"{manifest.vocab_path} is not the vocabulary that {manifest.path}"
-                " names; ids are shown."
+        """The user's vocabulary, or else that of the first set."""
+        wanted = {each.vocab_sha256: each for each in reversed(self.manifests)}
+        if len(wanted) > 1:
+            raise InputError(
+                f"{' and '.join(each.path for each in wanted.values())} name different"
+                " vocabularies; inspect these records one set at a time."
             )
+        if vocab_file is None and not wanted:
+            return None
+        try:
+            path = vocab_file or self.manifests[0].vocab_path
+            found = Vocabulary.from_file(path)
+            if wanted and found.sha256 not in wanted:
+                raise InputError(
+                    f"{path} ({len(found)} tokens) is not the vocabulary of"
+                    f" {self.manifests[0].path} ({self.manifests[0].vocab_size} tokens)"
+                )
+        except InputError as error:
+            if vocab_file:
+                raise
+            self.warn(f"{error}; give --vocab_file to see tokens instead of ids.")
             return None
         return found
 
     def _find_spec(self) -> RecordSpec:
+        problem = InputError(f"There is no record in {', '.join(self.paths[:3])}.")
         for path in self.paths:
             try:
                 for records in record_blocks(path, 1):
@@ -179,10 +160,10 @@ class InspectedRecords:
                                 )
                     return spec
             except InputError as error:
-                if path == self.paths[-1]:
-                    raise
-                self.warn(str(error))
-        raise InputError(f"There is no record in {', '.join(self.paths[:3])}.")
+                problem = error
+                if path != self.paths[-1]:
+                    self.warn(str(error))
+        raise problem
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
@@ -190,18 +171,16 @@ def _find_files(patterns: Sequence[str]) -> list[str]:
 
     Incomplete files, left by a killed run, are only taken if there are no others.
     """
-    found: dict[str, None] = {}
+    found: list[str] = []
     for pattern in patterns:
         # A shell has expanded patterns already, and a name may look like one.
-        for part in [pattern] if files.exists(pattern) else pattern.split(","):
-            matches = [part] if files.exists(part) else files.glob(part)
-            if not matches:
-                raise InputError(f"No file matches {part!r}.")
-            found |= dict.fromkeys(matches)
+        is_name = files.exists(pattern)
+        found += [pattern] if is_name else files.expand_globs(pattern, "files")
+    found = list(dict.fromkeys(found))
     records = [path for path in found if not is_companion(path)]
     records = records or [path for path in found if is_temporary(path)]
     if not records:
-        raise InputError(f"No record file, only {next(iter(found))} and the like.")
+        raise InputError(f"No record file, only {found[0]} and the like.")
     for path in records:
         if files.is_folder(path):
             raise InputError(f"{path} is a folder; name {os.path.join(path, '*')}.")
@@ -511,7 +490,14 @@ class ShownRecord:
         border = self.num_tokens_a
         for name, start, end in (("A", 0, border), ("B", border, len(self.tokens))):
             if start < end:
-                lines += _wrapped(self._words(start, end), f"  {name} ", width)
+                lines += textwrap.wrap(
+                    " ".join(self._words(start, end)),
+                    width,
+                    initial_indent=f"  {name} ",
+                    subsequent_indent="    ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
         return lines + [f"  ! {rule}" for rule in self.violations]
 
     def _words(self, start: int, end: int) -> list[str]:
@@ -564,7 +550,7 @@ def examples(
                         **read_example(
                             {name: values[index] for name, values in columns.items()},
                             records.vocabulary,
-                            records.pairs,
+                            records.manifests[0].pairs if records.manifests else "nsp",
                         ),
                     )
             if number >= end:
@@ -629,24 +615,3 @@ def _label(record: Columns, pairs: str) -> str:
     if label in (0, 1) and words[label]:
         return words[label]
     return f"next sentence label {label}"
-
-
-def _wrapped(words: Iterable[str], prefix: str, width: int) -> Iterator[str]:
-    """Wrapped lines of words, indented by the width of the prefix."""
-    line = ""
-    for word in words:
-        if line and display_width(f"{prefix}{line} {word}") > width:
-            yield prefix + line
-            prefix, line = " " * len(prefix), ""
-        line += f" {word}" if line else word
-    yield prefix + line
-
-
-def display_width(text: str) -> int:
-    """The columns of a text: two for a wide character, none for an accent."""
-    return sum(
-        0
-        if unicodedata.combining(character)
-        else 1 + (unicodedata.east_asian_width(character) in "WF")
-        for character in text
-    )

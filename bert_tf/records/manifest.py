@@ -22,13 +22,15 @@ have them; only the command that made the set resumes an incomplete one.
 
 import contextlib
 import dataclasses
+import functools
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -53,38 +55,21 @@ _SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One record file of a set.
+    """One record file of a set."""
 
-    Attributes:
-        name: its path, relative to the manifest's folder.
-        num_records: the records in it.
-        num_bytes: its size, which shows if a file was replaced.
-        random_seed: of its own random stream; None where the set has one stream.
-    """
-
-    name: str
+    name: str  # its path, relative to the manifest's folder
     num_records: int
-    num_bytes: int
-    random_seed: int | None = None
+    num_bytes: int  # its size, which shows if a file was replaced
+    random_seed: int | None = None  # of its own stream; None where the set has one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """One input file. Its content identifies it, whatever its path.
+    """One input file. Its content identifies it, whatever its path and its times."""
 
-    A checksum rather than a time stamp: a copy, a fresh checkout or an object store has
-    other times and the same text, and reading a file once more costs little compared
-    with making records of it.
-
-    Attributes:
-        path: as it was given.
-        num_bytes: its size.
-        sha256: of its content, in hexadecimal.
-    """
-
-    path: str
+    path: str  # as it was given
     num_bytes: int
-    sha256: str
+    sha256: str  # of its content, in hexadecimal
 
     @classmethod
     def describe(cls, path: str) -> "SourceFile":
@@ -100,75 +85,48 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """How a set of pre-training records was made, and of which files it consists.
+    """How a set of pre-training records was made, and of which files it consists."""
 
-    Attributes:
-        vocab_sha256: of NAME.vocab.txt, as `Vocabulary.sha256`.
-        vocab_size: lines of the vocabulary.
-        do_lower_case: whether the text was lowered and lost its accents.
-        max_seq_length: tokens per record, padding included.
-        max_predictions_per_seq: masked-LM slots per record.
-        masking: "static": the masks are in the records; "dynamic": the records are
-            unmasked, and the training masks them, by default at these rates.
-        do_whole_word_mask: whether the pieces of a word are masked together.
-        masked_lm_prob: share of a sequence's tokens that is masked.
-        short_seq_prob: chance of aiming at a shorter sequence.
-        dupe_factor: passes over the documents, each with fresh masks.
-        random_seed: of the one random stream, or from which the shards' seeds come.
-        pairs: what a sequence is: "nsp": two segments, the second one the next or a
-            random one; "sop": two neighbouring segments, in order or swapped; "none":
-            whole sentences in one segment.
-        nsp_labels: "original", with its known faults, or "exact".
-        input_format: "text", "wikiextractor", "jsonl" or "tfds", as it was read;
-            several with "+" between.
-        split_sentences: whether lines were split into sentences, and by the rules of
-            which language; "" where a line was a sentence.
-        deduplicate: "none", "documents" or "paragraphs".
-        min_document_tokens: shorter documents were dropped.
-        source_files: the input, in the order in which it was read.
-        shards: the record files, in the order in which records were dealt to them.
-        complete: whether all shards have their final names.
-        report: what was read, dropped and written, for people.
-        packed: whether a record is a row of several sequences. If so,
-            `max_seq_length` and `max_predictions_per_seq` are those of a row, and the
-            following fields are written too.
-        max_sequences_per_row: slots for sequences per row.
-        max_sequence_length: tokens per sequence.
-        max_predictions_per_sequence: masked-LM slots per sequence.
-        packing_seed: of the rows' order.
-        record_files: the record files that the rows were made of, by earlier versions.
-        format_version: of this file.
-        path: where the manifest is; not a part of it.
-    """
-
-    vocab_sha256: str
-    vocab_size: int
-    do_lower_case: bool
-    max_seq_length: int
-    max_predictions_per_seq: int
+    vocab_sha256: str  # of NAME.vocab.txt, as `Vocabulary.sha256`
+    vocab_size: int  # lines of the vocabulary
+    do_lower_case: bool  # whether the text was lowered and lost its accents
+    max_seq_length: int  # tokens per record, padding included
+    max_predictions_per_seq: int  # masked-LM slots per record
+    # "static": the masks are in the records; "dynamic": the records are unmasked, and
+    # the training masks them, by default at these rates.
     masking: str
-    do_whole_word_mask: bool
-    masked_lm_prob: float
-    short_seq_prob: float
-    dupe_factor: int
-    random_seed: int
-    source_files: tuple[SourceFile, ...]
-    shards: tuple[Shard, ...]
-    complete: bool
+    do_whole_word_mask: bool  # whether the pieces of a word are masked together
+    masked_lm_prob: float  # share of a sequence's tokens that is masked
+    short_seq_prob: float  # chance of aiming at a shorter sequence
+    dupe_factor: int  # passes over the documents, each with fresh masks
+    random_seed: int  # of the one random stream, or of the shards' seeds
+    source_files: tuple[SourceFile, ...]  # the input, in the order of reading
+    shards: tuple[Shard, ...]  # in the order in which records were dealt to them
+    complete: bool  # whether all shards have their final names
+    # What a sequence is: "nsp": two segments, the second one the next or a random one;
+    # "sop": two neighbouring segments, in order or swapped; "none": whole sentences in
+    # one segment.
     pairs: str = "nsp"
-    nsp_labels: str = "original"
+    nsp_labels: str = "original"  # with its known faults, or "exact"
+    # "text", "wikiextractor", "jsonl" or "tfds"; several with "+" between.
     input_format: str = "text"
+    # The language by whose rules lines were split; "" where a line was a sentence.
     split_sentences: str = ""
-    deduplicate: str = "none"
-    min_document_tokens: int = 0
+    deduplicate: str = "none"  # or "documents" or "paragraphs"
+    min_document_tokens: int = 0  # shorter documents were dropped
+    # What was read, dropped and written, for people.
     report: dict = dataclasses.field(default_factory=dict)
+    # Whether a record is a row of several sequences. If so, `max_seq_length` and
+    # `max_predictions_per_seq` are those of a row, and these fields are written too.
     packed: bool = False
-    max_sequences_per_row: int = 0
-    max_sequence_length: int = 0
-    max_predictions_per_sequence: int = 0
-    packing_seed: int = 0
+    max_sequences_per_row: int = 0  # slots for sequences
+    max_sequence_length: int = 0  # tokens per sequence
+    max_predictions_per_sequence: int = 0  # masked-LM slots per sequence
+    packing_seed: int = 0  # of the rows' order
+    # The record files that the rows were made of, by earlier versions.
     record_files: tuple[SourceFile, ...] = ()
     format_version: int = FORMAT_VERSION
+    # Where the manifest is; not a part of it.
     path: str = dataclasses.field(default="", compare=False)
 
     @property
@@ -287,46 +245,44 @@ def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
     its folder. A file that belongs to none (the original's script writes none) is
     passed over.
     """
+    read = functools.cache(Manifest.from_json_file)
+    glob_once = functools.cache(files.glob)
     found: dict[str, Manifest] = {}
-    folders: dict[str, list[Manifest]] = {}
+
+    def candidates(path: str) -> Iterator[Manifest]:
+        yield from found.values()
+        own = manifest_path([path])
+        if files.exists(own):
+            yield read(own)
+        folder = glob.escape(os.path.dirname(path))
+        yield from map(read, glob_once(os.path.join(folder, "*" + MANIFEST_SUFFIX)))
+
     for path in record_files:
-        manifest = next(
-            (known for known in found.values() if _shard_of(path, known)), None
-        ) or _find_manifest(path, folders)
-        if manifest is None:
-            continue
-        if not manifest.complete:
-            raise InputError(
-                f"{manifest.path}: the set is not complete; give the command that made "
-                "it once more."
-            )
-        _check_size(path, manifest)
-        found[manifest.path] = manifest
+        for manifest in candidates(path):
+            if shard := _shard_of(path, manifest):
+                _check_shard(path, shard, manifest)
+                found[manifest.path] = manifest
+                break
     return list(found.values())
-
-
-def _find_manifest(path: str, folders: dict[str, list[Manifest]]) -> Manifest | None:
-    """The manifest that lists the file; `folders` remembers those of each folder."""
-    own = manifest_path([path])
-    if files.exists(own):
-        manifest = Manifest.from_json_file(own)
-        if _shard_of(path, manifest):
-            return manifest
-    folder = os.path.dirname(path)
-    if folder not in folders:
-        pattern = os.path.join(glob.escape(folder), "*" + MANIFEST_SUFFIX)
-        folders[folder] = [
-            Manifest.from_json_file(name) for name in files.glob(pattern)
-        ]
-    return next((known for known in folders[folder] if _shard_of(path, known)), None)
 
 
 def _shard_of(path: str, manifest: Manifest) -> Shard | None:
     name = relative_name(path, manifest.path)
-    for shard in manifest.shards:
-        if shard.name == name:
-            return shard
-    return None
+    return next((shard for shard in manifest.shards if shard.name == name), None)
+
+
+def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
+    if not manifest.complete:
+        raise InputError(
+            f"{manifest.path}: the set is not complete; give the command that made "
+            "it once more."
+        )
+    num_bytes = files.size(path)
+    if num_bytes != shard.num_bytes:
+        raise InputError(
+            f"{path} must have {shard.num_bytes} bytes, says {manifest.path}. "
+            f"Found: {num_bytes}. It was replaced, or copied only in part."
+        )
 
 
 def relative_name(record_file: str, manifest_file: str) -> str:
@@ -339,31 +295,18 @@ def relative_name(record_file: str, manifest_file: str) -> str:
     return os.path.relpath(record_file, os.path.dirname(manifest_file) or ".")
 
 
-def _check_size(path: str, manifest: Manifest) -> None:
-    shard = _shard_of(path, manifest)
-    assert shard is not None
-    num_bytes = files.size(path)
-    if num_bytes != shard.num_bytes:
-        raise InputError(
-            f"{path} must have {shard.num_bytes} bytes, says {manifest.path}. "
-            f"Found: {num_bytes}. It was replaced, or copied only in part."
-        )
-
-
 # The same command again finds its finished set and has nothing to do, or resumes its
 # interrupted one. A set with other settings, or a file in no manifest, is only written
 # over if the user asks for it.
 
 
-# Which flag sets which field, in the order in which differences are reported.
-_FIELDS_OF_FLAGS = (
-    ("vocab_file", "vocab_sha256"),
-    ("input_file", "record_files"),
-    ("input_file", "source_files"),
-    ("max_seq_length", "sequence_length"),
-    ("max_predictions_per_seq", "predictions_per_sequence"),
-    *(
-        (name, name)
+# Which field each flag sets, in the order in which differences are reported.
+_FIELDS_OF_FLAGS = {
+    "vocab_file": "vocab_sha256",
+    "max_seq_length": "sequence_length",
+    "max_predictions_per_seq": "predictions_per_sequence",
+    **{
+        name: name
         for name in (
             "do_lower_case",
             "packed_length",
@@ -380,15 +323,19 @@ _FIELDS_OF_FLAGS = (
             "deduplicate",
             "min_document_tokens",
         )
-    ),
-    ("output_file", "shards"),
-)
+    },
+}
 
 
 def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
     """The set that the command has already made, if it exists and is complete."""
     if not files.exists(wanted.path):
-        _refuse_unknown_files(wanted, output_files)
+        for path in [*output_files, wanted.vocab_path]:
+            if files.exists(path):
+                raise InputError(
+                    f"{path} exists, and no {wanted.path} says that this command made"
+                    " it; give another --output_file, or --overwrite to replace it."
+                )
         return None
     existing = Manifest.from_json_file(wanted.path)
     difference = first_difference(existing, wanted)
@@ -413,23 +360,35 @@ def first_difference(
     The path of an input file does not count, only its content and place in the order;
     nor does the number of its records, which follows from the rest.
     """
-    for flag, field in _FIELDS_OF_FLAGS:
-        theirs, ours = getattr(existing, field), getattr(wanted, field)
-        if field in ("source_files", "record_files"):
-            if _contents(theirs) != _contents(ours):
-                return flag, _describe(theirs, ours), _describe(ours, theirs)
-        elif field == "shards":
-            if _names(theirs) != _names(ours):
-                return flag, _listed(_names(theirs)), _listed(_names(ours))
-            if _num_streams(theirs) != _num_streams(ours):
-                return "num_shards", _num_streams(theirs), _num_streams(ours)
-        elif theirs != ours:
-            return flag, theirs, ours
-    return None
+    for theirs, ours in itertools.zip_longest(
+        existing.record_files + existing.source_files,
+        wanted.record_files + wanted.source_files,
+    ):
+        if _content(theirs) != _content(ours):
+            return "input_file", _described(theirs), _described(ours)
+    for flag, field in _FIELDS_OF_FLAGS.items():
+        before, now = getattr(existing, field), getattr(wanted, field)
+        if before != now:
+            return flag, before, now
+    before, now = (_listed([s.name for s in m.shards]) for m in (existing, wanted))
+    if before != now:
+        return "output_file", before, now
+    before, now = (
+        # As many as --num_shards have a random stream of their own.
+        sum(shard.random_seed is not None for shard in manifest.shards) or None
+        for manifest in (existing, wanted)
+    )
+    return None if before == now else ("num_shards", before, now)
 
 
-def _names(shards: Sequence[Shard]) -> list[str]:
-    return [shard.name for shard in shards]
+def _content(source: SourceFile | None) -> tuple[int, str] | None:
+    return None if source is None else (source.num_bytes, source.sha256)
+
+
+def _described(source: SourceFile | None) -> str:
+    if source is None:
+        return "fewer files"
+    return f"{source.path} (of {source.num_bytes} bytes, sha256 {source.sha256[:12]})"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -437,68 +396,26 @@ def _listed(names: Sequence[str]) -> str:
     return ",".join(names[:3]) + more
 
 
-def _num_streams(shards: Sequence[Shard]) -> int | None:
-    """The value of --num_shards: how many shards have their own random stream."""
-    return sum(shard.random_seed is not None for shard in shards) or None
-
-
-def _contents(sources: Sequence[SourceFile]) -> list[tuple[int, str]]:
-    return [(source.num_bytes, source.sha256) for source in sources]
-
-
-def _describe(sources: Sequence[SourceFile], others: Sequence[SourceFile]) -> str:
-    """Some files in a few words: names, and the first content missing in others."""
-    names = _listed([source.path for source in sources])
-    for source in sources:
-        if (source.num_bytes, source.sha256) not in _contents(others):
-            return (
-                f"{names} (where {source.path} has {source.num_bytes} bytes, "
-                f"sha256 {source.sha256[:12]})"
-            )
-    return names
-
-
-def _refuse_unknown_files(wanted: Manifest, output_files: Sequence[str]) -> None:
-    for path in [*output_files, wanted.vocab_path]:
-        if files.exists(path):
-            raise InputError(
-                f"{path} exists, and no {wanted.path} says that this command made it; "
-                "give another --output_file, or --overwrite to replace it."
-            )
-
-
-_PAIRS = {
-    "nsp": "next sentence pairs",
-    "sop": "sentence order pairs",
-    "none": "no sentence pairs",
-}
-_MOST_SOURCES = 3
-
-
 def manifest_lines(manifest: Manifest) -> list[str]:
     """How a set was made and what it consists of, for people."""
     num_bytes = sum(source.num_bytes for source in manifest.source_files)
-    names = [source.path for source in manifest.source_files[:_MOST_SOURCES]]
-    if len(manifest.source_files) > len(names):
-        names.append("...")
+    names = _listed([source.path for source in manifest.source_files])
     casing = "uncased" if manifest.do_lower_case else "cased"
     unit = "whole words" if manifest.do_whole_word_mask else "pieces"
     state = "complete" if manifest.complete else "NOT COMPLETE"
-    plural = "s" * (len(manifest.shards) > 1)
     lines = [
         manifest.path,
-        f"  {state}: {manifest.num_records:,} records,"
-        f" {len(manifest.shards):,} file{plural};"
-        f" {manifest.max_seq_length} tokens, {manifest.max_predictions_per_seq}"
-        " predictions",
+        f"  {state}: {manifest.num_records:,} records in {len(manifest.shards):,}"
+        f" file(s); {manifest.max_seq_length} tokens,"
+        f" {manifest.max_predictions_per_seq} predictions",
         f"  {manifest.vocab_size:,} entries in the vocabulary, {casing};"
         f" {manifest.masking} masking of {manifest.masked_lm_prob:g} of the tokens,"
         f" {unit}",
-        f"  {_PAIRS.get(manifest.pairs, manifest.pairs)},"
-        f" {manifest.nsp_labels} labels; short_seq_prob {manifest.short_seq_prob:g},"
-        f" dupe_factor {manifest.dupe_factor}, random_seed {manifest.random_seed}",
+        f"  pairs {manifest.pairs} with {manifest.nsp_labels} labels; short_seq_prob"
+        f" {manifest.short_seq_prob:g}, dupe_factor {manifest.dupe_factor}, random_seed"
+        f" {manifest.random_seed}",
         f"  source files: {len(manifest.source_files):,} of {num_bytes:,} bytes in all"
-        f" ({manifest.input_format}): {', '.join(names)}",
+        f" ({manifest.input_format}): {names}",
     ]
     if manifest.packed:
         lines.append(
@@ -506,44 +423,47 @@ def manifest_lines(manifest: Manifest) -> list[str]:
             f" of up to {manifest.max_sequence_length} tokens and"
             f" {manifest.max_predictions_per_sequence} predictions"
         )
-    preparation = []
     if manifest.split_sentences:
-        preparation.append(
-            f"sentences split by the rules of {manifest.split_sentences}"
+        lines.append(f"  sentences split by the rules of {manifest.split_sentences}")
+    if manifest.deduplicate != "none" or manifest.min_document_tokens:
+        lines.append(
+            f"  dropped: duplicate {manifest.deduplicate}, documents under"
+            f" {manifest.min_document_tokens} tokens"
         )
-    if manifest.deduplicate != "none":
-        preparation.append(f"duplicate {manifest.deduplicate} dropped")
-    if manifest.min_document_tokens:
-        preparation.append(
-            f"documents under {manifest.min_document_tokens} tokens dropped"
-        )
-    if preparation:
-        lines.append(f"  {'; '.join(preparation)}")
     return lines
 
 
-def alike(
-    paths: Sequence[str],
-    manifests: Sequence[Manifest],
-    question: Callable[[Manifest], bool],
-    kinds: tuple[str, str],
-) -> bool:
-    """The answer to a question that is the same for all record files."""
-    manifest_of = {
-        os.path.normpath(path): manifest
+class RecordKind(NamedTuple):
+    """What records of several sets must have in common to be used together."""
+
+    masking: str = "static"
+    pairs: str = "nsp"
+    packed: bool = False
+
+
+def common_kind(paths: Sequence[str], manifests: Sequence[Manifest]) -> RecordKind:
+    """The kind of all record files; one without a manifest is the original's."""
+    kinds = {
+        os.path.normpath(path): RecordKind(
+            manifest.masking, manifest.pairs, manifest.packed
+        )
         for manifest in manifests
         for path in manifest.records_by_path()
     }
-    answers: dict[bool, str] = {}
+    found: dict[RecordKind, str] = {}
     for path in paths:
-        manifest = manifest_of.get(os.path.normpath(path))
-        answers.setdefault(manifest is not None and question(manifest), path)
-    if len(answers) > 1:
+        found.setdefault(kinds.get(os.path.normpath(path), RecordKind()), path)
+    if len(found) > 1:
+        described = [
+            f"{path} ({', '.join(f'{k}={v}' for k, v in kind._asdict().items())})"
+            for kind, path in found.items()
+        ]
         raise InputError(
-            f"Records {kinds[0]} and records {kinds[1]} cannot be used together:"
-            f" {answers[True]} and {answers[False]}."
+            "Records of different kinds cannot be used together:"
+            f" {' and '.join(described[:2])}."
         )
-    return True in answers
+    (kind,) = found
+    return kind
 
 
 def agreed(

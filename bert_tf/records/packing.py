@@ -67,16 +67,7 @@ def pack_rows(
     max_sequences: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Deals sequences to rows: their order, and where in it each row starts."""
-    for name, values, limit in (
-        ("lengths", lengths, max_tokens),
-        ("num_predictions", num_predictions, max_predictions),
-    ):
-        if len(values) and values.max() > limit:
-            raise ValueError(
-                f"`{name}` must be at most {limit}. Received: {values.max()}"
-            )
-    if len(lengths) and lengths.min() < 1:
-        raise ValueError("`lengths` must be positive.")
+    assert (lengths <= max_tokens).all() and (num_predictions <= max_predictions).all()
     classes = lengths * _LENGTH_CLASSES // max_tokens
     longest_first = np.argsort(-classes, kind="stable")
     rows, num_rows = _best_fit(

@@ -3,11 +3,9 @@
 import concurrent.futures
 import os
 import struct
-import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,10 +19,10 @@ from bert_tf.parallel import available_cores
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
 
-# How many records a file has: if no manifest gives it, it is counted by the lengths in
-# the file's framing (`bert_tf.records.writing`), through gzip or zlib if need be. All
-# bytes are read once: the counts are kept (`bert_tf.finished`) for files of the same
-# size and time of change.
+# A file's records by their framing (`bert_tf.records.writing`), through gzip or zlib if
+# need be. TensorFlow's reader allocates as many bytes as a record's header gives,
+# however few the file has, and may crash the process; and it loses the batch in which a
+# file is cut off.
 
 _HEADER = struct.Struct("<8s4s")  # the length, its checksum
 _LENGTH = struct.Struct("<Q")
@@ -32,11 +30,12 @@ FRAME_BYTES = 16
 _CHECKSUM_BYTES = 4
 _CHUNK_BYTES = 1 << 20
 # The first bytes of gzip's deflate streams, and of zlib's at its levels.
-_GZIP_MAGIC = b"\x1f\x8b\x08"
-_ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_MAGIC = {
+    "GZIP": (b"\x1f\x8b\x08",),
+    "ZLIB": (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
+}
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
 _MOST_PER_PACKED_BYTE = 1032  # deflate's limit
-_SECONDS_PER_SAVE = 10.0
 
 Progress = Callable[[int], object]
 
@@ -47,52 +46,32 @@ def compression_of(path: str) -> str:
         return _compression(file.read(_HEADER.size))
 
 
-def first_record_of_file(path: str) -> bytes | None:
-    """The first record of a TFRecord file, compressed or not; None in an empty one.
+def _compression(header: bytes) -> str:
+    if len(header) >= _HEADER.size:
+        length, checksum = _HEADER.unpack_from(header)
+        # A record's length may have the same first bytes as zlib.
+        if masked_checksum(length) == checksum:
+            return ""
+    found = (name for name, magic in _MAGIC.items() if header.startswith(magic))
+    return next(found, "")
 
-    TensorFlow's reader allocates as many bytes as a record's header gives, however
-    few the file has, and may crash the process.
+
+def read_records(
+    path: str,
+    *,
+    check_data: bool = True,
+    progress: Progress = lambda num_bytes: None,
+) -> Iterator[bytes]:
+    """Yields the records of a file, compressed or not, as far as they are readable.
+
+    Raises InputError at the first damage. Unless data are checked, each is b"".
     """
-    with files.open_binary(path) as file:
-        is_packed = bool(_compression(file.read(_HEADER.size)))
-    limit = files.size(path) * (_MOST_PER_PACKED_BYTE if is_packed else 1)
-    content = bytearray()
-    end = _HEADER.size
-    complaint = ""
-    try:
-        for chunk in _chunks(path):
-            content += chunk
-            if end == _HEADER.size <= len(content):
-                length, checksum = _HEADER.unpack_from(content)
-                if masked_checksum(length) != checksum:
-                    complaint = "its first record's length is damaged"
-                    break
-                end = FRAME_BYTES + _LENGTH.unpack(length)[0]
-            if end > limit or len(content) >= end:
-                break
-    except (zlib.error, EOFError) as error:
-        complaint = str(error)
-    if not content and not complaint:
-        return None
-    record = bytes(content[_HEADER.size : end - _CHECKSUM_BYTES])
-    if not complaint and len(content) < end:
-        complaint = "it breaks off in record 1"
-    elif (
-        not complaint
-        and masked_checksum(record) != content[end - _CHECKSUM_BYTES : end]
-    ):
-        complaint = "record 1 does not match its checksum"
-    if complaint:
-        raise InputError(f"{path}: not a TFRecord file: {complaint}.")
-    return record
-
-
-def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int:
-    """The number of records in a TFRecord file, compressed or not."""
-    count = 0
-    rest = b""  # what is read and not counted yet
+    rest = b""  # what is read and not used yet
     position = 0  # of the next record, from the beginning of `rest`
+    number = 0
     complaint = ""
+    # No record is longer, whatever its header says.
+    limit = files.size(path) * (_MOST_PER_PACKED_BYTE if compression_of(path) else 1)
     try:
         for chunk in _chunks(path, progress):
             if position >= len(rest):
@@ -101,112 +80,91 @@ def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int
             else:
                 rest = rest[position:] + chunk
                 position = 0
-            last = len(rest) - _HEADER.size
-            while position <= last:
-                length, checksum = _HEADER.unpack_from(rest, position)
-                if masked_checksum(length) != checksum:
-                    complaint = f"the length of record {count + 1} is damaged"
+            while position + _HEADER.size <= len(rest):
+                packed, checksum = _HEADER.unpack_from(rest, position)
+                if masked_checksum(packed) != checksum:
+                    complaint = f"the length of record {number + 1} is damaged"
                     break
-                position += FRAME_BYTES + _LENGTH.unpack(length)[0]
-                count += 1
+                length = _LENGTH.unpack(packed)[0]
+                end = position + FRAME_BYTES + length
+                record = b""
+                if length > limit:
+                    complaint = f"it breaks off in record {number + 1}"
+                    break
+                if check_data:
+                    if end > len(rest):
+                        break
+                    record = rest[position + _HEADER.size : end - _CHECKSUM_BYTES]
+                    if masked_checksum(record) != rest[end - _CHECKSUM_BYTES : end]:
+                        complaint = f"record {number + 1} does not match its checksum"
+                        break
+                position = end
+                number += 1
+                yield record
             if complaint:
                 break
     except (zlib.error, EOFError) as error:
-        complaint = f"{error} after record {count}"
+        complaint = f"{error} after record {number}"
     if not complaint and position != len(rest):
         # A record with a header but no data was counted already.
-        broken = count if position > len(rest) else count + 1
+        broken = number if position > len(rest) else number + 1
         complaint = f"it breaks off in record {broken}"
     if complaint:
         raise InputError(
             f"{path}: not a whole TFRecord file ({complaint}); write the records again."
         )
-    return count
+
+
+def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int:
+    """The number of records in a TFRecord file, compressed or not."""
+    return sum(1 for _ in read_records(path, check_data=False, progress=progress))
 
 
 def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
-    """The records of a file in blocks, as far as readable; then what is wrong.
-
-    TensorFlow's reader loses the batch in which a file is cut off. This one is for
-    files that may be broken.
-    """
+    """The records of a file in blocks, as far as readable; then what is wrong."""
     block: list[bytes] = []
-    number = place = 0
-    size = files.size(path)
-    with files.open_binary(path) as file:
-        while header := file.read(_HEADER.size):
-            record, complaint = _read_record(file, header, size - place)
-            if complaint:
-                if block:
-                    yield block
-                if not number and (compression := compression_of(path)):
-                    raise InputError(
-                        f"{path} is compressed ({compression}): unpack it first."
-                    )
-                if not number and "header" in complaint:
-                    raise InputError(f"{path}: not a TFRecord file.")
-                raise InputError(
-                    f"{path}: {complaint} in record {number}, at byte {place}; what"
-                    " comes after it is not read."
-                )
+    try:
+        for record in read_records(path):
             block.append(record)
-            number += 1
-            place += FRAME_BYTES + len(record)
             if len(block) == records_per_block:
                 yield block
                 block = []
+    except InputError:
+        if block:
+            yield block
+        raise
     if block:
         yield block
 
 
-def _read_record(file: IO[bytes], header: bytes, left: int) -> tuple[bytes, str]:
-    """The bytes after a header, or what is wrong; `left` bytes include the header."""
-    if len(header) < _HEADER.size:
-        return b"", "breaks off"
-    packed, checksum = _HEADER.unpack(header)
-    if masked_checksum(packed) != checksum:
-        return b"", "the header does not match its checksum"
-    (length,) = _LENGTH.unpack(packed)
-    if length + FRAME_BYTES > left:
-        return b"", "breaks off"
-    body = file.read(length + _CHECKSUM_BYTES)
-    if masked_checksum(body[:length]) != body[length:]:
-        return b"", "the bytes do not match their checksum"
-    return body[:length], ""
+def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
+    """The first record of all files, and the name of its file."""
+    for path in paths:
+        try:
+            for record in read_records(path):
+                return path, record
+        except IsADirectoryError as error:
+            raise InputError(f"{path}: not a TFRecord file, but a folder.") from error
+    return None
 
 
-class RecordCounts:
-    """The number of records in files, remembered from one start to the next."""
+def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[int]:
+    """The number of records in each file, remembered from one start to the next.
 
-    def __init__(self, cache_path: str | None = None) -> None:
-        self._known: FinishedResults[int] = FinishedResults(cache_path, int)
+    All bytes are read once, of several files at a time: the counts are kept
+    (`bert_tf.finished`) for files of the same size and time of change.
+    """
+    known: FinishedResults[int] = FinishedResults(cache_path, int)
+    states = {path: _state(path) for path in paths}
 
-    def count(self, path: str) -> int:
-        """The number of records in one file; see `counts`."""
-        return self.counts([path])[0]
+    def find(path: str) -> int | None:
+        return known.find(files.absolute(path), states[path])
 
-    def counts(self, paths: Sequence[str]) -> list[int]:
-        """The number of records in each file.
-
-        Unknown and changed files are counted, several at a time.
-        """
-        states = {path: _state(path) for path in paths}
-        unknown = [path for path in states if self._find(path, states) is None]
-        if unknown:
-            logging.info("Counting records: %d file(s).", len(unknown))
-            self._count(unknown, states)
-        return [self._find(path, states) or 0 for path in paths]
-
-    def _find(self, path: str, states: dict[str, dict[str, Any]]) -> int | None:
-        return self._known.find(files.absolute(path), states[path])
-
-    def _count(self, paths: list[str], states: dict[str, dict[str, Any]]) -> None:
-        num_bytes = sum(states[path]["size"] for path in paths)
-        # Threads suffice: unpacking and reading release Python's lock.
-        executor = concurrent.futures.ThreadPoolExecutor(available_cores())
-        lock = threading.Lock()
+    unknown = [path for path in states if find(path) is None]
+    if unknown:
+        logging.info("Counting records: %d file(s).", len(unknown))
         with tqdm(
-            total=num_bytes,
+            total=sum(states[path]["size"] for path in unknown),
             desc="Counting records",
             unit="B",
             unit_scale=True,
@@ -214,70 +172,18 @@ class RecordCounts:
             delay=1.0,
         ) as bar:
 
-            def progress(more: int) -> None:
-                with lock:
-                    bar.update(more)
+            def count(path: str) -> None:
+                number = count_records(path, bar.update)
+                known.add(files.absolute(path), states[path], number)
 
-            def remember(path: str) -> None:
-                count = count_records(path, progress)
-                self._known.add(files.absolute(path), states[path], count)
-
-            futures = [executor.submit(remember, path) for path in paths]
-            saved = time.monotonic()
+            # Threads suffice: unpacking and reading release Python's lock.
+            executor = concurrent.futures.ThreadPoolExecutor(available_cores())
             try:
-                for future in concurrent.futures.as_completed(futures):
-                    future.result()
-                    if time.monotonic() - saved > _SECONDS_PER_SAVE:
-                        self._known.save()
-                        saved = time.monotonic()
+                list(executor.map(count, unknown))
             finally:
                 executor.shutdown(cancel_futures=True)
-                self._known.save()
-
-
-def _compression(header: bytes) -> str:
-    """The compression of a file with these first bytes."""
-    if len(header) == _HEADER.size:
-        length, checksum = _HEADER.unpack(header)
-        # A record's length may have the same first bytes as zlib.
-        if masked_checksum(length) == checksum:
-            return ""
-    if header.startswith(_GZIP_MAGIC):
-        return "GZIP"
-    return "ZLIB" if header.startswith(_ZLIB_MAGIC) else ""
-
-
-def _chunks(path: str, progress: Progress = lambda num_bytes: None) -> Iterator[bytes]:
-    """A file's bytes, uncompressed."""
-    with files.open_binary(path) as file:
-        chunk = file.read(_CHUNK_BYTES)
-        compression = _compression(chunk[: _HEADER.size])
-        chunks = _read_on(file, chunk, progress)
-        yield from _unpacked(chunks, compression) if compression else chunks
-
-
-def _read_on(file: IO[bytes], chunk: bytes, progress: Progress) -> Iterator[bytes]:
-    while chunk:
-        yield chunk
-        progress(len(chunk))
-        chunk = file.read(_CHUNK_BYTES)
-
-
-def _unpacked(chunks: Iterator[bytes], compression: str) -> Iterator[bytes]:
-    """The streams, one after another, that compressed bytes hold."""
-    stream = None
-    for chunk in chunks:
-        while chunk:
-            if stream is None:
-                stream = zlib.decompressobj(_WINDOW_BITS[compression])
-            data = stream.decompress(chunk, _CHUNK_BYTES)
-            if data:
-                yield data
-            chunk = stream.unconsumed_tail
-            if stream.eof:
-                chunk, stream = stream.unused_data, None
-    if stream is not None:
-        raise EOFError("it breaks off")
+                known.save()
+    return [find(path) or 0 for path in paths]
 
 
 def _state(path: str) -> dict[str, Any]:
@@ -286,6 +192,31 @@ def _state(path: str) -> dict[str, Any]:
         return {"size": files.size(path), "mtime_ns": None}
     status = os.stat(path)
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _chunks(path: str, progress: Progress) -> Iterator[bytes]:
+    """A file's bytes, uncompressed."""
+    with files.open_binary(path) as file:
+        chunk = file.read(_CHUNK_BYTES)
+        compression = _compression(chunk)
+        stream = None
+        while chunk:
+            num_bytes = len(chunk)
+            if not compression:
+                yield chunk
+                chunk = b""
+            while chunk:
+                # Compressed files may be several streams, one after another.
+                stream = stream or zlib.decompressobj(_WINDOW_BITS[compression])
+                if data := stream.decompress(chunk, _CHUNK_BYTES):
+                    yield data
+                chunk = stream.unconsumed_tail
+                if stream.eof:
+                    chunk, stream = stream.unused_data, None
+            progress(num_bytes)
+            chunk = file.read(_CHUNK_BYTES)
+        if stream is not None:
+            raise EOFError("it breaks off")
 
 
 # **Training** reads the files repeatedly. The order of the records is a function of
@@ -351,18 +282,6 @@ ALL_ROWS = InputShard()
 
 Batch = dict[str, tf.Tensor]
 Transform = Callable[[Batch, RecordKeys], Batch]
-
-
-def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
-    """The first record of all files, and the name of its file."""
-    for path in paths:
-        try:
-            record = first_record_of_file(path)
-        except IsADirectoryError as error:
-            raise InputError(f"{path}: not a TFRecord file, but a folder.") from error
-        if record is not None:
-            return path, record
-    return None
 
 
 def training_dataset(
@@ -446,7 +365,6 @@ def evaluation_dataset(
     batch_size: int,
     compressions: Sequence[str] | None = None,
     repeat: bool = False,
-    padding: bytes | None = None,
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
@@ -457,12 +375,7 @@ def evaluation_dataset(
     dataset = _in_epoch(dataset.flat_map(_numbered_records), 0)
     if repeat:
         dataset = dataset.repeat()
-    elif padding is not None:
-        # Whole batches only: what the padding adds beyond the last one is dropped.
-        numbered = (padding, tf.constant(-1, tf.int64))
-        fill = tf.data.Dataset.from_tensors(numbered).repeat(batch_size - 1)
-        dataset = dataset.concatenate(_in_epoch(fill, 0))
-    dataset = dataset.batch(batch_size, drop_remainder=repeat or padding is not None)
+    dataset = dataset.batch(batch_size, drop_remainder=repeat)
     return _parse(dataset, schema, vocab_size, transform)
 
 

@@ -10,7 +10,6 @@ target instead.
 """
 
 import functools
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,28 +17,26 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import DYNAMIC_MASKING, FULL_SENTENCES
 from bert_tf.records.dynamic_masking import (
     DynamicMasking,
     MaskingOptions,
-    find_vocabulary,
     next_token_targets,
-    refuse_masks,
-    settled_masking,
 )
-from bert_tf.records.manifest import Manifest, agreed, alike, find_manifests
+from bert_tf.records.manifest import Manifest, agreed, common_kind, find_manifests
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
     InputShard,
-    RecordCounts,
     RecordKeys,
     Transform,
     compression_of,
     evaluation_dataset,
     first_record,
+    record_counts,
     training_dataset,
 )
 from bert_tf.records.spec import RecordSpec, features_of
@@ -81,20 +78,17 @@ def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
 
 
 class PretrainingRecords:
-    """The record files that a flag names.
+    """The record files that a flag names."""
 
-    Attributes:
-        paths: the files, in the order of the patterns.
-        manifests: of the sets that they belong to.
-        schema: what a record holds.
-        max_seq_length: tokens of a record.
-        max_predictions_per_seq: masked-LM slots of a batch's records.
-        max_sequence_length: tokens of a sequence, of which a packed row has several.
-        max_predictions_per_sequence: the most predictions of a sequence.
-        is_dynamic: whether the records are unmasked.
-        has_pairs: whether there is a next sentence to predict.
-        is_packed: whether a record is a row of several sequences.
-    """
+    paths: list[str]  # the files, in the order of the patterns
+    manifests: list[Manifest]  # of the sets that they belong to
+    schema: RecordSpec  # what a record holds
+    max_seq_length: int  # tokens of a record
+    max_predictions_per_seq: int  # masked-LM slots of a batch's records
+    is_dynamic: bool  # whether the records are unmasked
+    has_pairs: bool  # whether there is a next sentence to predict
+    is_packed: bool  # whether a record is a row of several sequences
+    max_sequence_length: int  # tokens of a sequence, of which a row has several
 
     def __init__(
         self,
@@ -108,8 +102,6 @@ class PretrainingRecords:
         left_to_right: bool = False,
         counts_cache: str | None = None,
     ) -> None:
-        self.schema: RecordSpec
-        self.max_predictions_per_sequence: int
         masking = masking or MaskingOptions()
         self.paths = (
             record_files(patterns, flag)
@@ -120,83 +112,47 @@ class PretrainingRecords:
         self._vocab_file = vocab_file
         self._counts_cache = counts_cache
         self.refuse_other_vocabulary(self)
+        self._kind = common_kind(self.paths, self.manifests)
+        self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
+        self.has_pairs = self._kind.pairs != FULL_SENTENCES
+        self.is_packed = self._kind.packed
         found = first_record(self.paths)
         if found is None:
             raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
-        self._settle(
-            features_of(record, path),
-            max_seq_length,
-            None if left_to_right else max_predictions_per_seq,
+        features = features_of(record, path)
+        self.max_seq_length = self._settled(
+            "max_seq_length", max_seq_length, _length(features, "input_ids")
         )
-        self.schema.check(record, path)
         self._left_to_right = left_to_right
         self._masking: functools.partial[DynamicMasking] | None = None
         if left_to_right:
-            refuse_masks(
-                self.paths[0], self.is_dynamic, masking, max_predictions_per_seq
+            if not self.is_dynamic:
+                raise InputError(
+                    f"{self.paths[0]}: the records are masked, but a left-to-right"
+                    " model predicts every token. Make them by"
+                    " create_pretraining_data --masking=dynamic."
+                )
+            masking.refuse(
+                "is for masking, but a left-to-right model predicts every token",
+                max_predictions_per_seq=max_predictions_per_seq,
             )
             self.max_predictions_per_seq = self.max_seq_length - 1
         elif self.is_dynamic:
-            self._masking = settled_masking(
-                masking,
-                self.manifests,
-                self._vocabulary,
-                max_seq_length=self.max_seq_length,
-                max_predictions_per_seq=self.max_predictions_per_seq,
-                max_sequence_length=self.max_sequence_length,
-                max_predictions_per_sequence=self.max_predictions_per_sequence,
+            self.max_predictions_per_seq = max_predictions_per_seq or agreed(
+                self.manifests, "max_predictions_per_seq"
             )
-
-    def _settle(
-        self,
-        features: Mapping[str, tf.train.Feature],
-        max_seq_length: int | None,
-        max_predictions_per_seq: int | None,
-    ) -> None:
-        """Determines the records' schema: from manifests, the user, or a record."""
-        first = self.manifests[0] if self.manifests else None
-        if max_seq_length is None:
-            max_seq_length = (
-                first.max_seq_length if first else _length(features, "input_ids") or 1
+        else:
+            self.max_predictions_per_seq = self._settled(
+                "max_predictions_per_seq",
+                max_predictions_per_seq,
+                _length(features, "masked_lm_positions"),
             )
-        _check(self.manifests, "max_seq_length", max_seq_length)
-        self.is_dynamic = alike(
-            self.paths,
-            self.manifests,
-            lambda manifest: manifest.masking == DYNAMIC_MASKING,
-            ("without masks", "that are masked"),
-        )
-        self.has_pairs = not alike(
-            self.paths,
-            self.manifests,
-            lambda manifest: manifest.pairs == FULL_SENTENCES,
-            ("without sentence pairs", "with pairs"),
-        )
-        if self.has_pairs:
-            refuse_mixed_pairs(self.manifests)
-        self.is_packed = alike(
-            self.paths,
-            self.manifests,
-            lambda manifest: manifest.packed,
-            ("that are packed", "that are not"),
-        )
-        if max_predictions_per_seq is None and self.is_dynamic:
-            max_predictions_per_seq = agreed(self.manifests, "max_predictions_per_seq")
-        elif max_predictions_per_seq is None:
-            max_predictions_per_seq = (
-                first.max_predictions_per_seq
-                if first
-                else _length(features, "masked_lm_positions") or 1
-            )
-        if not self.is_dynamic:
-            _check(self.manifests, "max_predictions_per_seq", max_predictions_per_seq)
-        self.max_seq_length = self.max_sequence_length = max_seq_length
-        self.max_predictions_per_seq = max_predictions_per_seq
-        self.max_predictions_per_sequence = max_predictions_per_seq
+        self.max_sequence_length = self.max_seq_length
+        predictions_per_sequence = self.max_predictions_per_seq
         max_sequences_per_row = None
         if self.is_packed:
-            max_sequences_per_row, self.max_predictions_per_sequence = (
+            max_sequences_per_row, predictions_per_sequence = (
                 agreed(self.manifests, name, remedy="they cannot be used together")
                 for name in ("max_sequences_per_row", "max_predictions_per_sequence")
             )
@@ -204,10 +160,33 @@ class PretrainingRecords:
                 manifest.max_sequence_length for manifest in self.manifests
             )
         self.schema = RecordSpec.pretraining(
-            max_seq_length,
-            None if self.is_dynamic else max_predictions_per_seq,
+            self.max_seq_length,
+            None if self.is_dynamic else self.max_predictions_per_seq,
             max_sequences_per_row,
         )
+        self.schema.check(record, path)
+        if self.is_dynamic and not left_to_right:
+            self._masking = masking.settled(
+                self.manifests,
+                self._vocabulary,
+                max_seq_length=self.max_seq_length,
+                max_predictions_per_seq=self.max_predictions_per_seq,
+                max_sequence_length=self.max_sequence_length,
+                max_predictions_per_sequence=predictions_per_sequence,
+            )
+
+    def _settled(self, name: str, given: int | None, in_record: int) -> int:
+        """A length: the user's, the manifests' or the first record's."""
+        if given is None:
+            first = self.manifests[0] if self.manifests else None
+            given = getattr(first, name) if first else in_record or 1
+        for manifest in self.manifests:
+            if (found := getattr(manifest, name)) != given:
+                raise InputError(
+                    f"`{name}={given}`, but the records of {manifest.path} were made"
+                    f" with {found}."
+                )
+        return given
 
     def check_model(self, config: BertConfig) -> None:
         """Raises InputError for a model that is too small for the records."""
@@ -283,7 +262,7 @@ class PretrainingRecords:
         for manifest in self.manifests:
             known.update(manifest.records_by_path())
         unknown = [path for path in self.paths if path not in known]
-        counts = RecordCounts(self._counts_cache).counts(unknown)
+        counts = record_counts(unknown, self._counts_cache)
         known.update(zip(unknown, counts, strict=True))
         return [known[path] for path in self.paths]
 
@@ -326,7 +305,19 @@ class PretrainingRecords:
     @functools.cached_property
     def _vocabulary(self) -> Vocabulary | None:
         """The user's vocabulary, or else the one next to the records, if any."""
-        return find_vocabulary(self.manifests, self._vocab_file)
+        manifest = self.manifests[0] if self.manifests else None
+        path = self._vocab_file or (manifest.vocab_path if manifest else "")
+        if not self._vocab_file and not (path and files.exists(path)):
+            return None
+        vocabulary = Vocabulary.from_file(path)
+        if self._vocab_file:
+            vocabulary.require_special_tokens(path)
+        if manifest and vocabulary.sha256 != manifest.vocab_sha256:
+            raise InputError(
+                f"{path} ({len(vocabulary)} tokens) is not the vocabulary of"
+                f" {manifest.path} ({manifest.vocab_size} tokens)."
+            )
+        return vocabulary
 
     def refuse_other_vocabulary(self, other: "PretrainingRecords") -> None:
         """Raises InputError if other records were made with another vocabulary."""
@@ -342,13 +333,12 @@ class PretrainingRecords:
                     )
 
     def refuse_other_pairs(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if both have different pairs, or only one has any."""
-        if self.has_pairs != other.has_pairs:
+        """Raises InputError if a label means different things in both."""
+        if self._kind.pairs != other._kind.pairs:
             raise InputError(
-                f"{self.paths[0]} and {other.paths[0]} cannot be used together: only"
-                " one of them has sentence pairs."
+                f"{self.paths[0]} (pairs={self._kind.pairs}) and {other.paths[0]}"
+                f" (pairs={other._kind.pairs}) cannot be used together."
             )
-        refuse_mixed_pairs([*self.manifests, *other.manifests])
 
     def _transform(self, seed: int, packed: bool) -> Transform | None:
         """The function to apply to each parsed batch."""
@@ -373,27 +363,6 @@ class PretrainingRecords:
             return vocab_size
         num_tokens = self.manifests[0].vocab_size
         return num_tokens if vocab_size is None else min(num_tokens, vocab_size)
-
-
-def refuse_mixed_pairs(manifests: Sequence[Manifest]) -> None:
-    """Raises InputError if a label means different things in different records."""
-    for first, other in itertools.pairwise(manifests):
-        if first.pairs != other.pairs:
-            raise InputError(
-                f"The records of {first.path} were made with pairs={first.pairs},"
-                f" those of {other.path} with pairs={other.pairs}: their labels mean"
-                " other things, and one model cannot learn both."
-            )
-
-
-def _check(manifests: Sequence[Manifest], name: str, wanted: int) -> None:
-    for manifest in manifests:
-        found = getattr(manifest, name)
-        if found != wanted:
-            raise InputError(
-                f"`{name}={wanted}`, but the records of {manifest.path} were made"
-                f" with {found}."
-            )
 
 
 def as_packed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -8,7 +8,8 @@ Its special tokens are [CLS] and one [SEP] for each segment that is not empty.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from bert_tf import strict_json
 from bert_tf.errors import InputError
 
-# Lengths are counted in at most this many bins, as equal as whole lengths allow.
+# Lengths are shown in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
 _BAR_WIDTH = 40
 _SEEN = {
@@ -27,39 +28,9 @@ _SEEN = {
 }
 
 
-@dataclasses.dataclass
-class Spread:
-    """How many numbers there were, their sum, the smallest and the largest."""
-
-    count: int = 0
-    total: int = 0
-    least: int = 0
-    most: int = 0
-
-    def add(self, values: np.ndarray) -> None:
-        """Adds an array of integers that is not empty."""
-        self.merge(
-            Spread(len(values), int(values.sum()), int(values.min()), int(values.max()))
-        )
-
-    def merge(self, other: "Spread") -> None:
-        """Adds another one's numbers."""
-        if other.count:
-            empty = not self.count
-            self.least = other.least if empty else min(self.least, other.least)
-            self.most = other.most if empty else max(self.most, other.most)
-            self.count += other.count
-            self.total += other.total
-
-    @property
-    def mean(self) -> float:
-        """The mean; 0 of no numbers."""
-        return share(self.total, self.count)
-
-
 @dataclasses.dataclass(kw_only=True)
 class RecordStatistics:
-    """The counts of some pre-training or classification records.
+    """The counts of some records of one kind.
 
     `mask_id` is None if the vocabulary is unknown; predicted tokens are then only
     counted as kept or replaced.
@@ -67,13 +38,9 @@ class RecordStatistics:
 
     max_seq_length: int
     mask_id: int | None
-    lengths: Spread = dataclasses.field(default_factory=Spread)
-    length_bins: list[int] = dataclasses.field(default_factory=list)
-    predictions: Spread = dataclasses.field(default_factory=Spread)
+    length_counts: list[int] = dataclasses.field(default_factory=list)  # by length
+    prediction_counts: list[int] = dataclasses.field(default_factory=list)  # by number
     num_single_segments: int = 0
-    # Only of records with predictions, so that shares refer to these.
-    num_predictable: int = 0
-    num_tokens_with_predictions: int = 0
     num_masked: int = 0
     num_kept: int = 0
     num_next_sentence_labels: int = 0
@@ -84,13 +51,11 @@ class RecordStatistics:
             raise InputError(
                 f"`max_seq_length` must be positive. Received: {self.max_seq_length}"
             )
-        num_bins = min(MAX_LENGTH_BINS, self.max_seq_length)
-        self.length_bins = self.length_bins or [0] * num_bins
-        if len(self.length_bins) != num_bins:
-            raise InputError(
-                f"`length_bins` must be {num_bins} counts. Received:"
-                f" {len(self.length_bins)}"
-            )
+
+    @property
+    def num_records(self) -> int:
+        """How many records were counted."""
+        return sum(self.length_counts)
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
         """Counts a block of records: arrays [records, length] under the spec's names.
@@ -99,61 +64,35 @@ class RecordStatistics:
         may be absent.
         """
         input_ids = columns["input_ids"]
-        if input_ids.shape[1:] != (self.max_seq_length,):
-            raise ValueError(
-                f"`input_ids` must be [records, {self.max_seq_length}]. "
-                f"Received: {input_ids.shape}"
-            )
-        if not len(input_ids):
-            return
-        lengths = columns["input_mask"].sum(axis=1)
-        self.lengths.add(lengths)
-        num_bins = len(self.length_bins)
-        bins = ((lengths - 1) * num_bins // self.max_seq_length).clip(0, num_bins - 1)
-        self._add_bins(np.bincount(bins, minlength=num_bins).tolist())
-        num_pairs = int(np.count_nonzero(columns["segment_ids"].max(axis=1) > 0))
-        self.num_single_segments += len(lengths) - num_pairs
+        lengths = columns["input_mask"].sum(axis=1).clip(0, self.max_seq_length)
+        self.length_counts = _sums(self.length_counts, np.bincount(lengths).tolist())
+        self.num_single_segments += int((columns["segment_ids"] <= 0).all(axis=1).sum())
         if "next_sentence_labels" in columns:
             labels = columns["next_sentence_labels"]
             self.num_next_sentence_labels += labels.size
             self.num_random_next += int(np.count_nonzero(labels))
         if "masked_lm_positions" not in columns:
             return
-        num_tokens = int(lengths.sum())
-        self.num_tokens_with_predictions += num_tokens
-        self.num_predictable += num_tokens - 2 * len(lengths) - num_pairs
         is_prediction = columns["masked_lm_weights"] > 0
-        self.predictions.add(is_prediction.sum(axis=1))
+        counts = np.bincount(is_prediction.sum(axis=1)).tolist()
+        self.prediction_counts = _sums(self.prediction_counts, counts)
         # A position outside the record is reported elsewhere.
         positions = columns["masked_lm_positions"].clip(0, self.max_seq_length - 1)
         seen = np.take_along_axis(input_ids, positions, axis=1)[is_prediction]
-        wanted = columns["masked_lm_ids"][is_prediction]
-        is_masked = np.zeros(seen.shape, bool)
+        is_masked = np.full(seen.shape, False)
         if self.mask_id is not None:
             is_masked = seen == self.mask_id
-        self.num_masked += int(np.count_nonzero(is_masked))
-        self.num_kept += int(np.count_nonzero((seen == wanted) & ~is_masked))
+        self.num_masked += int(is_masked.sum())
+        is_kept = seen == columns["masked_lm_ids"][is_prediction]
+        self.num_kept += int((is_kept & ~is_masked).sum())
 
     def merge(self, other: "RecordStatistics") -> None:
         """Adds the counts of other records of the same length and the same [MASK]."""
-        ours = self.max_seq_length, self.mask_id
-        theirs = other.max_seq_length, other.mask_id
-        if ours != theirs:
-            raise ValueError(
-                "`max_seq_length` and `mask_id` must be the same. "
-                f"Received: {ours} and {theirs}"
-            )
-        self.lengths.merge(other.lengths)
-        self.predictions.merge(other.predictions)
-        self._add_bins(other.length_bins)
-        for field in dataclasses.fields(self):
-            if field.name.startswith("num_"):
-                count = getattr(self, field.name) + getattr(other, field.name)
-                setattr(self, field.name, count)
-
-    def _add_bins(self, counts: Sequence[int]) -> None:
-        bins = zip(self.length_bins, counts, strict=True)
-        self.length_bins = [ours + theirs for ours, theirs in bins]
+        for name, value in dataclasses.asdict(other).items():
+            if name.endswith("_counts"):
+                setattr(self, name, _sums(getattr(self, name), value))
+            elif name.startswith("num_"):
+                setattr(self, name, getattr(self, name) + value)
 
     def to_values(self) -> dict[str, Any]:
         """The counts as JSON; `from_values` is the inverse."""
@@ -162,63 +101,59 @@ class RecordStatistics:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
         """The counts that `to_values` gave."""
-        source = "statistics of records"
-        fields = {field.name for field in dataclasses.fields(cls)}
-        if missing := fields - values.keys():
-            raise InputError(f"{source}: {', '.join(sorted(missing))} missing.")
-        return strict_json.from_values(cls, values, source)
+        return strict_json.from_values(cls, values, "statistics of records")
 
     def figures(self) -> dict[str, Any]:
         """The counts' results for programs: numbers and shares between 0 and 1."""
-        num_places = self.lengths.count * self.max_seq_length
+        tokens, *of_length = _summary(self.length_counts)
+        num_places = self.num_records * self.max_seq_length
         figures: dict[str, Any] = {
-            "records": self.lengths.count,
-            "tokens": self.lengths.total,
-            "padding_share": share(num_places - self.lengths.total, num_places),
+            "records": self.num_records,
+            "tokens": tokens,
+            "padding_share": _share(num_places - tokens, num_places),
             "max_seq_length": self.max_seq_length,
-            "length_mean": self.lengths.mean,
-            "length_min": self.lengths.least,
-            "length_max": self.lengths.most,
+            **_named("length", of_length),
             "length_histogram": self._histogram(),
-            "single_segment_share": share(self.num_single_segments, self.lengths.count),
+            "single_segment_share": _share(self.num_single_segments, self.num_records),
         }
         if self.num_next_sentence_labels:
-            figures["random_next_share"] = share(
+            figures["random_next_share"] = _share(
                 self.num_random_next, self.num_next_sentence_labels
             )
-        if self.predictions.count:
-            total = self.predictions.total
+        if self.prediction_counts:
+            total, *of_predictions = _summary(self.prediction_counts)
+            # Without [CLS], and [SEP] after one segment or two.
+            predictable = tokens - 3 * self.num_records + self.num_single_segments
             replaced = total - self.num_masked - self.num_kept
             figures |= {
                 "predictions": total,
-                "predictions_mean": self.predictions.mean,
-                "predictions_min": self.predictions.least,
-                "predictions_max": self.predictions.most,
-                "predicted_share": share(total, self.num_predictable),
-                "predicted_share_with_special_tokens": share(
-                    total, self.num_tokens_with_predictions
-                ),
-                "kept_share": share(self.num_kept, total),
+                **_named("predictions", of_predictions),
+                "predicted_share": _share(total, predictable),
+                "predicted_share_with_special_tokens": _share(total, tokens),
+                "kept_share": _share(self.num_kept, total),
             }
             if self.mask_id is None:
-                figures["replaced_share"] = share(replaced, total)
+                figures["replaced_share"] = _share(replaced, total)
             else:
-                figures["masked_share"] = share(self.num_masked, total)
-                figures["random_share"] = share(replaced, total)
+                figures["masked_share"] = _share(self.num_masked, total)
+                figures["random_share"] = _share(replaced, total)
         return figures
 
     def _histogram(self) -> list[dict[str, int]]:
         """The shortest and longest length of each bin, and its records."""
-        num_bins = len(self.length_bins)
-        # Bin b has the lengths n with b <= (n - 1) * num_bins / max_seq_length < b + 1.
+        num_bins = min(MAX_LENGTH_BINS, self.max_seq_length)
+        # Bin b has the lengths n with b <= (n - 1) * num_bins / max_seq_length < b + 1;
+        # the first one those of 0, too.
         starts = [
             1 - (-b * self.max_seq_length // num_bins) for b in range(num_bins + 1)
         ]
         return [
-            {"from": start, "to": end - 1, "records": count}
-            for start, end, count in zip(
-                starts[:-1], starts[1:], self.length_bins, strict=True
-            )
+            {
+                "from": start,
+                "to": end - 1,
+                "records": sum(self.length_counts[start if start > 1 else 0 : end]),
+            }
+            for start, end in itertools.pairwise(starts)
         ]
 
     def lines(self) -> list[str]:
@@ -232,13 +167,14 @@ class RecordStatistics:
             f" {figures['length_min']} to {figures['length_max']}"
             f" of {figures['max_seq_length']}",
         ]
-        most = max(1, *self.length_bins)
-        for each in figures["length_histogram"]:
-            low, high, count = each["from"], each["to"], each["records"]
+        bins = figures["length_histogram"]
+        most = max(1, *(each["records"] for each in bins))
+        for each in bins:
+            low, high, count = each.values()
             label = f"{low}-{high}" if low < high else high
             # Rounded up, so that a bin with a single record is visible.
             bar = "#" * -(-count * _BAR_WIDTH // most)
-            portion = share(count, figures["records"])
+            portion = _share(count, figures["records"])
             lines.append(f"  {label:>9} {count:>13,} {portion:>6.1%} {bar}".rstrip())
         if "predictions" in figures:
             seen = [
@@ -269,14 +205,34 @@ def row_figures(
 ) -> dict[str, Any]:
     """How full packed rows are, from the statistics of their sequences."""
     num_places = num_rows * max_seq_length
+    num_tokens = _summary(statistics.length_counts)[0]
     return {
         "rows": num_rows,
-        "sequences": statistics.lengths.count,
-        "sequences_per_row": share(statistics.lengths.count, num_rows),
-        "padding_share": share(num_places - statistics.lengths.total, num_places),
+        "sequences": statistics.num_records,
+        "sequences_per_row": _share(statistics.num_records, num_rows),
+        "padding_share": _share(num_places - num_tokens, num_places),
     }
 
 
-def share(part: int, whole: int) -> float:
+def _sums(counts: Iterable[int], others: Iterable[int]) -> list[int]:
+    return list(map(sum, itertools.zip_longest(counts, others, fillvalue=0)))
+
+
+def _summary(counts: Sequence[int]) -> tuple[int, float, int, int]:
+    """The sum, mean, least and greatest of numbers; n occurs counts[n] times."""
+    numbers = [number for number, count in enumerate(counts) if count]
+    total = sum(number * count for number, count in enumerate(counts))
+    mean = _share(total, sum(counts))
+    return total, mean, min(numbers, default=0), max(numbers, default=0)
+
+
+def _named(what: str, values: Sequence[float]) -> dict[str, float]:
+    return {
+        f"{what}_{name}": value
+        for name, value in zip(("mean", "min", "max"), values, strict=True)
+    }
+
+
+def _share(part: int, whole: int) -> float:
     """A part of the whole; 0 of nothing."""
     return part / whole if whole else 0.0

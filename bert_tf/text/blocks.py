@@ -38,7 +38,6 @@ class Block(NamedTuple):
 
     offset: int  # of the first line, in bytes of the unpacked file
     data: bytes  # the lines; only the file's last one may lack its line feed
-    num_bytes: int  # of the file as it is stored, read for this block
 
 
 class Borders(NamedTuple):
@@ -54,36 +53,26 @@ def compression(path: str) -> str:
     return suffix if suffix in _UNPACKERS else ""
 
 
-def size(path: str) -> int:
-    """A file's bytes as stored."""
-    with files.open_binary(path) as file:
-        return file.seek(0, os.SEEK_END) or file.tell()
-
-
 def read_blocks(
     path: str,
     start: int = 0,
     stop: int | None = None,
     borders: Borders | None = None,
 ) -> Iterator[Block]:
-    """Yields the lines of a file, or of a chunk of it."""
-    if compression(path):
-        if start or stop is not None:
-            raise ValueError(f"A packed file must be read whole. Received: {path}")
-        with files.open_binary(path) as file:
-            yield from _whole_lines(_unpacked(file, path), 0)
-        return
+    """Yields the lines of a file, or of a chunk of one that is not compressed."""
     with files.open_binary(path) as file:
-        begin, end = 0, stop
+        if compression(path):
+            yield from _whole_lines(_unpacked(file, path), 0)
+            return
+        begin: int | None = 0
+        end = stop
         if borders is not None and start:
-            found = _find_border(file, borders, start, stop)
-            if found is None:
-                return
-            begin = found
+            begin = _find_border(file, borders, start, stop)
         if borders is not None and stop is not None:
             end = _find_border(file, borders, stop, None)
-        file.seek(begin)
-        yield from _whole_lines(_pieces(file, begin, end), begin)
+        if begin is not None:
+            file.seek(begin)
+            yield from _whole_lines(_pieces(file, begin, end), begin)
 
 
 def read_pieces(path: str) -> Iterator[bytes]:
@@ -93,20 +82,20 @@ def read_pieces(path: str) -> Iterator[bytes]:
     """
     with files.open_binary(path) as file:
         pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
-        yield from (data for data, _ in pieces if data)
+        yield from filter(None, pieces)
 
 
 def line_number(path: str, offset: int) -> int:
     """The number, from 1, of the line with a given byte of the uncompressed file."""
     newlines = 0
     for block in read_blocks(path):
-        if block.offset + len(block.data) > offset:
-            return newlines + block.data.count(b"\n", 0, offset - block.offset) + 1
-        newlines += block.data.count(b"\n")
+        # Beyond the block, it counts to the end.
+        newlines += block.data.count(b"\n", 0, max(0, offset - block.offset))
     return newlines + 1
 
 
-def _decode(block: Block, path: str) -> str:
+def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
+    """A block's lines without line feeds and carriage returns."""
     try:
         text = block.data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -115,12 +104,7 @@ def _decode(block: Block, path: str) -> str:
             f"{path}:{number}: not UTF-8 (byte 0x{block.data[error.start]:02x}); "
             "convert the file, e.g. with iconv -t utf-8."
         ) from error
-    return text.replace("\r", "") if "\r" in text else text
-
-
-def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
-    """A block's lines without line feeds and carriage returns."""
-    text = _decode(block, path)
+    text = text.replace("\r", "")
     if block.offset == 0 and not keep_mark:
         text = text.removeprefix("\ufeff")
     found = text.split("\n")
@@ -137,7 +121,7 @@ def _find_border(
     file.seek(at_least - 1)
     skipping = True
     pieces = _pieces(file, at_least - 1, None, _BORDER_BLOCK_BYTES)
-    for offset, data, _ in _whole_lines(pieces, at_least - 1):
+    for offset, data in _whole_lines(pieces, at_least - 1):
         begin = 0
         while begin < len(data):
             end = data.find(b"\n", begin) + 1 or len(data)
@@ -152,34 +136,27 @@ def _find_border(
 
 def _pieces(
     file: IO[bytes], begin: int, end: int | None, num_bytes: int = _BLOCK_BYTES
-) -> Iterator[tuple[bytes, int]]:
-    position = begin
-    while end is None or position < end:
-        data = file.read(num_bytes if end is None else min(num_bytes, end - position))
-        if not data:
-            return
-        yield data, len(data)
-        position += len(data)
+) -> Iterator[bytes]:
+    while data := file.read(num_bytes if end is None else min(num_bytes, end - begin)):
+        yield data
+        begin += len(data)
 
 
-def _unpacked(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int]]:
-    """Yields uncompressed bytes with the number of compressed ones read for them."""
+def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
     # Not gzip.open and its like: they silently ignore a damaged second stream as
     # trailing garbage, and parallel compressors write many streams.
     new_unpacker = _UNPACKERS[compression(path)]
     unpacker = new_unpacker()
-    fresh = True
     try:
         while packed := file.read(_PACKED_BLOCK_BYTES):
-            num_bytes = len(packed)
             while packed:
                 if unpacker.eof:
                     packed = packed.lstrip(b"\0")  # streams may be padded
                     if not packed:
                         break
                     unpacker = new_unpacker()
-                yield unpacker.decompress(packed), num_bytes
-                fresh, num_bytes, packed = False, 0, unpacker.unused_data
+                yield unpacker.decompress(packed)
+                packed = unpacker.unused_data
     except (zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the unpacker's
@@ -187,24 +164,21 @@ def _unpacked(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int]]:
             f"{path}: damaged, or not a {compression(path)} file: "
             f"{str(error).rstrip('.')}. Fetch or pack it again."
         ) from error
-    if fresh or not unpacker.eof:
+    if not unpacker.eof:
         raise InputError(f"{path}: it ends too early. Fetch or pack it again.")
 
 
-def _whole_lines(pieces: Iterator[tuple[bytes, int]], offset: int) -> Iterator[Block]:
+def _whole_lines(pieces: Iterator[bytes], offset: int) -> Iterator[Block]:
     """Joins pieces of a file so that no line is cut."""
     rest: list[bytes] = []
-    num_bytes = 0
-    for data, piece_bytes in pieces:
-        num_bytes += piece_bytes
+    for data in pieces:
         end = data.rfind(b"\n") + 1
         if not end:
             rest.append(data)
             continue
         block = b"".join([*rest, data[:end]])
-        yield Block(offset, block, num_bytes)
+        yield Block(offset, block)
         offset += len(block)
-        num_bytes = 0
         rest = [data[end:]]
     if any(rest):
-        yield Block(offset, b"".join(rest), num_bytes)
+        yield Block(offset, b"".join(rest))

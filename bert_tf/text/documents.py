@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from absl import logging
-
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.text import blocks
@@ -21,13 +19,6 @@ from bert_tf.text import blocks
 # quotations and lists in some thirty languages. For other languages that it knows it
 # uses the rules of a related one, for any other code the English ones.
 
-
-# The languages with their own rules in sentencex 1.0.
-LANGUAGES = (
-    *("am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu"),
-    *("hi", "hy", "it", "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt"),
-    *("ru", "sk", "ta", "te", "uk"),
-)
 
 # At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
 _WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
@@ -81,44 +72,49 @@ _LEFT_OUT = {"Section": "section headings", "BULLET": "list items"}
 _LEFT_OUT_PREFIXES = tuple(f"{kind}::::" for kind in _LEFT_OUT)
 
 
-def is_header(line: bytes) -> bool:
-    """Whether a line begins a document."""
+def _is_header(line: bytes) -> bool:
+    line = line.removeprefix(blocks.BYTE_ORDER_MARK)
     return line.startswith(b"<doc ") and b"id=" in line
 
 
-_ARTICLE_BORDERS = blocks.Borders(
-    is_at=lambda line: is_header(line.removeprefix(blocks.BYTE_ORDER_MARK)),
-    is_after=False,
-)
+_ARTICLE_BORDERS = blocks.Borders(is_at=_is_header, is_after=False)
 
 
 def read_wikiextractor(
     path: str, start: int, stop: int | None, dropped: Counter[str]
-) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each document, and the bytes read since the last one."""
+) -> Iterator[list[str]]:
+    """Yields the paragraphs of each document."""
     paragraphs: list[str] | None = None  # of the document that is open
-    title = header_at = None
-    num_bytes = 0
+    title = None
+    header_at = (0, 0)
+
+    def place(offset: int, index: int) -> str:
+        return f"{path}:{blocks.line_number(path, offset) + index}"
+
+    def unclosed() -> InputError:
+        return InputError(
+            f"{place(*header_at)}: this <doc ...> has no </doc>; the file may have been"
+            " cut off: extract it again."
+        )
+
     for block in blocks.read_blocks(path, start, stop, _ARTICLE_BORDERS):
-        num_bytes += block.num_bytes
         for index, line in enumerate(blocks.lines(block, path, keep_mark=False)):
             text = line.strip()
             if not text:
                 continue
             if text == "</doc>" and paragraphs is not None:
-                yield paragraphs, num_bytes
-                paragraphs, num_bytes = None, 0
-            elif text.startswith("<doc ") and is_header(text.encode()):
-                if header_at is not None and paragraphs is not None:
-                    raise _unclosed(path, *header_at)
+                yield paragraphs
+                paragraphs = None
+            elif text.startswith("<doc ") and _is_header(text.encode()):
+                if paragraphs is not None:
+                    raise unclosed()
                 found = _TITLE.search(text)
                 title = html.unescape(found.group(1)).strip() if found else None
                 paragraphs, header_at = [], (block.offset, index)
             elif paragraphs is None:
-                number = blocks.line_number(path, block.offset) + index
                 raise InputError(
-                    f"{path}:{number}: text outside <doc ...> and </doc>; if this is "
-                    "not a file of wikiextractor's, give --input_format."
+                    f"{place(block.offset, index)}: text outside <doc ...> and </doc>;"
+                    " if this is not a file of wikiextractor's, give --input_format."
                 )
             elif not paragraphs and title and html.unescape(text) == title:
                 title = None
@@ -126,22 +122,12 @@ def read_wikiextractor(
             elif text.startswith(_LEFT_OUT_PREFIXES):
                 dropped[_LEFT_OUT[text.partition("::::")[0]]] += 1
             else:
-                paragraphs.append(_without_entities(text) if "&" in text else text)
-    if header_at is not None and paragraphs is not None:
-        raise _unclosed(path, *header_at)
-
-
-def _unclosed(path: str, offset: int, index: int) -> InputError:
-    number = blocks.line_number(path, offset) + index
-    return InputError(
-        f"{path}:{number}: this <doc ...> has no </doc>; the file may have been cut "
-        "off: extract it again."
-    )
-
-
-def _without_entities(text: str) -> str:
-    # The three that wikiextractor writes, in reverse order.
-    return text.replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
+                # The three entities that wikiextractor writes, in reverse order.
+                for entity, character in (("gt", ">"), ("lt", "<"), ("amp", "&")):
+                    text = text.replace(f"&{entity};", character)
+                paragraphs.append(text)
+    if paragraphs is not None:
+        raise unclosed()
 
 
 # JSON lines: one object per line, with a document's text in one of its fields.
@@ -152,7 +138,6 @@ def _without_entities(text: str) -> str:
 # writes; as its versions 2 begin the text with the title, a first paragraph that is the
 # object's "title" is left out. Blank lines between objects mean nothing.
 
-
 SURROGATES = "halves of surrogate pairs"
 
 _BORDERS = blocks.Borders(is_at=lambda _: True, is_after=False)
@@ -160,11 +145,9 @@ _BORDERS = blocks.Borders(is_at=lambda _: True, is_after=False)
 
 def read_json_lines(
     path: str, start: int, stop: int | None, text_field: str, dropped: Counter[str]
-) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each document, and the bytes read since the last one."""
-    num_bytes = 0
+) -> Iterator[list[str]]:
+    """Yields the paragraphs of each document."""
     for block in blocks.read_blocks(path, start, stop, _BORDERS):
-        num_bytes += block.num_bytes
         for index, line in enumerate(blocks.lines(block, path, keep_mark=False)):
             if not line.strip():
                 continue
@@ -173,15 +156,20 @@ def read_json_lines(
                 text = _text_of(values, text_field)
             except (ValueError, RecursionError) as error:
                 number = blocks.line_number(path, block.offset) + index
-                raise InputError(f"{path}:{number}: {_reason(error)}") from error
+                reason = str(error)
+                if isinstance(error, json.JSONDecodeError):
+                    reason = f"it must be one JSON object on one line: {error.msg}"
+                raise InputError(f"{path}:{number}: {reason}.") from error
             if "\\ud" in line or "\\uD" in line:
-                text = _without_surrogates(text, dropped)
+                num_halves = sum("\ud800" <= char <= "\udfff" for char in text)
+                if num_halves:
+                    dropped[SURROGATES] += num_halves
+                text = whole_characters(text)
             paragraphs = paragraphs_of(text)
             if paragraphs and paragraphs[0] == values.get("title"):
                 del paragraphs[0]
                 dropped[TITLE_LINES] += 1
-            yield paragraphs, num_bytes
-            num_bytes = 0
+            yield paragraphs
 
 
 def paragraphs_of(text: str) -> list[str]:
@@ -206,21 +194,6 @@ def _text_of(values: Any, text_field: str) -> str:
     return text
 
 
-def _reason(error: ValueError | RecursionError) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"it must be one JSON object on one line: {error.msg}."
-    return f"{error}."
-
-
-def _without_surrogates(text: str, dropped: Counter[str]) -> str:
-    """`whole_characters`, and counts the halves that were replaced."""
-    num_halves = sum("\ud800" <= character <= "\udfff" for character in text)
-    if not num_halves:
-        return text
-    dropped[SURROGATES] += num_halves
-    return whole_characters(text)
-
-
 def whole_characters(text: str) -> str:
     """Text that UTF-8 can encode.
 
@@ -233,8 +206,6 @@ def whole_characters(text: str) -> str:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
-
-FORMATS = ("auto", "text", "wikiextractor", "jsonl")
 
 CHUNK_BYTES = 16 << 20
 
@@ -286,11 +257,9 @@ class Chunk:
     """A piece of a source, the work of one core; see `read_chunk`."""
 
     source: FileSource | DatasetSource  # what to read
-    # In bytes of a file, or examples of a dataset's split. The documents that begin
-    # In bytes of a file, or examples of a dataset's split. Documents that begin
+    # In bytes of a file, or examples of a dataset's split: the documents that begin
+    # from `start` on and before `stop`; None where the source ends with the chunk.
     start: int
-    # The documents that begin from here on belong to the next one; None where the
-    # source ends with the chunk.
     stop: int | None
     num_bytes: int  # its size, for progress
     # By whose rules paragraphs are split into sentences; "" where each line is a
@@ -331,16 +300,8 @@ def make_chunks(
     split_sentences: bool | None = None,
     language: str = "en",
     chunk_bytes: int = CHUNK_BYTES,
-    whole_files: bool = False,
 ) -> list[Chunk]:
     """Cuts files into chunks, in order, depending only on the arguments."""
-    if input_format not in FORMATS:
-        raise ValueError(
-            f"`input_format` must be one of {', '.join(FORMATS)}. Received: "
-            f"{input_format!r}"
-        )
-    if chunk_bytes < 1:
-        raise ValueError(f"`chunk_bytes` must be at least 1. Received: {chunk_bytes}")
     chunks: list[Chunk] = []
     for path in paths:
         if not files.exists(path):
@@ -357,8 +318,8 @@ def make_chunks(
             input_format=find_format(path) if input_format == "auto" else input_format,
             text_field=text_field,
         )
-        num_bytes = blocks.size(path)
-        step = num_bytes if whole_files or blocks.compression(path) else chunk_bytes
+        num_bytes = files.size(path)
+        step = num_bytes if blocks.compression(path) else chunk_bytes
         starts = range(0, num_bytes, step) if num_bytes else [0]
         chunks.extend(
             Chunk(
@@ -372,7 +333,6 @@ def make_chunks(
             )
             for start in starts
         )
-    warn_of_foreign_rules(chunks)
     return chunks
 
 
@@ -383,10 +343,7 @@ def find_format(path: str) -> str:
         return "jsonl"
     first = next(blocks.read_blocks(path), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
-    line = begin.partition(b"\n")[0]
-    if line.startswith(b"<doc ") and b"id=" in line:
-        return "wikiextractor"
-    return "text"
+    return "wikiextractor" if _is_header(begin.partition(b"\n")[0]) else "text"
 
 
 def splitting_language(
@@ -395,21 +352,7 @@ def splitting_language(
     """The `Chunk.language` of a format: "" if its lines are not split."""
     if split_sentences is None:
         split_sentences = input_format != "text"
-    if split_sentences and not language:
-        raise ValueError("Splitting into sentences needs a `language`. Received: ''")
     return language if split_sentences else ""
-
-
-def warn_of_foreign_rules(chunks: Iterable[Chunk]) -> None:
-    """Logs which languages are split by the rules of another one."""
-    used = {chunk.language for chunk in chunks} - {*LANGUAGES, ""}
-    for language in sorted(used):
-        logging.warning(
-            "There are no rules for splitting %r into sentences: those of a related "
-            "language are used, or of English. There are rules for: %s.",
-            language,
-            " ".join(LANGUAGES),
-        )
 
 
 def _files_in(folder: str) -> list[str]:
@@ -465,9 +408,6 @@ class TextLine(NamedTuple):
     # The line's sentences, stripped; empty at a document's end.
     sentences: Sequence[str]
     text: str  # the line before it was split, stripped; "" where a document ends
-    # Of the source, read since the last TextLine. A reader reads many lines at once and
-    # reports that with the first of them.
-    num_bytes: int
 
 
 def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
@@ -488,11 +428,9 @@ _TEXT_BORDERS = blocks.Borders(is_at=_is_blank, is_after=True)
 
 def _text_lines(path: str, chunk: Chunk, split: Splitter) -> Iterator[TextLine]:
     for block in blocks.read_blocks(path, chunk.start, chunk.stop, _TEXT_BORDERS):
-        num_bytes = block.num_bytes
         for line in blocks.lines(block, path):
             text = line.strip()
-            yield TextLine(split(text), text, num_bytes)
-            num_bytes = 0
+            yield TextLine(split(text), text)
 
 
 def _document_lines(
@@ -500,20 +438,17 @@ def _document_lines(
 ) -> Iterator[TextLine]:
     begin = chunk.source.begin if isinstance(chunk.source, DatasetSource) else 0
     if chunk.start == begin:
-        yield TextLine((), "", 0)  # of plain text that was read before
-    num_bytes = 0
-    for paragraphs, document_bytes in _documents(chunk, dropped):
-        num_bytes += document_bytes
+        yield TextLine((), "")  # of plain text that was read before
+    for paragraphs in _documents(chunk, dropped):
         if not paragraphs:
             dropped[EMPTY_DOCUMENTS] += 1
             continue
         for paragraph in paragraphs:
-            yield TextLine(split(paragraph), paragraph, num_bytes)
-            num_bytes = 0
-        yield TextLine((), "", 0)
+            yield TextLine(split(paragraph), paragraph)
+        yield TextLine((), "")
 
 
-def _documents(chunk: Chunk, dropped: Counter[str]) -> Iterator[tuple[list[str], int]]:
+def _documents(chunk: Chunk, dropped: Counter[str]) -> Iterator[list[str]]:
     source = chunk.source
     if isinstance(source, DatasetSource):
         from bert_tf.text import tfds  # which reads `Chunk` from here

@@ -1,10 +1,10 @@
 """Learns a WordPiece vocabulary from text."""
 
-import dataclasses
+import functools
 import heapq
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -123,36 +123,39 @@ def count_words(
     do_lower_case: bool,
     max_words: int | None = None,
     num_workers: int = 1,
-    progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[WordCounts, Counter[str]]:
     """Counts the words of a text on several cores."""
     counts = WordCounts(max_words)
     dropped: Counter[str] = Counter()
     results = ordered_map(
-        _CountChunk(do_lower_case, max_words),
+        functools.partial(_count_chunk, do_lower_case, max_words),
         chunks,
         num_workers=max(1, min(num_workers, len(chunks))),
     )
-    for chunk, (counts_of_chunk, dropped_of_chunk) in zip(chunks, results, strict=True):
-        counts.add(counts_of_chunk)
-        dropped.update(dropped_of_chunk)
-        progress(chunk.num_bytes)
+    with tqdm(
+        total=sum(chunk.num_bytes for chunk in chunks),
+        desc="Counting words",
+        unit="B",
+        unit_scale=True,
+        disable=None,
+    ) as bar:
+        for chunk, (counts_of_chunk, dropped_of_chunk) in zip(
+            chunks, results, strict=True
+        ):
+            counts.add(counts_of_chunk)
+            dropped.update(dropped_of_chunk)
+            bar.update(chunk.num_bytes)
     return counts, dropped
 
 
-@dataclasses.dataclass(frozen=True)
-class _CountChunk:
-    """A worker's counts of a piece of text."""
-
-    do_lower_case: bool
-    max_words: int | None
-
-    def __call__(self, chunk: Chunk) -> tuple[WordCounts, Counter[str]]:
-        counts = WordCounts(self.max_words)
-        dropped: Counter[str] = Counter()
-        lines = (line.text for line in read_chunk(chunk, dropped))
-        counts.add_lines(lines, self.do_lower_case)
-        return counts, dropped
+def _count_chunk(
+    do_lower_case: bool, max_words: int | None, chunk: Chunk
+) -> tuple[WordCounts, Counter[str]]:
+    counts = WordCounts(max_words)
+    dropped: Counter[str] = Counter()
+    lines = (line.text for line in read_chunk(chunk, dropped))
+    counts.add_lines(lines, do_lower_case)
+    return counts, dropped
 
 
 def _characters(words: Mapping[str, int]) -> Counter[str]:
@@ -216,7 +219,6 @@ def merge_pieces(
     limit: int,
     *,
     min_frequency: int = 1,
-    progress: Callable[[int], object] = lambda _: None,
 ) -> list[str]:
     """The pieces that merging the most frequent pair gives, in the order of merging."""
     spelled = _SpelledWords(words, alphabet, limit)
@@ -230,24 +232,25 @@ def merge_pieces(
     learned: list[str] = []
     thresholds = _thresholds(sum(words.values()), min_frequency)
     threshold = 0
-    while len(learned) < limit:
-        if not bounds:
-            threshold = next(thresholds, 0)
-            if not threshold:
-                break
-            for pair in spelled.all_pairs(threshold):
+    with tqdm(total=limit, desc="Merging", unit=" tokens", disable=None) as bar:
+        while len(learned) < limit:
+            if not bounds:
+                threshold = next(thresholds, 0)
+                if not threshold:
+                    break
+                for pair in spelled.all_pairs(threshold):
+                    look_after(pair)
+                continue
+            bound = heapq.heappop(bounds)[-1]
+            pair = spelled.count_again(bound)
+            if pair.frequency == bound.frequency:
+                piece, places = spelled.merge(pair)
+                learned.append(spelled.pieces[piece])
+                bar.update()
+                for pair in spelled.pairs_with(piece, places, threshold):
+                    look_after(pair)
+            elif pair.frequency >= threshold:
                 look_after(pair)
-            continue
-        bound = heapq.heappop(bounds)[-1]
-        pair = spelled.count_again(bound)
-        if pair.frequency == bound.frequency:
-            piece, places = spelled.merge(pair)
-            learned.append(spelled.pieces[piece])
-            progress(1)
-            for pair in spelled.pairs_with(piece, places, threshold):
-                look_after(pair)
-        elif pair.frequency >= threshold:
-            look_after(pair)
     assert len(set(learned)) == len(learned)
     return learned
 
@@ -431,7 +434,6 @@ def learn_from_counts(
     num_unused: int = 0,
     min_frequency: int = 2,
     character_coverage: float = 0.9999,
-    progress: Callable[[int], object] = lambda _: None,
 ) -> Vocabulary:
     """Learns a vocabulary from a text whose words were counted before."""
     tokens = first_tokens(vocab_size, num_unused)
@@ -440,16 +442,9 @@ def learn_from_counts(
     alphabet = _alphabet(
         counts.characters(), character_coverage, vocab_size - len(tokens)
     )
-    tokens.extend(alphabet)
-    progress(len(tokens))
-    tokens.extend(
-        merge_pieces(
-            counts.words,
-            alphabet,
-            vocab_size - len(tokens),
-            min_frequency=max(1, min_frequency),
-            progress=progress,
-        )
+    tokens += alphabet
+    tokens += merge_pieces(
+        counts.words, alphabet, vocab_size - len(tokens), min_frequency=min_frequency
     )
     if len(tokens) < vocab_size:
         raise InputError(
@@ -545,69 +540,50 @@ def create_vocabulary(
     overwrite: bool = False,
 ) -> Vocabulary:
     """Learns a vocabulary from text and writes it."""
-    settings = {"vocab_size": vocab_size, "num_unused": num_unused}
-    check_output_file(output_file, **settings, overwrite=overwrite)
-    with tqdm(
-        total=sum(chunk.num_bytes for chunk in chunks),
-        desc="Counting words",
-        unit="B",
-        unit_scale=True,
-        disable=None,
-    ) as bar:
-        counts, dropped = count_words(
-            chunks,
-            do_lower_case=do_lower_case,
-            max_words=max_words,
-            num_workers=num_workers,
-            progress=bar.update,
-        )
-    _report(counts, max_words)
-    for what, number in sorted(dropped.items()):
-        logging.info("Left out: %d %s", number, what)
-    with tqdm(total=vocab_size, desc="Merging", unit=" tokens", disable=None) as bar:
-        vocabulary = learn_from_counts(
-            counts,
-            **settings,
-            min_frequency=min_frequency,
-            character_coverage=character_coverage,
-            progress=bar.update,
-        )
-    unknown = count_unknown(counts, vocabulary)
-    logging.info(
-        "%d words (%.4f%%) become [UNK]: the vocabulary cannot spell them",
-        unknown,
-        100 * unknown / counts.num_occurrences,
+    counts, dropped = count_words(
+        chunks,
+        do_lower_case=do_lower_case,
+        max_words=max_words,
+        num_workers=num_workers,
     )
-    _save(vocabulary, output_file, overwrite)
-    return vocabulary
-
-
-def _report(counts: WordCounts, max_words: int | None) -> None:
-    logging.info(
-        "Counted %d words, %d different ones",
-        counts.num_occurrences,
-        len(counts.words),
-    )
+    num_words = counts.num_occurrences
+    logging.info("Counted %d words, %d different ones", num_words, len(counts.words))
     if counts.num_forgotten:
         logging.warning(
             "There are more than --max_words=%d different words: %d words (%.3f%%), the"
             " rarest, were forgotten. No count is too low by more than %d.",
             max_words,
             counts.num_forgotten,
-            100 * counts.num_forgotten / counts.num_occurrences,
+            100 * counts.num_forgotten / num_words,
             counts.max_error,
         )
-
-
-def _save(vocabulary: Vocabulary, path: str, overwrite: bool) -> None:
-    if files.exists(path):
-        if files.sha256(files.read_bytes(path)) == vocabulary.sha256:
-            logging.info("All is done already: %d tokens, %s", len(vocabulary), path)
-            return
+    for what, number in sorted(dropped.items()):
+        logging.info("Left out: %d %s", number, what)
+    vocabulary = learn_from_counts(
+        counts,
+        vocab_size=vocab_size,
+        num_unused=num_unused,
+        min_frequency=min_frequency,
+        character_coverage=character_coverage,
+    )
+    unknown = count_unknown(counts, vocabulary)
+    logging.info(
+        "%d words (%.4f%%) become [UNK]: the vocabulary cannot spell them",
+        unknown,
+        100 * unknown / num_words,
+    )
+    # It may have been written in the meantime.
+    if files.exists(output_file):
+        if files.sha256(files.read_bytes(output_file)) == vocabulary.sha256:
+            logging.info(
+                "All is done already: %d tokens, %s", len(vocabulary), output_file
+            )
+            return vocabulary
         if not overwrite:
-            raise _refusal(path)
-    vocabulary.save(path)
-    logging.info("Wrote %d tokens, %s", len(vocabulary), path)
+            raise _refusal(output_file)
+    vocabulary.save(output_file)
+    logging.info("Wrote %d tokens, %s", len(vocabulary), output_file)
+    return vocabulary
 
 
 def _refusal(path: str) -> InputError:

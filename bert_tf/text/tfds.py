@@ -5,6 +5,7 @@ in its order. `tensorflow_datasets`, and TensorFlow with it, is imported when a 
 is called.
 """
 
+import contextlib
 import functools
 import multiprocessing
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,6 @@ from bert_tf.text.documents import (
     DatasetSource,
     paragraphs_of,
     splitting_language,
-    warn_of_foreign_rules,
 )
 
 EXAMPLES_PER_CHUNK = 8192
@@ -41,15 +41,11 @@ def make_tfds_chunks(
 
     A dataset that is not yet prepared is prepared, which may download it.
     """
-    if examples_per_chunk < 1:
-        raise ValueError(
-            f"`examples_per_chunk` must be at least 1. Received: {examples_per_chunk}"
-        )
-    builder = prepared_builder(name, data_dir)
-    _check_text(builder, text_field)
+    rows = TfdsRows(name, split, data_dir)
+    rows.check(text_field, "text_field", is_text=True)
     chunks = []
-    for source in _sources(builder, split, text_field, data_dir):
-        info = builder.info.splits[source.split]
+    for source in rows.sources(text_field):
+        info = rows.splits[source.split]
         example_bytes = info.num_bytes / max(info.num_examples, 1)
         for start in range(source.begin, source.end, examples_per_chunk):
             stop = min(start + examples_per_chunk, source.end)
@@ -61,14 +57,13 @@ def make_tfds_chunks(
                 language=splitting_language("tfds", split_sentences, language),
             )
             chunks.append(chunk)
-    warn_of_foreign_rules(chunks)
     return chunks
 
 
 def read_documents(
     source: DatasetSource, start: int, stop: int | None
-) -> Iterator[tuple[list[str], int]]:
-    """Yields the paragraphs of each example, and the bytes of its text."""
+) -> Iterator[list[str]]:
+    """Yields the paragraphs of each example."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
@@ -76,37 +71,19 @@ def read_documents(
         # Otherwise each worker process would take a GPU's memory for reading text.
         tf.config.set_visible_devices([], "GPU")
     wanted = tfds.core.ReadInstruction(
-        source.split,
-        from_=start,
-        to=source.end if stop is None else stop,
-        unit="abs",
+        source.split, from_=start, to=source.end if stop is None else stop, unit="abs"
     )
-    dataset = _builder(source.name, source.data_dir).as_dataset(
-        split=wanted,
-        # In the order of the split, whatever the slice.
-        shuffle_files=False,
-        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-        decoders=tfds.decode.PartialDecoding({source.text_field: True}),
-    )
+    builder = _builder(source.name, source.data_dir)
+    dataset = _dataset(builder, wanted, {source.text_field: True})
     texts = dataset.map(lambda example: example[source.text_field]).batch(_BATCH_SIZE)
     position = start
     for batch in texts.as_numpy_iterator():
         for text in batch:
             try:
-                yield paragraphs_of(text.decode("utf-8")), len(text)
+                yield paragraphs_of(text.decode("utf-8"))
             except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{source.path}: example {position} is not UTF-8 "
-                    f"(byte 0x{text[error.start]:02x})."
-                ) from error
+                raise _not_utf8(f"{source.path}:{position}", error) from error
             position += 1
-
-
-def prepared_builder(name: str, data_dir: str | None) -> Any:
-    """A dataset's builder, prepared if necessary, which may download it."""
-    builder = _builder(name, data_dir)
-    _prepare(builder, name)
-    return builder
 
 
 class TfdsRows:
@@ -116,20 +93,29 @@ class TfdsRows:
         path: the split's name in messages, such as tfds:squad/v1.1/3.0.0:train.
         full_name: the set's name, with its version.
         features: the set's features, by name.
+        splits: the set's splits, by name.
     """
 
     def __init__(self, name: str, split: str, data_dir: str | None) -> None:
         """Prepares the set unless it is prepared, which may download it."""
-        self._builder = prepared_builder(name, data_dir)
+        self._builder = _builder(name, data_dir)
+        _prepare(self._builder, name)
+        self._data_dir = data_dir
         self._split = split
-        self.full_name: str = self._builder.info.full_name
+        info = self._builder.info
+        self.full_name: str = info.full_name
         self.path = f"tfds:{self.full_name}:{split}"
-        self.features: dict[str, Any] = dict(self._builder.info.features.items())
+        self.features: dict[str, Any] = dict(info.features.items())
+        self.splits: Mapping[str, Any] = info.splits or {}
 
     @property
     def texts(self) -> list[str]:
         """The text features."""
-        return _texts(self.features)
+        return [
+            name
+            for name, feature in self.features.items()
+            if feature.dtype in (str, "string") and feature.shape == ()
+        ]
 
     def class_names(self, feature: str) -> tuple[str, ...] | None:
         """The names of a feature's classes, where they have names."""
@@ -142,7 +128,8 @@ class TfdsRows:
         there = self.texts if is_text else self.features
         if feature not in there:
             raise InputError(
-                f"TensorFlow dataset {self.full_name} has no feature {feature!r};"
+                f"TensorFlow dataset {self.full_name} has no"
+                f"{' text' if is_text else ''} feature {feature!r};"
                 f" --{flag} names one of its own: {', '.join(there)}."
             )
 
@@ -151,48 +138,74 @@ class TfdsRows:
 
         Values are text, numbers, lists, and dictionaries of these.
         """
+        with self._split_errors():
+            dataset = _dataset(self._builder, self._split, wanted)
+        # The library's mocked sets always have all features.
+        dataset = dataset.map(lambda row: {name: row[name] for name in wanted})
         number = 0
-        for batch in self._dataset(wanted).ragged_batch(_BATCH_SIZE):
+        for batch in dataset.ragged_batch(_BATCH_SIZE):
             for row in _unstacked(batch):
                 where = f"{self.path}:{number}"
                 try:
                     yield where, _plain(row)
                 except UnicodeDecodeError as error:
-                    raise InputError(
-                        f"{where}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
-                        " leave this row out, e.g. by a slice of the split."
-                    ) from error
+                    raise _not_utf8(where, error) from error
                 number += 1
 
-    def _dataset(self, wanted: Mapping[str, Any]) -> Any:
+    def sources(self, text_field: str) -> list[DatasetSource]:
+        """The parts of the split, of which several may be added by +."""
         import tensorflow_datasets as tfds
 
-        try:
-            dataset = self._builder.as_dataset(
-                split=self._split,
-                # In the order of the split, whatever the slice.
-                shuffle_files=False,
-                read_config=tfds.ReadConfig(
-                    interleave_cycle_length=1, try_autocache=False
-                ),
-                decoders=tfds.decode.PartialDecoding(dict(wanted)),
+        with self._split_errors():
+            parts = tfds.core.ReadInstruction.from_spec(self._split).to_absolute(
+                self.splits
             )
+        name, _, version = self.full_name.rpartition("/")
+        sources = []
+        for part in parts:
+            num_examples = self.splits[part.splitname].num_examples
+            begin, end = part.from_ or 0, num_examples if part.to is None else part.to
+            source = DatasetSource(
+                name=f"{name}:{version}",
+                split=part.splitname,
+                begin=begin,
+                end=end,
+                is_whole=(begin, end) == (0, num_examples),
+                text_field=text_field,
+                data_dir=self._data_dir,
+            )
+            sources.append(source)
+        return sources
+
+    @contextlib.contextmanager
+    def _split_errors(self) -> Iterator[None]:
+        try:
+            yield
         # The library reports an invalid slice by an AssertionError.
         except (ValueError, AssertionError) as error:
             raise InputError(
                 f"TensorFlow dataset {self.full_name} has no split {self._split!r}; it"
-                f" has: {', '.join(self._builder.info.splits or {})}."
+                f" has: {', '.join(self.splits)}."
             ) from error
-        # The library's mocked sets always have all features.
-        return dataset.map(lambda row: {name: row[name] for name in wanted})
 
 
-def _texts(features: Mapping[str, Any]) -> list[str]:
-    return [
-        name
-        for name, feature in features.items()
-        if feature.dtype in (str, "string") and feature.shape == ()
-    ]
+def _dataset(builder: Any, split: Any, features: Mapping[str, Any]) -> Any:
+    import tensorflow_datasets as tfds
+
+    return builder.as_dataset(
+        split=split,
+        # In the order of the split, whatever the slice.
+        shuffle_files=False,
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+        decoders=tfds.decode.PartialDecoding(dict(features)),
+    )
+
+
+def _not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
+    return InputError(
+        f"{where}: not UTF-8 (byte 0x{error.object[error.start]:02x}); leave this row"
+        " out, e.g. by a slice of the split."
+    )
 
 
 def _unstacked(column: Any) -> Iterator[Any]:
@@ -242,47 +255,6 @@ def _prepare(builder: Any, name: str) -> None:
             f"TensorFlow dataset {name!r} is not prepared in {builder.data_path}, and "
             f"it could not be done now: {_reason(error)}"
         ) from error
-
-
-def _check_text(builder: Any, text_field: str) -> None:
-    texts = _texts(builder.info.features)
-    if text_field not in texts:
-        raise InputError(
-            f"TensorFlow dataset {builder.info.full_name} has no text feature "
-            f"{text_field!r}; --text_field names one of its own: {', '.join(texts)}."
-        )
-
-
-def _sources(
-    builder: Any, split: str, text_field: str, data_dir: str | None
-) -> list[DatasetSource]:
-    import tensorflow_datasets as tfds
-
-    splits = builder.info.splits
-    try:
-        parts = tfds.core.ReadInstruction.from_spec(split).to_absolute(splits)
-    except (ValueError, AssertionError) as error:
-        raise InputError(
-            f"TensorFlow dataset {builder.info.full_name} has no split {split!r}; it "
-            f"has: {', '.join(splits)}."
-        ) from error
-    name, _, version = builder.info.full_name.rpartition("/")
-    sources = []
-    for part in parts:
-        num_examples = splits[part.splitname].num_examples
-        begin, end = part.from_ or 0, num_examples if part.to is None else part.to
-        sources.append(
-            DatasetSource(
-                name=f"{name}:{version}",
-                split=part.splitname,
-                begin=begin,
-                end=end,
-                is_whole=(begin, end) == (0, num_examples),
-                text_field=text_field,
-                data_dir=data_dir,
-            )
-        )
-    return sources
 
 
 def _reason(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """Text to WordPiece ids: the original's tokenizer, over whole arrays of texts."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -80,31 +81,21 @@ def text_pairs(
     texts: str | Iterable[str], pairs: str | Iterable[str | None] | None
 ) -> list[tuple[str, str]]:
     """Texts with their second ones, "" for none."""
-    firsts = _listed(texts, "texts")
+    firsts = [texts] if isinstance(texts, str) else list(texts)
     if pairs is None:
-        return [(text, "") for text in firsts]
-    seconds = _listed(pairs, "pairs", or_none=True)
-    if len(seconds) != len(firsts):
+        pairs = [""] * len(firsts)
+    seconds = [pairs] if isinstance(pairs, str) else [each or "" for each in pairs]
+    if not firsts or len(firsts) != len(seconds):
         raise InputError(
-            f"There must be a second text for each of {len(firsts)}. Received:"
-            f" {len(seconds)}"
+            "There must be a text, and as many second ones if any. Received:"
+            f" {len(firsts)} and {len(seconds)}"
         )
-    return list(zip(firsts, seconds, strict=True))
-
-
-def _listed(
-    texts: str | Iterable[str | None], name: str, *, or_none: bool = False
-) -> list[str]:
-    """Texts as a list; a None as "" where None is allowed."""
-    found = [texts] if isinstance(texts, str) else list(texts)
-    if not found:
-        raise InputError(f"`{name}` must hold a text at least.")
-    for number, text in enumerate(found):
-        if not isinstance(text, str) and not (or_none and text is None):
-            raise InputError(
-                f"`{name}` must be strings. Received: {text!r} at {number} (from 0)"
-            )
-    return [text or "" for text in found]
+    for text in (*firsts, *seconds):
+        if not isinstance(text, str):
+            raise InputError(f"Texts must be strings. Received: {text!r}")
+    return [
+        (first, second or "") for first, second in zip(firsts, seconds, strict=True)
+    ]
 
 
 # Text into WordPiece ids: token for token the original's FullTokenizer.
@@ -212,9 +203,9 @@ class WordPieceTokenizer:
         Raises:
             ValueError: the vocabulary lacks [UNK].
         """
-        self._vocabulary = vocabulary
-        self._do_lower_case = do_lower_case
-        self._recognize_special_tokens = recognize_special_tokens
+        self.vocabulary = vocabulary
+        self.do_lower_case = do_lower_case
+        self.recognize_special_tokens = recognize_special_tokens
         self._unknown = (vocabulary.unk_id,)
         self._starts = _Pieces.of(dict(vocabulary.ids))
         self._continuations = _Pieces.of(
@@ -232,28 +223,19 @@ class WordPieceTokenizer:
         self._run_ids = self._of_run.__getitem__
         self._word_ids = self._of_word.__getitem__
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary."""
-        return self._vocabulary
-
-    @property
-    def do_lower_case(self) -> bool:
-        """Whether text is lowered and loses its accents."""
-        return self._do_lower_case
-
-    @property
-    def recognize_special_tokens(self) -> bool:
-        """Whether special tokens written in the text are recognised."""
-        return self._recognize_special_tokens
-
     def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens; no [CLS] or [SEP] is added."""
-        if self._recognize_special_tokens:
-            return self._encode_with_special_tokens(text)
         if SPLITTING_CONTROLS.search(text):
             text = SPLITTING_CONTROLS.sub("", text)
-        return list(chain.from_iterable(map(self._run_ids, text.split())))
+        if not self.recognize_special_tokens:
+            return list(chain.from_iterable(map(self._run_ids, text.split())))
+        ids: list[int] = []
+        for part, _, special_id in self._parts(text):
+            if special_id is not None:
+                ids.append(special_id)
+            else:
+                ids.extend(chain.from_iterable(map(self._run_ids, part.split())))
+        return ids
 
     def tokenize(self, text: str) -> list[str]:
         """A text's tokens."""
@@ -315,7 +297,7 @@ class WordPieceTokenizer:
         longest = max(len(a) + len(b) + (3 if b else 2) for a, b in sequences)
         features = pair_features(
             sequences,
-            self._vocabulary,
+            self.vocabulary,
             longest if padding == "longest" else max_length,
         )
         arrays = {name: value.astype(np.int32) for name, value in features.items()}
@@ -374,7 +356,7 @@ class WordPieceTokenizer:
         Raises:
             ValueError: a token is not in the vocabulary.
         """
-        ids = self._vocabulary.ids
+        ids = self.vocabulary.ids
         try:
             return [ids[token] for token in tokens]
         except KeyError as error:
@@ -388,7 +370,7 @@ class WordPieceTokenizer:
         Raises:
             ValueError: an id is outside the vocabulary.
         """
-        tokens = self._vocabulary.tokens
+        tokens = self.vocabulary.tokens
         ids = list(ids)
         if ids and (min(ids) < 0 or max(ids) >= len(tokens)):
             raise ValueError(
@@ -399,36 +381,26 @@ class WordPieceTokenizer:
 
     def _parts(self, text: str) -> Iterable[tuple[str, int, int | None]]:
         """Yields (part, where it begins, its id if it is a special token)."""
-        if not self._recognize_special_tokens:
+        if not self.recognize_special_tokens:
             yield text, 0, None
             return
         begin = 0
         # The pattern's group makes split() return text and special tokens in turn.
         for index, part in enumerate(self._special.split(text)):
-            yield part, begin, self._vocabulary.ids[part] if index % 2 else None
+            yield part, begin, self.vocabulary.ids[part] if index % 2 else None
             begin += len(part)
 
-    def _encode_with_special_tokens(self, text: str) -> list[int]:
-        ids: list[int] = []
-        for part, _, special_id in self._parts(text):
-            if special_id is not None:
-                ids.append(special_id)
-            else:
-                part = SPLITTING_CONTROLS.sub("", part)
-                ids.extend(chain.from_iterable(map(self._run_ids, part.split())))
-        return ids
-
     def _encode_run(self, run: str) -> tuple[int, ...]:
-        words = split_words(run, self._do_lower_case)
+        words = split_words(run, self.do_lower_case)
         if len(words) == 1:
             return self._of_word[words[0]]
         return tuple(chain.from_iterable(map(self._word_ids, words)))
 
     def _align_run(self, run: str) -> tuple[tuple[int, int, int], ...]:
         """(id, start, end) of each token of a run without white space."""
-        tokens = self._vocabulary.tokens
+        tokens = self.vocabulary.tokens
         aligned = []
-        for word, spans in align_words(run, self._do_lower_case):
+        for word, spans in align_words(run, self.do_lower_case):
             ids = self._of_word[word]
             if ids == self._unknown:
                 start = min(start for start, _ in spans)
@@ -468,10 +440,12 @@ class WordPieceTokenizer:
         return tuple(ids)
 
     def __reduce__(self) -> tuple:
-        return (
-            _restore,
-            (self._vocabulary, self._do_lower_case, self._recognize_special_tokens),
+        make = functools.partial(
+            WordPieceTokenizer,
+            do_lower_case=self.do_lower_case,
+            recognize_special_tokens=self.recognize_special_tokens,
         )
+        return make, (self.vocabulary,)
 
 
 def joined(tokens: Iterable[str]) -> str:
@@ -480,31 +454,14 @@ def joined(tokens: Iterable[str]) -> str:
     return " ".join(text.split())
 
 
-def _restore(
-    vocabulary: Vocabulary, do_lower_case: bool, recognize_special_tokens: bool
-) -> WordPieceTokenizer:
-    return WordPieceTokenizer(
-        vocabulary,
-        do_lower_case=do_lower_case,
-        recognize_special_tokens=recognize_special_tokens,
-    )
-
-
-# No Python object is created per token: the ids of a run without white space are kept
-# as bytes, and a text's are those of its runs, joined.
-
-
 class PackedTokenizer:
-    """The ids of `WordPieceTokenizer.encode`, packed."""
+    """The ids of `WordPieceTokenizer.encode`, packed.
+
+    No Python object is created per token: the ids of a run without white space are kept
+    as bytes, and a text's are those of its runs, joined.
+    """
 
     def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.integer]) -> None:
-        if tokenizer.recognize_special_tokens:
-            raise ValueError("`tokenizer` must take special tokens as ordinary text.")
-        if len(tokenizer.vocabulary) - 1 > np.iinfo(dtype).max:
-            raise ValueError(
-                f"`dtype` must hold ids up to {len(tokenizer.vocabulary) - 1}. "
-                f"Received: {np.dtype(dtype)}"
-            )
         self._of_run: Cache[bytes] = Cache(
             lambda run: np.array(tokenizer.encode(run), dtype).tobytes()
         )

@@ -17,6 +17,7 @@ from absl import logging
 
 from bert_tf import cli
 from bert_tf.errors import InputError
+from bert_tf.records import record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.tokenized_corpus import ChunkTokenizer
 from bert_tf.records.writing import ShardWriter
@@ -179,20 +180,18 @@ class SameFilesTest(BeamCase):
 @needs_beam
 class InterruptedTest(BeamCase):
     def test_goes_on_with_the_shards_that_are_missing(self):
-        from bert_tf.records import beam
-
         self.run_local()
         expected = self.taken_files()
-        real, groups = beam.write_group, []
+        real, groups = record_sets.write_instances, []
 
-        def write_two(documents, ids, settings, path, *arguments, **options):
+        def write_two(instances, writer, *arguments):
             if len(groups) == 2:
-                raise OSError(28, "No space left on device", path)
-            groups.append(path)
-            return real(documents, ids, settings, path, *arguments, **options)
+                raise OSError(28, "No space left on device", writer.paths[0])
+            groups.extend(writer.paths)
+            return real(instances, writer, *arguments)
 
         with (
-            mock.patch.object(beam, "write_group", write_two),
+            mock.patch.object(record_sets, "write_instances", write_two),
             self.assertRaisesRegex(Exception, "No space left"),
             self.assertLogs(level="ERROR"),  # Beam's, before the error
         ):
@@ -311,80 +310,69 @@ class WrongInputTest(BeamCase):
 
 @needs_beam
 class StepsTest(tf.test.TestCase):
-    def test_first_numbers_in_any_order(self):
-        from bert_tf.records.beam import first_numbers
+    def test_documents_go_to_their_number_modulo_the_groups(self):
+        from bert_tf.records import beam
 
-        self.assertEqual(
-            first_numbers([(2, 5), (0, 3), (1, 0), (3, 1)]), {0: 0, 1: 3, 2: 3, 3: 8}
+        summaries = [
+            (index, {"num_documents": count})
+            for index, count in ((2, 5), (0, 3), (1, 0), (3, 1))
+        ]
+        numbers = beam.first_numbers(summaries)
+        self.assertEqual(numbers, {0: 0, 1: 3, 2: 3, 3: 8})
+        # Documents [[1, 2], [3]], [[4]], [[5]] of the paragraphs 2, 1, 1.
+        part = (
+            np.arange(1, 6, dtype=np.uint16).tobytes(),
+            *(np.array(x, np.int32).tobytes() for x in ([2, 1, 1, 1], [2, 1, 1])),
+            np.array([1, 1, 1, 1], np.int32).tobytes(),
         )
-
-    def test_a_document_goes_to_its_number_modulo_the_groups(self):
-        from bert_tf.records.beam import to_group
-
-        document = ((2, 4), (b"tokens", b"lengths", b""))
-        numbers = {0: 0, 1: 3, 2: 3}
-        self.assertEqual(
-            list(to_group(document, numbers, 5, frozenset([0, 2]))),
-            [(2, (7, b"tokens", b"lengths"))],
-        )
-        self.assertEqual(list(to_group(document, numbers, 5, frozenset([1]))), [])
+        kept = np.array([False, True, False, True]).tobytes()
+        for choice, expected in (
+            ({}, {1: [1, 2, 3, 5], 0: [4]}),
+            ({(2, 4): kept}, {1: [3, 5]}),
+        ):
+            for wanted in ([0, 1], [0], []):
+                found = beam.deal(
+                    ((2, 4), part), numbers, (choice, {}), "uint16", 2, set(wanted)
+                )
+                tokens = {
+                    group: np.frombuffer(piece[0], np.uint16).tolist()
+                    for group, (_, piece) in found
+                }
+                self.assertEqual(
+                    tokens, {g: ids for g, ids in expected.items() if g in wanted}
+                )
 
     def test_a_group_is_put_in_order_and_nothing_is_written_after_a_problem(self):
         from bert_tf.records import beam
 
-        def packed(values, dtype=np.int32):
-            return np.array(values, dtype).tobytes()
+        def packed(tokens, *lengths):
+            return (
+                np.array(tokens, np.uint16).tobytes(),
+                *(np.array(each, np.int32).tobytes() for each in lengths),
+            )
 
         members = [
-            (11, packed([7, 8, 9], np.uint16), packed([2, 1])),
+            ((1, 2), packed([7, 8, 9], [2, 1], [2])),
             beam.GROUP_MARK,
-            (3, packed([5, 6], np.uint16), packed([2])),
+            ((0, 3), packed([5, 6], [2], [1])),
         ]
-        made = []
+        job = mock.Mock()
         vocabulary = Vocabulary(TOKENS)
-        job = mock.Mock(finished=None)
-        with (
-            mock.patch.object(
-                beam,
-                "write_group",
-                lambda *args, is_alone: made.append((*args, is_alone)),
-            ),
-            mock.patch.object(beam, "finished_shard", lambda job: job.finished),
+        for finished, problems in (
+            (None, []),
+            (None, [(beam.READING, 1, "wrong")]),
+            ("result", []),
         ):
+            job.finished.return_value = finished
             group = (0, iter(members))
-            problems = list(beam.write(group, {0: job}, vocabulary, []))
-            problem = (beam.READING, 1, "wrong")
-            problems += beam.write(group, {0: job}, vocabulary, [problem])
-            finished = {0: mock.Mock(finished="result")}
-            problems += beam.write(group, finished, vocabulary, [])
-        self.assertEqual(problems, [])
-        ((documents, *_, is_alone),) = made
-        self.assertFalse(is_alone)
+            self.assertEqual(
+                list(beam.write(group, {0: job}, vocabulary, problems)), []
+            )
+        job.write.assert_called_once()
+        documents = job.write.call_args.args[0]
         self.assertAllEqual(documents.tokens, [5, 6, 7, 8, 9])
         self.assertAllEqual(documents.sentence_starts, [0, 2, 4, 5])
         self.assertAllEqual(documents.document_starts, [0, 1, 3])
-
-    def test_paragraphs_are_kept_with_all_their_sentences(self):
-        from bert_tf.records.beam import keep_paragraphs
-
-        def packed(values, dtype=np.int32):
-            return np.array(values, dtype).tobytes()
-
-        # Paragraphs [[1, 2], [3]], [[4]], [[5, 6, 7]].
-        payload = (
-            packed(range(1, 8), np.uint16),
-            packed([2, 1, 1, 3]),
-            packed([2, 1, 1]),
-        )
-        found = {"documents": [payload], "kept": [2, 0]}
-        self.assertEqual(
-            list(keep_paragraphs(((0, 9), found), "uint16")),
-            [((0, 9), (packed([1, 2, 3, 5, 6, 7], np.uint16), packed([2, 1, 3]), b""))],
-        )
-        found = {"documents": [payload], "kept": []}
-        (nothing,) = keep_paragraphs(((0, 9), found), "uint16")
-        self.assertEqual(nothing.tag, "dropped")
-        self.assertEqual(nothing.value, "documents of nothing but repeated paragraphs")
 
 
 class WithoutBeamTest(BeamCase):

@@ -625,8 +625,7 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
     def test_a_callers_mistakes(self):
         for options, message in (
             ({"unit": "words"}, "`unit` must be one of piece, word, span.*'words'"),
-            ({"max_predictions_per_seq": 0}, "at least 1. Received: 0"),
-            ({"masked_lm_prob": 0.0}, r"in \(0, 1\]. Received: 0.0"),
+            ({"masked_lm_prob": 0.0}, r"in \(0, 1\]. Received: 'piece' and 0.0"),
             ({"mask_rate": 0.95}, "more than 1 together. Received: 0.95 and 0.1"),
             ({"random_rate": -0.1}, "must not be negative.*-0.1"),
         ):

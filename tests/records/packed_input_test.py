@@ -119,7 +119,7 @@ class PackedInputTest(tf.test.TestCase):
         other = self.pack(self.static, "other", max_sequences=3)
         lengths = {"max_seq_length": L, "max_predictions_per_seq": 10}
         masked.write_set(self.path("alike"), 3, **lengths)
-        with self.assertRaisesRegex(InputError, "that are packed and records that are"):
+        with self.assertRaisesRegex(InputError, "packed=True.* and .*packed=False"):
             PretrainingRecords(f"{rows},{self.path('alike')}")
         with self.assertRaisesRegex(
             InputError, "max_sequences_per_row=4, .* 3: they cannot"

@@ -2,7 +2,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.records import spec as spec_module
 from bert_tf.records.spec import (
     CLASSIFICATION,
     PRETRAINING,
@@ -160,26 +159,16 @@ class RecordSpecTest(tf.test.TestCase):
         choices.check(serialized, "r")
         with self.assertRaisesRegex(InputError, "must have 9 values .*Found: 6"):
             RecordSpec.choices(3, 3).check(serialized, "r")
-        with self.assertRaisesRegex(ValueError, "must have 2 x 3 values"):
+        with self.assertRaisesRegex(ValueError, "must be int64 of .2, 3."):
             choices.serialize({**values, "input_ids": [2, 7, 3, 2, 9, 0]})
 
     def test_a_callers_mistakes(self):
-        short = {**pretraining_values(), "segment_ids": [0] * 7}
-        with self.assertRaisesRegex(ValueError, r"`segment_ids` must have 8.*: \(7,\)"):
-            self.schema.serialize(short)
-        wrong = {**pretraining_values(), "next_sentence_labels": [0.5]}
-        with self.assertRaisesRegex(ValueError, "`next_sentence_labels` must be int64"):
-            self.schema.serialize(wrong)
-        missing = pretraining_values()
-        del missing["masked_lm_ids"]
-        with self.assertRaisesRegex(ValueError, "must hold"):
-            self.schema.serialize(missing)
-        with self.assertRaisesRegex(ValueError, "unique"):
-            RecordSpec((spec_module.Feature("a", "int64", (1,)),) * 2)
-        with self.assertRaisesRegex(ValueError, "dtype"):
-            spec_module.Feature("a", "int32", (1,))
-        with self.assertRaisesRegex(ValueError, "shape"):
-            spec_module.Feature("a", "int64", ())
+        for changes, message in (
+            ({"segment_ids": [0] * 7}, r"`segment_ids` must be int64 of .* of \(7,\)"),
+            ({"next_sentence_labels": [0.5]}, "`next_sentence_labels` must be int64"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                self.schema.serialize({**pretraining_values(), **changes})
 
 
 class CheckTest(tf.test.TestCase):

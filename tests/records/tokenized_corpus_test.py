@@ -3,7 +3,6 @@
 import itertools
 import os
 import tempfile
-from array import array
 from unittest import mock
 
 import numpy as np
@@ -14,24 +13,21 @@ from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,
     EMPTIED_DOCUMENTS,
     NO_TOKEN,
-    REPEATED_DOCUMENTS,
-    REPEATED_PARAGRAPHS,
     SHORT_DOCUMENTS,
     ChunkTokenizer,
     TokenizedCorpus,
     TokenizeJob,
-    choose_sentences,
     tokenize_chunk,
 )
 from bert_tf.text.documents import TextLine, make_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-END = TextLine((), "", 0)
+END = TextLine((), "")
 
 
 def line(*sentences):
-    return TextLine(sentences, " ".join(sentences), 1)
+    return TextLine(sentences, " ".join(sentences))
 
 
 def encode(text):
@@ -52,12 +48,10 @@ class ChunkTokenizerTest(tf.test.TestCase):
         (part,) = self.parts(
             [line("a bb", "ccc"), line("x"), line("d"), END, END, line("ee"), END]
         )
-        self.assertEqual(array("H", bytes(part.tokens)).tolist(), [1, 2, 3, 1, 2])
+        self.assertEqual(part.tokens.tolist(), [1, 2, 3, 1, 2])
         self.assertEqual(part.sentence_lengths.tolist(), [2, 1, 1, 1])
         self.assertEqual(part.document_lengths.tolist(), [3, 1])
-        self.assertEqual(self.tokenizer.dropped, {NO_TOKEN: 1})
-        self.assertFalse(self.tokenizer.begins_with_end)
-        self.assertTrue(self.tokenizer.ends_with_end)
+        self.assertEqual(self.tokenizer.counts.dropped, {NO_TOKEN: 1})
 
     def test_ends_at_the_borders(self):
         for lines, begins, ends in (
@@ -69,18 +63,22 @@ class ChunkTokenizerTest(tf.test.TestCase):
             ([], False, False),
         ):
             self.parts(lines)
-            self.assertEqual(self.tokenizer.begins_with_end, begins)
-            self.assertEqual(self.tokenizer.ends_with_end, ends)
+            counts = self.tokenizer.counts
+            self.assertEqual(
+                (counts.begins_with_end, counts.ends_with_end), (begins, ends)
+            )
 
     def test_parts_end_with_documents(self):
         lines = [line("a b c"), line("d"), END, line("e"), END, line("f g"), END]
         parts = self.parts(lines, max_bytes=4)
         self.assertEqual(
-            [part.document_lengths.tolist() for part in parts], [[2], [1, 1], []]
+            [
+                (part.document_lengths.tolist(), part.sentence_lengths.tolist())
+                for part in parts
+            ],
+            [([2], [3, 1]), ([1, 1], [1, 2]), ([], [])],
         )
-        self.assertEqual(
-            [part.sentence_lengths.tolist() for part in parts], [[3, 1], [1, 2], []]
-        )
+        self.assertEqual(self.tokenizer.counts.num_tokens, 7)
 
     def test_digests_tell_equal_texts(self):
         lines = [
@@ -88,22 +86,18 @@ class ChunkTokenizerTest(tf.test.TestCase):
             *(line("a b"), line("c"), END),  # the same text, split otherwise
             *(line("a b c"), END),
         ]
-        (part,) = self.parts(lines, deduplicate="documents")
-        documents = [
-            bytes(part.document_digests[start : start + DIGEST_BYTES])
-            for start in range(0, len(part.document_digests), DIGEST_BYTES)
-        ]
-        self.assertLen(documents, 3)
-        self.assertEqual(documents[0], documents[1])
-        self.assertNotEqual(documents[0], documents[2])
-        (part,) = self.parts(lines, deduplicate="paragraphs")
-        paragraphs = [
-            bytes(part.paragraph_digests[start : start + DIGEST_BYTES])
-            for start in range(0, len(part.paragraph_digests), DIGEST_BYTES)
-        ]
-        self.assertEqual(part.paragraph_lengths.tolist(), [2, 1, 1, 1, 1])
-        self.assertEqual(paragraphs[:2], paragraphs[2:4])
-        self.assertLen(set(paragraphs), 3)
+        for deduplicate, lengths, expected in (
+            ("none", [3, 2, 1], []),
+            ("documents", [3, 2, 1], [0, 0, 1]),
+            ("paragraphs", [2, 1, 1, 1, 1], [0, 1, 0, 1, 2]),
+        ):
+            (part,) = self.parts(lines, deduplicate=deduplicate)
+            digests = part.digests.reshape(-1, DIGEST_BYTES).tolist()
+            different = [
+                digest for n, digest in enumerate(digests) if digest not in digests[:n]
+            ]
+            self.assertEqual([different.index(each) for each in digests], expected)
+            self.assertEqual(part.text_lengths.tolist(), lengths)
 
 
 class PackedTokenizerTest(tf.test.TestCase):
@@ -122,11 +116,6 @@ class PackedTokenizerTest(tf.test.TestCase):
             ):
                 ids = np.frombuffer(packed.encode(text), dtype).tolist()
                 self.assertEqual(ids, tokenizer.encode(text))
-
-    def test_ids_must_fit(self):
-        vocabulary = Vocabulary(["[UNK]", *map(str, range(200))])
-        with self.assertRaisesRegex(ValueError, "up to 200. Received: int8"):
-            PackedTokenizer(WordPieceTokenizer(vocabulary), np.int8)
 
 
 WORDS = [f"w{number}" for number in range(50)]
@@ -172,23 +161,19 @@ class CorpusCase(tf.test.TestCase):
             for index, chunk in enumerate(chunks)
         ]
         self.folder = folder
-        self.num_chunks = len(chunks)
         return TokenizedCorpus(
             work_folder=folder,
             token_type="uint16",
             chunk_documents=tuple(summary.num_documents for summary in self.summaries),
         )
 
-    def choose(self, deduplicate="none", min_document_tokens=0):
-        return choose_sentences(
-            self.folder,
-            self.summaries,
-            deduplicate=deduplicate,
-            min_document_tokens=min_document_tokens,
+    def choose(self, corpus, deduplicate="none", min_document_tokens=0):
+        return corpus.choose_sentences(
+            deduplicate=deduplicate, min_document_tokens=min_document_tokens
         )
 
     def pool(self, corpus, joins=True):
-        return as_lists(corpus.pool([joins] * self.num_chunks))
+        return as_lists(corpus.pool(joins_files=joins))
 
 
 class PoolTest(CorpusCase):
@@ -263,8 +248,8 @@ class ChooseSentencesTest(CorpusCase):
     def test_repeated_documents(self):
         texts = ("1\n2\n\n3\n\n1\n2\n\n", "3\n\n2\n1\n\n1\n2\n")
         corpus = self.tokenize(*texts, deduplicate="documents")
-        dropped = self.choose("documents")
-        self.assertEqual(dropped, {REPEATED_DOCUMENTS: 3})
+        dropped = self.choose(corpus, "documents")
+        self.assertEqual(dropped, {"repeated documents": 3})
         self.assertEqual(
             self.pool(corpus, joins=False), [[[1], [2]], [[3]], [[2], [1]]]
         )
@@ -275,21 +260,23 @@ class ChooseSentencesTest(CorpusCase):
     def test_repeated_paragraphs(self):
         text = "1. 2\n3\n\n3\n1\n1. 2\n\n3\n\n4\n"
         corpus = self.tokenize(text, deduplicate="paragraphs", split_sentences=True)
-        dropped = self.choose("paragraphs")
-        self.assertEqual(dropped, {REPEATED_PARAGRAPHS: 3, EMPTIED_DOCUMENTS: 1})
+        dropped = self.choose(corpus, "paragraphs")
+        self.assertEqual(dropped, {"repeated paragraphs": 3, EMPTIED_DOCUMENTS: 1})
         self.assertLen(self.pool(corpus), 3)
         self.assertEqual([len(doc) for doc in self.pool(corpus)], [3, 1, 1])
 
     def test_short_documents(self):
         corpus = self.tokenize("12\n3\n\n4\n\n567\n\n8\n9\n")
-        self.assertEqual(self.choose(min_document_tokens=3), {SHORT_DOCUMENTS: 2})
+        self.assertEqual(
+            self.choose(corpus, min_document_tokens=3), {SHORT_DOCUMENTS: 2}
+        )
         self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(1, 2)), [])
 
     def test_nothing_to_drop(self):
         corpus = self.tokenize("1\n\n2\n", deduplicate="documents")
-        self.assertEqual(self.choose("documents"), {})
+        self.assertEqual(self.choose(corpus, "documents"), {})
         self.assertEqual(self.pool(corpus), [[[1]], [[2]]])
 
 

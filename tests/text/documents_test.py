@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.text.documents import (
-    LANGUAGES,
     find_sources,
     make_chunks,
     read_chunk,
@@ -82,7 +81,9 @@ class SentencesTest(tf.test.TestCase):
         for _ in range(3000):
             pieces = chance.choices(PIECES, k=chance.randrange(1, 20))
             text = "".join(pieces).strip()
-            found = sentence_splitter(chance.choice(LANGUAGES))(text)
+            found = sentence_splitter(
+                chance.choice(("en", "de", "fr", "ja", "hi", "ru", "ar", "tlh"))
+            )(text)
             self.assertEqual(letters("".join(found)), letters(text))
             for sentence in found:
                 self.assertTrue(sentence)
@@ -271,13 +272,10 @@ class WikiextractorTest(tf.test.TestCase):
         article = f'<doc id="1" title="T">\nT\n\n{html.escape(paragraph)}\n'
         content = (article + f"{paragraph}\n\n" * 200 + "</doc>\n") * 2
         for chunk_bytes in (100_000, 1 << 30):
-            sentences, dropped, lines = self.read(content, chunk_bytes=chunk_bytes)
+            sentences, dropped, _ = self.read(content, chunk_bytes=chunk_bytes)
             document = [["Word & word."] * 1000] * 201
             self.assertEqual(sentences, [[], *document, [], *document, []])
             self.assertEqual(dropped, {"title lines": 2})
-            self.assertLessEqual(
-                sum(line.num_bytes for line in lines), len(content.encode())
-            )
 
     def test_text_outside_documents(self):
         for chunk_bytes in (1, 50, 10_000):
@@ -362,7 +360,6 @@ class PlainTextTest(ReaderTestCase):
                         [list(line.sentences) for line in read],
                         [[text] if text else [] for text in expected],
                     )
-                    self.assertEqual(sum(line.num_bytes for line in read), len(content))
                     self.assertEqual(dropped, {})
 
     def test_chunks_begin_with_documents_and_end_with_ends(self):
@@ -399,7 +396,6 @@ class PlainTextTest(ReaderTestCase):
         paths = [self.write("a.txt", "\n\na\nb"), self.write("b.txt", "c\n")]
         expected = [[], [], ["a"], ["b"], ["c"]]
         self.assertEqual(self.sentences(paths), expected)
-        self.assertEqual(self.sentences(paths, whole_files=True), expected)
 
     def test_carriage_returns_and_line_ends_as_tensorflows_reader_has_them(self):
         content = b"a\rb\n\rc\r\r\n\xe2\x80\xa8d\x0b\n"
@@ -417,7 +413,6 @@ class PlainTextTest(ReaderTestCase):
             chunks, _ = self.read([path], chunk_bytes=chunk_bytes)
             read = [line for chunk in chunks for line in chunk]
             self.assertEqual([line.text for line in read], lines)
-            self.assertEqual(sum(line.num_bytes for line in read), len(content))
 
     def test_packed_files(self):
         content = "\n".join(f"line {i}\n" * (i % 3) for i in range(20_000)).encode()
@@ -430,7 +425,6 @@ class PlainTextTest(ReaderTestCase):
             chunks, _ = self.read([path], chunk_bytes=100)
             self.assertLen(chunks, 1)
             self.assertEqual([list(line.sentences) for line in chunks[0]], expected)
-            self.assertEqual(sum(line.num_bytes for line in chunks[0]), len(packed))
 
     def test_damaged_packed_files_name_the_file(self):
         content = os.urandom(5000).hex().encode()
@@ -615,9 +609,6 @@ class MakeChunksTest(SourcesTestCase):
             shapes([path, packed]), [(0, None, 10), (0, None, packed_bytes)]
         )
         self.assertEqual(shapes([packed], chunk_bytes=4), [(0, None, packed_bytes)])
-        self.assertEqual(
-            shapes([path], chunk_bytes=4, whole_files=True), [(0, None, 10)]
-        )
         self.assertEqual(shapes([self.write("c.txt", "")]), [(0, None, 0)])
 
     def test_who_is_split(self):
@@ -631,15 +622,6 @@ class MakeChunksTest(SourcesTestCase):
         self.assertEqual(languages(split_sentences=True), ["en"] * 3)
         self.assertEqual(languages(split_sentences=False), [""] * 3)
 
-    def test_languages_without_rules_are_said_once(self):
-        paths = [self.write("a.jsonl"), self.write("b.jsonl")]
-        with self.assertLogs("absl", "WARNING") as logs:
-            make_chunks(paths, language="tlh")
-        self.assertLen(logs.output, 1)
-        self.assertIn("no rules for splitting 'tlh'", logs.output[0])
-        with self.assertNoLogs("absl", "WARNING"):
-            make_chunks(paths, language="de")
-
     def test_errors(self):
         with self.assertRaisesRegex(InputError, "No such input file: nowhere.txt"):
             make_chunks(["nowhere.txt"])
@@ -651,12 +633,6 @@ class MakeChunksTest(SourcesTestCase):
             make_chunks([pipe])
         with self.assertRaisesRegex(InputError, "a.gz: damaged, or not a .gz file"):
             make_chunks([self.write("a.gz", b"plain")])
-        with self.assertRaisesRegex(ValueError, "`input_format` must be.*'tsv'"):
-            make_chunks([], input_format="tsv")
-        with self.assertRaisesRegex(ValueError, "`chunk_bytes`.*Received: 0"):
-            make_chunks([], chunk_bytes=0)
-        with self.assertRaisesRegex(ValueError, "`language`"):
-            make_chunks([self.write("a.jsonl")], language="")
 
 
 if __name__ == "__main__":

@@ -91,17 +91,13 @@ class CountWordsTest(tf.test.TestCase):
         wanted |= {"and": 402, "then": 1, ".": 400, ",": 1}
         for chunk_bytes, num_workers in ((1 << 20, 1), (700, 1), (700, 2)):
             chunks = make_chunks(paths, split_sentences=False, chunk_bytes=chunk_bytes)
-            seen = []
             counts, dropped = count_words(
                 chunks,
                 do_lower_case=True,
                 num_workers=num_workers,
-                progress=seen.append,
             )
             self.assertEqual(counts.words, wanted)
             self.assertEqual(dropped, {})
-            self.assertEqual(sum(seen), sum(map(os.path.getsize, paths)))
-            self.assertLen(seen, len(chunks))
 
     def test_forgetting_does_not_depend_on_workers(self):
         lines = [f"common word{n} word{n // 2}\n\n" for n in range(3000)]
@@ -319,13 +315,6 @@ class LearnVocabularyTest(tf.test.TestCase):
         # ba, the comma, b, and the word that is too long; é has lost its accent and
         # been an e: ae.
         self.assertEqual(count_unknown(counts, learned), 5)
-
-    def test_progress(self):
-        counts = WordCounts()
-        counts.add_lines(PROSE, True)
-        steps = []
-        learn_from_counts(counts, vocab_size=700, progress=steps.append)
-        self.assertEqual(sum(steps), 700)
 
     def test_characters_of_forgotten_words_count(self):
         lines = ["ab " * 1000, *(f"{char}x" for char in "defghijklmnop")]

@@ -70,7 +70,7 @@ class TfdsTest(tf.test.TestCase):
         return [int(found[0][9:-1]) for found in sentences if len(found) == 2]
 
     def test_examples_are_documents(self):
-        sentences, dropped, lines = self.read(split="test")
+        sentences, dropped, _ = self.read(split="test")
         self.assertEqual(sentences[0], [])
         documents = [sentences[i : i + 3] for i in range(1, len(sentences), 3)]
         self.assertCountEqual(
@@ -78,8 +78,6 @@ class TfdsTest(tf.test.TestCase):
             [[[f"Document {i}.", "Second é."], ["More."], []] for i in range(NUM_TEST)],
         )
         self.assertEqual(dropped, {})
-        size = len("Document 0. Second é.\n\n More.\n".encode())
-        self.assertEqual(sum(line.num_bytes for line in lines), NUM_TEST * size)
 
     def test_the_order_does_not_depend_on_the_chunks(self):
         # Two shards, each longer than the blocks that the library would interleave.
@@ -149,8 +147,6 @@ class TfdsTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, reason) as raised:
                 self.chunks(**arguments)
             self.assertNotIn("\n", str(raised.exception))
-        with self.assertRaisesRegex(ValueError, "`examples_per_chunk`"):
-            self.chunks(examples_per_chunk=0)
 
 
 class TfdsRowsTest(tf.test.TestCase):
@@ -196,7 +192,8 @@ class TfdsRowsTest(tf.test.TestCase):
         rows.check("words", "word_column")
         for name, is_text in (("nothing", False), ("words", True)):
             with self.assertRaisesRegex(
-                InputError, f"tiny_rows/1.0.0 has no feature '{name}'; --x names .*id, "
+                InputError,
+                f"tiny_rows/1.0.0 has no .*feature '{name}'; --x names .*id, ",
             ):
                 rows.check(name, "x", is_text=is_text)
         with self.assertRaisesRegex(InputError, "no split 'dev'; it has: train.$"):

@@ -301,45 +301,17 @@ class WrongInputTest(ScriptCase):
             input_file=f"{self.input},{empty}",
         )
 
-    def test_a_document_that_is_one_line(self):
-        text = self.write("line.txt", "the cat sat on a mat . " * 2000 + "\n\na cat\n")
-        self.assert_warns(
-            "has 14,000 tokens, and a record holds 128 of it at most: .*"
-            "--split_sentences",
-            input_file=text,
-            max_seq_length=128,
-            dupe_factor=1,
-        )
-
-    def test_more_predictions_than_a_sequence_has(self):
-        self.assert_warns(
-            "--max_predictions_per_seq=80 is more than --max_seq_length=128 has use"
-            " for: --masked_lm_prob=0.15 of it are 19",
-            max_seq_length=128,
-            max_predictions_per_seq=80,
-        )
-        with self.assertNoLogs("absl", "WARNING"):
-            self.run_script(
-                max_seq_length=128,
-                max_predictions_per_seq=20,
-                output_file=self.path("usual"),
-            )
-
     def test_few_predictions(self):
-        # A full sequence of 128 tokens needs 19; only full ones are cut short.
-        text = self.write("long.txt", ("the cat sat on a mat .\n" * 60 + "\n") * 2)
         self.assert_warns(
-            r"--max_predictions_per_seq=3 is few for --max_seq_length=128: \d+ of \d+"
-            ".* needs 19",
-            input_file=text,
+            "--max_predictions_per_seq=3 is few for --max_seq_length=128: .* needs 19",
             max_predictions_per_seq=3,
         )
         with self.assertNoLogs("absl", "WARNING"):
-            self.run_script(input_file=text, overwrite=True)
+            self.run_script(overwrite=True)
 
     def test_one_document(self):
         text = self.write("one.txt", "the cat .\nthe dog .\n")
-        self.assert_warns(r"one document only: the \d+ random", input_file=text)
+        self.assert_warns("one document only: random", input_file=text)
 
     def test_a_blank_line_after_each_sentence(self):
         text = self.write("apart.txt", "the cat .\n\nthe dog .\n\na mat .\n")

@@ -97,9 +97,9 @@ class SoundRecordsTest(ScriptCase):
         with self.assertNoLogs("absl", "WARNING"):
             output = self.show(self.path("out*"))
         for expected in (
-            "complete: 5 records, 2 files; 8 tokens, 2 predictions",
+            "complete: 5 records in 2 file(s); 8 tokens, 2 predictions",
             "9 entries in the vocabulary, uncased; static masking of 0.15",
-            "next sentence pairs, original labels;",
+            "pairs nsp with original labels;",
             "dupe_factor 5, random_seed 12345",
             "1 of 7 bytes in all (text): a.txt",
             "7 of 8 tokens (A 5, B 2); 1 predictions; B is random\n",
@@ -248,7 +248,7 @@ class BrokenRecordsTest(ScriptCase):
         self.assertIn("records            4\n", output)
         self.assertIn("[MASK→sat]", output)
         self.assertIn("00000-of-00002 must have", warning)
-        self.assertIn("breaks off in record 2, at byte", warning)
+        self.assertIn("breaks off in record 3", warning)
 
     def test_a_set_that_is_not_complete(self):
         self.write_set(complete=False)
@@ -266,7 +266,7 @@ class BrokenRecordsTest(ScriptCase):
         self.write_set()
         Vocabulary([*TOKENS, "more"]).save(self.path("out.vocab.txt"))
         output, warning = self.show_and_warn(self.path("out*"))
-        self.assertIn("out.vocab.txt is not the vocabulary that", warning)
+        self.assertIn("out.vocab.txt (10 tokens) is not the vocabulary of", warning)
         self.assertIn("  A 2 5 6 7 3\n  B [4→8] 3\n", output)
         os.remove(self.path("out.vocab.txt"))
         output, warning = self.show_and_warn(self.path("out*"))
@@ -341,10 +341,10 @@ class WrongInputTest(ScriptCase):
         empty = self.write("empty", [])
         for arguments, message in (
             ([], "Give record files"),
-            ([self.path("no*where")], "No file matches"),
+            ([self.path("no*where")], "no file matches"),
             ([self.get_temp_dir()], "is a folder"),
             ([self.path("out.manifest.json")], "No record file, only"),
-            ([other], "other.txt: not a TFRecord file"),
+            ([other], "other.txt: not a whole TFRecord file"),
             ([foreign], r"foreign: these are neither .* Found: image bytes\[1\]"),
             ([empty], "There is no record in"),
             (

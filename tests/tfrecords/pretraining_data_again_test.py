@@ -43,7 +43,7 @@ class AgainTest(ScriptCase):
     def test_a_chunk_that_a_power_cut_has_torn(self):
         self.run_script()
         expected = self.files()
-        for torn in ("tokens", "sentence_stops", "document_stops", "chunk.json"):
+        for torn in ("tokens", "sentence_lengths", "chunk.json"):
             self.stop_at("write_instances", overwrite=True)
             os.truncate(self.path(f".out.work/chunk-00000/{torn}"), 0)
             self.run_script(overwrite=True)
@@ -169,12 +169,12 @@ class AtOnceTest(ScriptCase):
     def test_a_second_run_is_refused_and_the_first_goes_on(self):
         real, refusals = record_sets.write_shard, []
 
-        def with_a_second_run(job):
+        def with_a_second_run(*arguments):
             for changes in ({}, {"random_seed": 1, "overwrite": True}):
                 with self.assertRaises(InputError) as raised:
                     self.run_script(num_shards=2, **changes)
                 refusals.append(str(raised.exception).partition(": ")[2])
-            return real(job)
+            return real(*arguments)
 
         with mock.patch.object(record_sets, "write_shard", with_a_second_run):
             self.run_script(num_shards=2)

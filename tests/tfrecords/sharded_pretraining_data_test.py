@@ -230,13 +230,6 @@ class ShardsTest(ScriptCase):
                 [*self.arguments(), "--language="],
             )
 
-    def test_one_document_a_shard_is_a_warning(self):
-        with self.assertLogs("absl", "WARNING") as logs:
-            self.run_script(num_shards=30)
-        self.assertRegex(
-            "".join(logs.output), r"23 of 30 shards were made of one document: their \d"
-        )
-
     def test_the_work_folder_elsewhere(self):
         work_dir = self.path("work")
         os.mkdir(work_dir)
