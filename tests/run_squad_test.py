@@ -202,20 +202,6 @@ class RunSquadTest(ScriptCase):
         self.run_script("--do_train", **options)
         self.assertFalse(os.path.exists(self.path("run", "first_stage")))
 
-    def test_a_stage_of_less_than_one_step_is_refused_before_training(self):
-        options = {
-            "first_train_file": self.write("first.json", article(8, 3)),
-            "train_file": self.write("train.json", article(8, 1)),
-            "train_batch_size": 4,
-            "pad": "max",
-        }
-        for name in ("first_num_train_epochs", "num_train_epochs"):
-            message = f"^--{name}=0.4: 2 batches per epoch make less than one step"
-            with self.assertRaisesRegex(InputError, message):
-                self.run_script("--do_train", **(options | {name: 0.4}))
-            trained = self.path("run", "first_stage", "checkpoint")
-            self.assertFalse(os.path.exists(trained))
-
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.json", article(8, 1))
         negative = self.write("negative.json", article(8, 1, negative=2))

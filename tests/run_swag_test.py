@@ -51,14 +51,6 @@ class RunSwagTest(ScriptCase):
             file.writelines(json.dumps(example) + "\n" for example in examples)
         return self.path(name)
 
-    def weights(self, name):
-        checkpoint = tf.train.latest_checkpoint(self.path(name))
-        return {
-            key: tf.train.load_variable(checkpoint, key)
-            for key, shape in tf.train.list_variables(checkpoint)
-            if shape and "_CHECKPOINTABLE" not in key
-        }
-
     def test_learns_to_choose(self):
         options = {
             "train_file": self.write_csv("train.csv", rows(128, 1)),
@@ -112,30 +104,6 @@ class RunSwagTest(ScriptCase):
         self.assertAllClose(
             -np.mean(np.log(likelihoods)), again["eval_loss"], atol=1e-3
         )
-
-    def test_the_best_of_several_runs_is_kept_with_its_adapter(self):
-        options = {
-            "train_file": self.write_csv("train.csv", rows(64, 1)),
-            "dev_file": self.write_csv("dev.csv", rows(20, 2)),
-            "learning_rate": None,
-            "learning_rates": "3e-2,1e-6",
-            "adapter_size": 4,
-        }
-        self.run_script("--do_train", "--do_eval", **options)
-        with open(self.path("run", "selection.jsonl")) as file:
-            header, *runs = map(json.loads, file)
-        self.assertEqual(header["metric"], "accuracy")
-        self.assertLen(runs, 2)
-        best = max(runs, key=lambda one: one["scores"]["1.0"]["accuracy"])
-        score = best["scores"]["1.0"]["accuracy"]
-        self.assertAlmostEqual(self.results()["eval_accuracy"], score, places=6)
-        with open(self.path("run", "best", "best.json")) as file:
-            self.assertEqual(json.load(file)["run"], best["name"])
-        self.assertIn("adapter.json", os.listdir(self.path("run", "adapter")))
-        # It is the best run's model that is evaluated later.
-        before = self.results()
-        self.run_script("--do_eval", **options | {"learning_rates": None})
-        self.assertEqual(self.results(), before)
 
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write_csv("train.csv", rows(8, 1))

@@ -173,18 +173,16 @@ def read_tfds(
     paragraph, in the order in which the paragraphs first occur.
     """
     rows = TfdsRows(name, split, data_dir)
-    needed = ("id", "context", "question")
-    wanted: dict[str, Any] = {
-        name: True
-        for name in (*needed, "title", "is_impossible")
-        if name in rows.features
-    }
+    optional = [each for each in ("title", "is_impossible") if each in rows.features]
+    wanted: dict[str, Any] = dict.fromkeys(
+        ("id", "context", "question", *optional), True
+    )
     has_answers = "answers" in rows.features
     if has_answers:
         wanted["answers"] = {"text": True, "answer_start": True}
-    in_answers = getattr(rows.features.get("answers"), "feature", ())
-    if not {*needed} <= {*rows.texts} or (
-        has_answers and not {*wanted["answers"]} <= {*in_answers}
+    in_answers = {*getattr(rows.features.get("answers"), "feature", ())}
+    if not {"id", "context", "question"} <= {*rows.texts} or not (
+        {*wanted.get("answers", ())} <= in_answers
     ):
         raise InputError(
             f"TensorFlow dataset {rows.full_name} must have the features of SQuAD: id,"

@@ -39,7 +39,6 @@ from bert_tf.tasks.finetuning import (
     Outputs,
     model_options,
     opened_adapter,
-    steps_of,
 )
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.decoding import (
@@ -505,15 +504,6 @@ def read_questions(
             raise InputError("Give `predict_file`: the runs are compared by it.")
         scored = questions_of(options, for_training=False)
         _refuse_no_answers(options, scored)
-    if training is not None and options.max_lengths is None:
-        # Now rather than after a first stage.
-        for settings in options.settings:
-            steps_of(
-                training.num_questions / settings.train_batch_size,
-                settings.num_train_epochs,
-                is_whole=False,
-                flag="num_train_epochs",
-            )
     is_alone = num_workers(strategy) == 1
     return Questions(options, found, training, scored, is_alone)
 

@@ -1,5 +1,4 @@
 import gzip
-import hashlib
 import json
 import lzma
 import os
@@ -194,21 +193,6 @@ class ReaderTest(tf.test.TestCase):
             for _ in range(2):
                 self.assertEqual([one.question_id for one in questions], IDS)
 
-    def test_identity(self):
-        content = json.dumps(plain()).encode()
-        for path in (
-            self.path(content),
-            self.path(gzip.compress(content), "squad.json.gz"),
-        ):
-            for flags in (
-                {"version_2_with_negative": True, "for_training": False},
-                {"version_2_with_negative": False, "for_training": True},
-            ):
-                self.assertEqual(
-                    read_file(path, **flags).identity,
-                    {"sha256": hashlib.sha256(content).hexdigest(), **flags},
-                )
-
     def test_whether_all_have_answers(self):
         for added, flags, expected in (
             ((), {}, True),
@@ -285,26 +269,16 @@ class ReaderTest(tf.test.TestCase):
         self.assertIn("question 2: it must be an object. Found: 'r2'", messages[0])
 
     def test_answers_that_cannot_be_trained_on(self):
-        bad_place = answer("Elbe", 30)
         for entry, what, kind in (
             (qa("r2"), "has no answer, nor is it impossible", "without an answer"),
             (qa("r2", answers=None), "`answers` must be a list", "malformed"),
-            (qa("r2", answers={"text": ["Elbe"]}), "must be a list", "malformed"),
             (qa("r2", {"text": "Elbe"}), "`answer_start` must be", "malformed"),
-            (qa("r2", answer("", 0)), "an answer is empty", "malformed"),
             (qa("r2", is_impossible="no"), "must be true or false", "malformed"),
-            (qa("r2", bad_place), "not within", "with an answer outside the context"),
-            (
-                qa("r2", answer("Elbe", 10)),
-                "the answer 'Elbe' is not in the words at answer_start 10: 'Ohre'",
-                "with an answer that the words at its place do not give",
-            ),
         ):
             questions, messages, _ = self.of_river(entry)
             self.assertEmpty(questions)
-            self.assertStartsWith(
-                messages[0], "article 2 ('River'), paragraph 1, question 'r2': "
-            )
+            where = "article 2 ('River'), paragraph 1, question 'r2': "
+            self.assertStartsWith(messages[0], where)
             self.assertIn(what, messages[0])
             self.assertEqual(messages[1], f"Skipped 1 of 5 questions: 1 {kind}.")
 
@@ -466,19 +440,6 @@ class LibrarysSetsTest(tf.test.TestCase):
             },
         )
         self.assertEqual(squad.report.num_usable, 4)
-
-    def test_training(self):
-        with mocked(squad_rows()), self.assertLogs(level="WARNING") as logs:
-            squad = read_tfds("squad/v1.1", "train", for_training=True)
-        questions = list(squad)
-        self.assertEqual([len(q.answers) for q in questions], [1, 1, 1])
-        (warning,) = (line for line in logs.output if "skipped" in line)
-        self.assertIn(
-            "tfds:squad/v1.1/3.0.0:train: article 2 ('River'), paragraph 1, question"
-            " 'r2': it has no"
-            " answer, nor is it impossible; skipped.",
-            warning,
-        )
 
     def test_sets_without_these_features(self):
         with mocked(squad_rows()), self.assertRaisesRegex(
