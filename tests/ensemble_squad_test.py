@@ -255,7 +255,7 @@ class EnsembleTest(tf.test.TestCase):
             ([({"a": "dog"},)], {}, "question a has 'dog'"),
             ([({"a": ["dog"]},)], {}, "question a: an answer must have a text"),
             ([({"a": [{**EMPTY[0], "text": None}]},)], {}, "must have a text"),
-            ([({"a": [{**EMPTY[0], "probability": "1"}]},)], {}, "three numbers"),
+            ([({"a": [{**EMPTY[0], "probability": "x"}]},)], {}, "three numbers"),
             ([({"a": [{"text": "x", "probability": 1.0}]},)], {}, "three numbers"),
         ):
             with self.assertRaisesRegex(InputError, message):

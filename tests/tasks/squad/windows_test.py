@@ -37,25 +37,28 @@ class ParagraphTokenizerTest(tf.test.TestCase):
         )
 
     def test_which_spaces_separate_words(self):
-        # The original's blanks; the no-break, ideographic and line separators are none.
-        paragraph = tokenized("a\u202fb c\u00a0d\u3000e\u2028a")
-        self.assertEqual(words(paragraph), ["a", "b", "c\u00a0d\u3000e\u2028a"])
-        self.assertEqual(paragraph.word_of_token, [0, 1, 2, 2, 2, 2])
-        self.assertEqual(tokens(paragraph), list("abcdea"))
-
-    def test_words_without_a_token(self):
-        paragraph = tokenized("\u00a0 a \u200b\x85 b \u0301")
-        self.assertEqual(words(paragraph), ["\u00a0", "a", "\u200b\x85", "b", "\u0301"])
-        self.assertEqual(paragraph.word_of_token, [1, 3])
-
-    def test_paragraphs_without_a_word_or_a_token(self):
-        for context, num_words in (("", 0), (" \t\u202f\n", 0), ("\u00a0 \x00", 2)):
+        for context, expected_words, word_of_token in (
+            # The original's blanks; the no-break, ideographic and line separators are
+            # none.
+            (
+                "a\u202fb c\u00a0d\u3000e\u2028a",
+                ["a", "b", "c\u00a0d\u3000e\u2028a"],
+                [0, 1, 2, 2, 2, 2],
+            ),
+            # Words without a token.
+            (
+                "\u00a0 a \u200b\x85 b \u0301",
+                ["\u00a0", "a", "\u200b\x85", "b", "\u0301"],
+                [1, 3],
+            ),
+            ("", [], []),
+            (" \t\u202f\n", [], []),
+            ("\u00a0 \x00", ["\u00a0", "\x00"], []),
+        ):
             paragraph = tokenized(context)
-            self.assertEqual(paragraph.ids, [])
-            self.assertEqual(paragraph.word_of_token, [])
-            self.assertLen(paragraph.words, num_words)
-            self.assertEqual(paragraph.offsets, [])
-            self.assertEqual(paragraph.id_array.tolist(), [])
+            self.assertEqual(words(paragraph), expected_words)
+            self.assertEqual(paragraph.word_of_token, word_of_token)
+            self.assertLen(paragraph.offsets, len(word_of_token))
 
     def test_offsets(self):
         # An accent, on its own and not, belongs to its letter.

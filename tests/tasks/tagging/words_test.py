@@ -283,26 +283,27 @@ rejects VBZ I-VP O O
         )
 
     def test_all_lines_have_the_same_columns(self):
-        sentences = self.read("-DOCSTART-\n\na\tX  O\n")
-        self.assertEqual(
-            self.written(sentences, [["O"]]), "-DOCSTART- O O O\n\na X O O\n\n"
-        )
-        sentences = self.read("a\nb\n")
-        self.assertEqual(self.written(sentences, [["O", "X"]]), "a O\nb X\n\n")
+        for text, labels, expected in (
+            (
+                "-DOCSTART-\n\na\tX  O\n",
+                [["O"]],
+                "-DOCSTART- O O O\n\na X O O\n\n",
+            ),
+            ("a\nb\n", [["O", "X"]], "a O\nb X\n\n"),
+        ):
+            self.assertEqual(self.written(self.read(text), labels), expected)
 
     def test_lines_at_the_end_of_files(self):
         paths = []
-        for number, text in enumerate(
-            ("-DOCSTART- O\n\na O\n\n", "-DOCSTART- O\n\nb O\n")
-        ):
+        for number, text in enumerate(("a O\n\n", "b O\n")):
             paths.append(self.path(f"{number}.txt"))
             with open(paths[-1], "w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(f"-DOCSTART- O\n\n{text}")
         sentences = read_sentences(paths, Layout())
-        expected = "-DOCSTART- O O\n\na O X\n\n-DOCSTART- O O\n\nb O Y\n\n"
-        self.assertEqual(self.written(sentences, [["X"], ["Y"]]), expected)
-        alone = self.written(sentences[:1], [["X"]])
-        self.assertEqual(alone, "-DOCSTART- O O\n\na O X\n\n")
+        first = "-DOCSTART- O O\n\na O X\n\n"
+        both = f"{first}-DOCSTART- O O\n\nb O Y\n\n"
+        self.assertEqual(self.written(sentences, [["X"], ["Y"]]), both)
+        self.assertEqual(self.written(sentences[:1], [["X"]]), first)
 
     def test_labels_that_are_not_the_last_column_stand_before_the_predicted_ones(self):
         sentences = self.read(CONLL, label_column="1")
