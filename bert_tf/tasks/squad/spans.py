@@ -419,15 +419,22 @@ class Questions:
         featurizer = self._featurizer(for_training=True)
         length = self.options.max_seq_length
         cut: list[int] = []
+        blocks = parallel_blocks(
+            source,
+            featurizer,
+            num_workers=self.options.num_workers or available_cores(),
+            count_cut=cut.append,
+        )
+        first = next(blocks, None)
+        if first is None:
+            raise InputError(
+                f"{source.report.source}: no paragraph has a token, so that there is"
+                " nothing to train on."
+            )
         records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
-            parallel_blocks(
-                source,
-                featurizer,
-                num_workers=self.options.num_workers or available_cores(),
-                count_cut=cut.append,
-            ),
+            itertools.chain([first], blocks),
         )
         logging.info(
             "%d questions have %d windows.", source.num_questions, records.num_records
