@@ -44,8 +44,7 @@ from bert_tf.tasks.run_options import (
 )
 from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints, run_folder
-from bert_tf.training.checkpoint_files import STATE_NAME
-from bert_tf.training.checkpoints import restore_or_initialize
+from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -33,12 +33,12 @@ from bert_tf.records.batching import (
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import (
+    Arrays,
     FineTuning,
     FineTuningTask,
     Outputs,
     model_options,
     opened_adapter,
-    steps_of,
 )
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.decoding import (
@@ -53,8 +53,8 @@ from bert_tf.tasks.squad.reading import (
     CheckedQuestions,
     Paragraph,
     Question,
-    first_questions_of,
     questions_of,
+    read_file,
 )
 from bert_tf.tasks.squad.scoring import (
     Answers,
@@ -72,10 +72,9 @@ from bert_tf.tasks.squad.windows import (
 )
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import candidates, prefix_of
+from bert_tf.training.checkpoints import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import span_flops
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
 # token has a score as the answer's start and one as its end. If there is no answer,
@@ -90,7 +89,6 @@ def task(
         name=name,
         build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),
         objective=SPAN,
-        training_flops=functools.partial(span_flops, config),
     )
 
 
@@ -106,10 +104,6 @@ def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
 # done. The static lengths are chosen from the first group, so that later groups need no
 # new compilation.
 
-
-Arrays = Mapping[str, np.ndarray]
-# (batches, about how many) -> (batch, outputs), batch by batch.
-Predict = Callable[["WindowBatches", int], Iterator[tuple[Arrays, Arrays]]]
 
 WINDOWS_AT_ONCE = 4096
 
@@ -176,7 +170,7 @@ class WindowBatches:
 
 def question_logits(
     features: Iterable[QuestionFeatures],
-    predict: Predict,
+    predict: Outputs,
     *,
     batch_size: int,
     max_seq_length: int,
@@ -336,33 +330,17 @@ class Answerer:
 FIRST_STAGE = "first_stage"
 
 
+@dataclasses.dataclass(eq=False)
 class Questions:
     """The questions to train on and to answer, and the meaning of their outputs."""
 
-    def __init__(
-        self,
-        options: SquadOptions,
-        found: ModelFiles,
-        training: CheckedQuestions | None,
-        scored: CheckedQuestions | None,
-    ) -> None:
-        self._options = options
-        self._found = found
-        self.training = training
-        self.scored = scored
-        self._version_2 = options.version_2_with_negative
-        self._decoder = Decoder(
-            found.tokenizer,
-            DecodingSettings(
-                n_best_size=options.n_best_size,
-                max_answer_length=options.max_answer_length,
-                version_2_with_negative=self._version_2,
-                do_lower_case=found.do_lower_case,
-                answer_text=options.answer_text,
-                verbose_logging=options.verbose_logging,
-            ),
-        )
-        # Now rather than after training.
+    options: SquadOptions
+    found: ModelFiles
+    training: CheckedQuestions | None
+    scored: CheckedQuestions | None
+
+    def __post_init__(self) -> None:
+        # Refuses its lengths now rather than after training.
         self._featurizer(for_training=False)
 
     def data(self) -> RunData:
@@ -391,21 +369,30 @@ class Questions:
 
     def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
         """Predicts and decodes the questions, in their order, as a stream."""
-        source = self._require(self.scored)
+        source, options = self._require(self.scored), self.options
+        settings = DecodingSettings(
+            n_best_size=options.n_best_size,
+            max_answer_length=options.max_answer_length,
+            version_2_with_negative=options.version_2_with_negative,
+            do_lower_case=self.found.do_lower_case,
+            answer_text=options.answer_text,
+            verbose_logging=options.verbose_logging,
+        )
+        decoder = Decoder(self.found.tokenizer, settings)
         for result in question_logits(
             self._featurizer(for_training=False)(source),
             outputs,
-            batch_size=self._options.predict_batch_size,
-            max_seq_length=self._options.max_seq_length,
-            max_lengths=self._options.max_lengths,
+            batch_size=options.predict_batch_size,
+            max_seq_length=options.max_seq_length,
+            max_lengths=options.max_lengths,
             num_questions=source.num_questions,
         ):
-            yield result.features, self._decoder(*result)
+            yield result.features, decoder(*result)
 
     def predict(self, split: str, outputs: Outputs) -> Answers:
         """The answers to the questions, without their files."""
         del split
-        answers = Answers(version_2_with_negative=self._version_2)
+        answers = Answers(version_2_with_negative=self.options.version_2_with_negative)
         for features, decoded in self.answers(outputs):
             answers.add(features.question.question_id, decoded)
         return answers
@@ -414,14 +401,14 @@ class Questions:
         """The answers' scores, by --null_score_diff_threshold."""
         del split
         golds = golds_of(self._require(self.scored))
-        return answers.scores(golds, self._options.null_score_diff_threshold)
+        return answers.scores(golds, self.options.null_score_diff_threshold)
 
     def _featurizer(self, *, for_training: bool) -> QuestionFeaturizer:
         return QuestionFeaturizer(
-            self._found.tokenizer,
-            max_seq_length=self._options.max_seq_length,
-            doc_stride=self._options.doc_stride,
-            max_query_length=self._options.max_query_length,
+            self.found.tokenizer,
+            max_seq_length=self.options.max_seq_length,
+            doc_stride=self.options.doc_stride,
+            max_query_length=self.options.max_query_length,
             for_training=for_training,
         )
 
@@ -430,17 +417,24 @@ class Questions:
         """The windows to train on, made once."""
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
-        length = self._options.max_seq_length
+        length = self.options.max_seq_length
         cut: list[int] = []
+        blocks = parallel_blocks(
+            source,
+            featurizer,
+            num_workers=self.options.num_workers or available_cores(),
+            count_cut=cut.append,
+        )
+        first = next(blocks, None)
+        if first is None:
+            raise InputError(
+                f"{source.report.source}: no paragraph has a token, so that there is"
+                " nothing to train on."
+            )
         records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
-            parallel_blocks(
-                source,
-                featurizer,
-                num_workers=self._options.num_workers or available_cores(),
-                count_cut=cut.append,
-            ),
+            itertools.chain([first], blocks),
         )
         logging.info(
             "%d questions have %d windows.", source.num_questions, records.num_records
@@ -455,7 +449,7 @@ class Questions:
                 "%d of %d questions were longer than --max_query_length=%d and cut.",
                 number,
                 source.num_questions,
-                self._options.max_query_length,
+                self.options.max_query_length,
             )
 
 
@@ -503,15 +497,6 @@ def read_questions(
             raise InputError("Give `predict_file`: the runs are compared by it.")
         scored = questions_of(options, for_training=False)
         _refuse_no_answers(options, scored)
-    if training is not None and options.max_lengths is None:
-        # Now rather than after a first stage.
-        for settings in options.settings:
-            steps_of(
-                training.num_questions / settings.train_batch_size,
-                settings.num_train_epochs,
-                is_whole=False,
-                flag="num_train_epochs",
-            )
     return Questions(options, found, training, scored)
 
 
@@ -534,7 +519,13 @@ def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> No
 def main(options: SquadOptions) -> None:
     """A command: trains, first on other questions if requested, then answers."""
     kept: list[Questions] = []
-    first = first_questions_of(options)
+    first = None
+    if options.first_train_file:
+        first = read_file(
+            options.first_train_file,
+            version_2_with_negative=options.version_2_with_negative,
+            for_training=True,
+        )
 
     def make_task(
         options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy

@@ -48,7 +48,7 @@ from bert_tf.tasks.tagging.words import (
     read_features,
     read_splits,
 )
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -200,6 +200,24 @@ def feature_task(
     )
 
 
+def check_features(name: str, found: ModelFiles) -> None:
+    """Raises InputError unless the model has the layers of a choice of features."""
+    if found.source is None:
+        raise InputError(
+            f"`features={name}` needs `init_checkpoint`: the model whose features are"
+            " taken."
+        )
+    num_layers, needed = (
+        found.config.num_hidden_layers,
+        FEATURE_CHOICES[name].num_layers,
+    )
+    if num_layers < needed:
+        raise InputError(
+            f"`features={name}` needs a model of {needed} layers; this one has"
+            f" {num_layers}."
+        )
+
+
 class _FrozenWords:
     """The vectors of each split's words, computed once.
 
@@ -214,18 +232,10 @@ class _FrozenWords:
         strategy: tf.distribute.Strategy,
     ) -> None:
         name = options.features or ""
-        if found.source is None:
-            raise InputError(
-                f"`features={name}` needs `init_checkpoint`: the model whose features"
-                " are taken."
-            )
         self._choice = choice = FEATURE_CHOICES[name]
         num_layers = found.config.num_hidden_layers
-        if num_layers < choice.num_layers:
-            raise InputError(
-                f"`features={name}` needs a model of {choice.num_layers} layers; this"
-                f" one has {num_layers}."
-            )
+        check_features(name, found)
+        assert found.source is not None
         selection = LayerSelection.parse(choice.layers, num_layers)
         self._extractor = FeatureExtractor(
             dataclasses.replace(found.source, config=found.config),

@@ -21,11 +21,12 @@ A record (`schema`), L being max_seq_length:
 W words, C labels.
 """
 
+import dataclasses
 import functools
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,6 @@ from bert_tf.tasks.tagging.labels import (
     Labels,
     count_entities,
     find_scheme,
-    is_part_of_entity,
     labels_in,
     report,
     respelt,
@@ -80,10 +80,9 @@ from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, re
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import tagger_flops
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
@@ -101,38 +100,32 @@ class SentenceFeatures(NamedTuple):
     words: np.ndarray  # int [W], their numbers, counted over all sentences
 
 
+@dataclasses.dataclass(eq=False)
 class SentenceFeaturizer:
     """Converts sentences to windows."""
 
-    def __init__(
-        self,
-        tokenizer: WordPieceTokenizer,
-        *,
-        max_seq_length: int,
-        doc_stride: int | None = None,
-        document_context: bool = False,
-    ) -> None:
-        self.max_seq_length = max_seq_length
-        self._tokenizer = tokenizer
-        self._doc_stride = doc_stride
-        self._document_context = document_context
+    tokenizer: WordPieceTokenizer
+    _: dataclasses.KW_ONLY
+    max_seq_length: int
+    doc_stride: int | None = None
+    document_context: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
         """All that windows depend on in addition to the sentences, as JSON."""
         return {
-            "vocabulary": self._tokenizer.vocabulary.sha256,
-            "do_lower_case": self._tokenizer.do_lower_case,
+            "vocabulary": self.tokenizer.vocabulary.sha256,
+            "do_lower_case": self.tokenizer.do_lower_case,
             "max_seq_length": self.max_seq_length,
-            "doc_stride": self._doc_stride,
-            "document_context": self._document_context,
+            "doc_stride": self.doc_stride,
+            "document_context": self.document_context,
         }
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
         """Yields the windows of all texts, in their order."""
-        unk_id = self._tokenizer.vocabulary.unk_id
+        unk_id = self.tokenizer.vocabulary.unk_id
         texts: Iterable[Iterable[Sentence]] = ((sentence,) for sentence in sentences)
-        if self._document_context:
+        if self.document_context:
             groups = itertools.groupby(sentences, lambda sentence: sentence.document)
             texts = (document for _, document in groups)
         first_word = 0
@@ -141,7 +134,7 @@ class SentenceFeaturizer:
             starts: list[int] = []
             for word in itertools.chain.from_iterable(one.words for one in text):
                 starts.append(len(ids))
-                ids += self._tokenizer.encode(word) or [unk_id]
+                ids += self.tokenizer.encode(word) or [unk_id]
             yield from self._windows(ids, np.array(starts), first_word)
             first_word += len(starts)
 
@@ -149,11 +142,11 @@ class SentenceFeaturizer:
         self, ids: list[int], starts: np.ndarray, first_word: int
     ) -> Iterator[SentenceFeatures]:
         """A text's windows, except those from which no word is predicted."""
-        vocabulary = self._tokenizer.vocabulary
+        vocabulary = self.tokenizer.vocabulary
         room = self.max_seq_length - _SPECIAL_TOKENS
         # The last one is moved back to be as long as the others.
         last = max(0, len(ids) - room)
-        found = windows(len(ids), room, self._doc_stride)
+        found = windows(len(ids), room, self.doc_stride)
         found[-1] = Window(last, len(ids) - last)
         best = best_windows(found, len(ids))[starts]
         for number, (start, length) in enumerate(found):
@@ -185,7 +178,6 @@ def task(
             config, num_labels, recompute=recompute, **options
         ),
         objective=TAGGING,
-        training_flops=functools.partial(tagger_flops, config, num_labels=num_labels),
     )
 
 
@@ -237,19 +229,9 @@ def find_file_schemes(
     """How each split's files spell entities."""
     if given != AUTO:
         return dict.fromkeys(splits, given)
-    found = {}
-    for split, sentences in splits.items():
-        labels = _labels(sentences)
-        found[split] = find_scheme(labels)
-        counts = Counter(itertools.chain.from_iterable(labels))
-        del counts[OUTSIDE]
-        odd = [label for label in counts if not is_part_of_entity(label)]
-        if odd and 2 * sum(counts[label] for label in odd) < counts.total():
-            logging.warning(
-                "%s: most labels spell entities, but not %s. Mend them, if they are"
-                " mistakes.",
-                *(split, shown(odd)),
-            )
+    found = {
+        split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
+    }
     logging.info("The schemes of the files' labels: %s.", found)
     first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
     return {split: first if one == NO_SCHEME else one for split, one in found.items()}
@@ -390,11 +372,6 @@ def _between(lines: Sequence[str], width: int) -> list[str]:
     return [line and line + f" {OUTSIDE}" * (width - line.count(" ")) for line in lines]
 
 
-Arrays = Mapping[str, np.ndarray]
-# (batches, how many) -> (batch, outputs), batch by batch.
-Predict = Callable[[EvaluationBatches, int], Iterator[tuple[Arrays, Arrays]]]
-
-
 class WordPredictions(NamedTuple):
     """The predictions for W words."""
 
@@ -406,7 +383,7 @@ class WordPredictions(NamedTuple):
 def predict_words(
     features: Sequence[SentenceFeatures],
     labels: np.ndarray,
-    predict: Predict,
+    predict: Outputs,
     *,
     batch_size: int,
     max_seq_length: int,
