@@ -85,20 +85,15 @@ class AnswererOptions(SourceOptions):
 
 def read_context(path: str) -> str:
     """The text of a file, or of standard input for "-"."""
-    if path == STANDARD_INPUT:
-        content = sys.stdin.buffer.read()
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"Standard input: not UTF-8 (byte 0x{content[error.start]:02x} at"
-                f" {error.start})."
-            ) from error
-    else:
+    if path != STANDARD_INPUT:
         text = files.read_text(path, "context file")
+    else:
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"Standard input: not UTF-8: {error}.") from error
     if not text.strip():
-        name = "Standard input" if path == STANDARD_INPUT else path
-        raise InputError(f"{name} has no text to find answers in.")
+        raise InputError(f"--context_file={path}: no text to find answers in.")
     return text
 
 
@@ -158,39 +153,34 @@ def options_of(
     """An `Answerer`'s options: the user's, or else the run's, or else the defaults."""
     from bert_tf.tasks.squad import null_threshold
 
-    run = flags_of_run(source.folder)
     found = null_threshold.read(source.folder, checkpoint)
-
-    def chosen(name: str, default: Any) -> Any:
-        values = given.get(name), run.get(name), default
-        return next(value for value in values if value is not None)
-
+    run = flags_of_run(source.folder)
     num_positions = source.require_config().max_position_embeddings
-    options = {name: chosen(name, default) for name, default in _DEFAULTS.items()}
-    options["max_seq_length"] = chosen(
-        "max_seq_length", min(_DEFAULTS["max_seq_length"], num_positions)
-    )
-    is_version_2 = chosen("version_2_with_negative", found is not None)
+    defaults = {
+        **_DEFAULTS,
+        "max_seq_length": min(_DEFAULTS["max_seq_length"], num_positions),
+        "version_2_with_negative": found is not None,
+        "null_score_diff_threshold": 0.0,
+    }
+    # The threshold that was found for the model goes before the run's.
+    of_run = run if found is None else {**run, "null_score_diff_threshold": found}
+    options = {}
+    for name, default in defaults.items():
+        values = given.get(name), of_run.get(name), default
+        options[name] = next(value for value in values if value is not None)
     threshold = given.get("null_score_diff_threshold")
-    if threshold is not None and not is_version_2:
+    if threshold is not None and not options["version_2_with_negative"]:
         raise InputError(
             "--null_score_diff_threshold is for models that may say that there is no"
             " answer: give --version_2_with_negative too, or leave it out."
         )
-    if threshold is None:
-        was = chosen("null_score_diff_threshold", 0.0)
-        threshold = was if found is None else found
-    options["version_2_with_negative"] = is_version_2
-    options["null_score_diff_threshold"] = threshold
     return options
 
 
 def flags_of_run(folder: str) -> dict[str, Any]:
     """The flags of the run in a folder; none if it is not a run's."""
     path = os.path.join(folder, "flags.json")
-    if not files.exists(path):
-        return {}
-    values = files.read_json(path)
+    values = files.read_json(path) if files.exists(path) else {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: must hold one JSON object.")
     return values
@@ -203,9 +193,8 @@ def run(options: AnswererOptions) -> None:
         raise InputError(
             'Give a question: answer --checkpoint=DIR --context_file=FILE "Who ...?"'
         )
-    for question in questions:
-        if not question.strip():
-            raise InputError("A question is empty.")
+    if not all(map(str.strip, questions)):
+        raise InputError("A question is empty.")
     context = read_context(options.context_file)
     cli.import_tensorflow()
     from bert_tf.conversion.export import source_of

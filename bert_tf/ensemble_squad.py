@@ -162,20 +162,17 @@ def _read(path: str, kind: type | tuple[type, ...]) -> dict[str, Any]:
 
 def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
     """An answer's text, and its numbers."""
-    values: dict[str, Any] = entry if isinstance(entry, dict) else {}
-    text = values.get("text")
-    numbers = [
-        values.get(name, math.nan)
-        for name in ("probability", "start_logit", "end_logit")
-    ]
-    if not isinstance(text, str) or not all(
-        isinstance(number, int | float) and math.isfinite(number) for number in numbers
-    ):
-        raise InputError(
-            f"{where}: an answer must have a text, and three numbers: probability,"
-            f" start_logit and end_logit. Found: {str(entry)[:80]}"
-        )
-    return text, tuple(numbers)
+    try:
+        names = ("probability", "start_logit", "end_logit")
+        text, numbers = entry["text"], tuple(float(entry[name]) for name in names)
+        if isinstance(text, str) and all(map(math.isfinite, numbers)):
+            return text, numbers
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(
+        f"{where}: an answer must have a text, and three numbers: probability,"
+        f" start_logit and end_logit. Found: {str(entry)[:80]}"
+    )
 
 
 def _refuse_others(there: dict[str, Any], first: dict[str, Any], path: str) -> None:

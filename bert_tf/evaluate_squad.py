@@ -78,39 +78,36 @@ class EvaluateSquadOptions(Options):
         choices=("auto", "1.1", "2.0"),
     )
 
+    def problems(self) -> Iterator[str]:
+        """Options that are for SQuAD 2.0."""
+        yield from super().problems()
+        yield from self.need_with("out_image_dir", "na_prob_file")
+        if self.na_prob_file and self.version == "1.1":
+            yield "`na_prob_file` is for SQuAD 2.0: leave `version=1.1` out."
+
 
 def read_golds(path: str) -> GoldFile:
     """The right answers of a file in SQuAD's format, which may be compressed."""
     data, _ = read_json(path)
-    questions = list(_questions(data, path))
+    questions = []
+    try:
+        for article in data["data"]:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    texts = tuple(answer["text"] for answer in question["answers"])
+                    "".join(texts)  # raises unless they are texts
+                    # Numbers are text, like the predictions' keys.
+                    questions.append((str(question["id"]), Gold(texts, bool(texts))))
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: not in SQuAD's format at question {len(questions) + 1}:"
+            f" {type(error).__name__}: {error}."
+        ) from error
     if not questions:
         raise InputError(f"{path}: there are no questions in it.")
     named = str(data.get("version", "")).removeprefix("v").startswith("2")
     unanswerable = any(not gold.has_answer for _, gold in questions)
     return GoldFile(questions, "2.0" if named or unanswerable else "1.1")
-
-
-def _questions(data: Any, path: str) -> Iterator[tuple[str, Gold]]:
-    for number, article in enumerate(_value(data, "data", list, path), start=1):
-        title = article.get("title", number) if isinstance(article, dict) else number
-        where = f"{path}: article {title}"
-        for paragraph in _value(article, "paragraphs", list, where):
-            for question in _value(paragraph, "qas", list, where):
-                # Numbers are text, like the predictions' keys.
-                question_id = str(_value(question, "id", (str, int), where))
-                place = f"{where}, question {question_id}"
-                answers = _value(question, "answers", list, place)
-                texts = tuple(_value(one, "text", str, place) for one in answers)
-                yield question_id, Gold(texts, bool(texts))
-
-
-def _value(entry: Any, key: str, kinds: Any, where: str) -> Any:
-    found = entry.get(key) if isinstance(entry, dict) else None
-    if not isinstance(found, kinds) or isinstance(found, bool):
-        raise InputError(
-            f'{where}: "{key}" of SQuAD\'s format is missing, or of another type.'
-        )
-    return found
 
 
 def read_by_question(path: str, what: str, kind: type | tuple[type, ...]) -> dict:
@@ -148,13 +145,9 @@ def run(options: EvaluateSquadOptions) -> None:
             " predictions.json"
         )
     na_prob_file, image_dir = options.na_prob_file, options.out_image_dir
-    if image_dir and not na_prob_file:
-        raise InputError("--out_image_dir draws null odds: it needs --na_prob_file.")
-    if na_prob_file and options.version == "1.1":
-        raise InputError("--na_prob_file is for SQuAD 2.0: leave --version=1.1 out.")
     data_path, predictions_path = options.positional
-    out_file = options.out_file or ""
     inputs = data_path, predictions_path, na_prob_file or data_path
+    out_file = options.out_file
     if out_file and files.identity(out_file) in map(files.identity, inputs):
         raise InputError(f"--out_file: {out_file} is also an input file.")
     data = read_golds(data_path)
@@ -176,8 +169,8 @@ def run(options: EvaluateSquadOptions) -> None:
         if image_dir and null_odds:
             report |= _draw(image_dir, golds, predictions, null_odds)
         printed = json.dumps(report, indent=2)
-    if options.out_file:
-        files.write_atomically(options.out_file, json.dumps(report))
+    if out_file:
+        files.write_atomically(out_file, json.dumps(report))
         logging.info("Wrote the scores to %s.", options.out_file)
     else:
         print(printed)

@@ -25,7 +25,6 @@ from bert_tf.options import option, with_default
 from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
     BILSTM_LEARNING_RATE,
-    FEATURE_CHOICES,
     FINE_TUNED,
     PAPER_DEV_F1,
     TaggingOptions,
@@ -111,9 +110,12 @@ class FeatureTableOptions(TaggingOptions):
 def run(options: FeatureTableOptions) -> None:
     """Goes through the ways, and shows what came out."""
     cli.import_tensorflow()
-    from bert_tf.tasks.tagging.frozen_features import feature_picture, feature_table
+    from bert_tf.tasks import finetuning
+    from bert_tf.tasks.tagging import frozen_features
 
-    _refuse_other_ways(options)
+    found = finetuning.files_of(options, options.output_dir)
+    for way in {*options.ways} - {FINE_TUNED}:
+        frozen_features.check_features(way, found)  # now, not after the others
     scores: dict[str, float] = {}
     for way in dict.fromkeys(options.ways):
         own = options.of_way(way)
@@ -125,10 +127,10 @@ def run(options: FeatureTableOptions) -> None:
         scores[way] = float(results[metric])
         # After each, so that the table can be read while the next one trains.
         shown = _with_earlier(scores, metric, options)
-        text = feature_table(shown, metric)
+        text = frozen_features.feature_table(shown, metric)
         for name, content in (
             ("feature_table.md", text),
-            ("feature_table.png", feature_picture(shown, metric)),
+            ("feature_table.png", frozen_features.feature_picture(shown, metric)),
         ):
             files.write_atomically(os.path.join(options.output_dir, name), content)
     print(text, end="", flush=True)
@@ -157,35 +159,6 @@ def _with_earlier(
         for way in _WAYS
         if table.get(way, {}).items() >= shared.items()
     }
-
-
-def _refuse_other_ways(options: FeatureTableOptions) -> None:
-    """Raises InputError now for what the last of the ways would find out."""
-    from bert_tf.conversion.loading import model_files
-
-    ways = [way for way in options.ways if way != FINE_TUNED]
-    if not ways:
-        return
-    if not options.init_checkpoint:
-        raise InputError(
-            f"--ways={','.join(ways)} need --init_checkpoint: the model whose features"
-            " are taken."
-        )
-    config = model_files(
-        options.init_checkpoint,
-        bert_config_file=options.bert_config_file,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.given("do_lower_case"),
-        output_dir=options.output_dir,
-    ).config
-    num_layers = config.num_hidden_layers
-    too_deep = [w for w in ways if FEATURE_CHOICES[w].num_layers > num_layers]
-    if too_deep:
-        left = [way for way in options.ways if way not in too_deep]
-        raise InputError(
-            f"--ways: {', '.join(too_deep)} need more layers than the {num_layers} of"
-            f" this model: --ways={','.join(left)} leaves them out."
-        )
 
 
 def main() -> None:

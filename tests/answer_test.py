@@ -139,46 +139,32 @@ class AnswererTest(tf.test.TestCase):
 
 
 class SentenceTest(tf.test.TestCase):
-    def sentence(self, context, said, language="en"):
-        start = context.index(said)
-        first, last = answer.sentence_round(
-            context, (start, start + len(said)), sentence_splitter(language)
-        )
-        return context[first:last]
-
     def test_the_sentence_of_an_answer(self):
         sentence = "The Denver Bróncos beat Carolina."
-        for answer_text in (ANSWER, "The", "Carolina.", sentence):
-            self.assertEqual(self.sentence(CONTEXT, answer_text), sentence)
-        self.assertEqual(self.sentence(CONTEXT, "2016"), "It rained in 2016.")
-
-    def test_lines_are_paragraphs(self):
-        context = "No end\n\n  It rained. Denver won \r\nnot yet. It rained.\n"
-        self.assertEqual(self.sentence(context, "Denver"), "Denver won")
-        self.assertEqual(self.sentence(context, "yet"), "not yet.")
-        self.assertEqual(self.sentence(context, "end"), "No end")
-
-    def test_an_answer_in_two_sentences_has_both(self):
-        self.assertEqual(
-            self.sentence("It rained. Yet it won. It rained in May.", "won. It rained"),
-            "Yet it won. It rained in May.",
-        )
-        self.assertEqual(
-            self.sentence("Rain.\nWho won\nthe cup? Rain.", "won\nthe"),
-            "Who won\nthe cup?",
-        )
-
-    def test_without_a_language_a_line_is_a_sentence(self):
-        context = "One. Two.\nThree. Four.\n"
-        self.assertEqual(self.sentence(context, "Three", ""), "Three. Four.")
-
-    def test_sentences_without_a_space_between_them(self):
-        context = "雨が降った。東京が勝った。雨が降った。"
-        self.assertEqual(self.sentence(context, "東京", "ja"), "東京が勝った。")
-
-    def test_wide_spaces_stay_in_their_place(self):
-        context = "Wide\u3000. It rained. Denver won."
-        self.assertEqual(self.sentence(context, "Denver"), "Denver won.")
+        lines = "No end\n\n  It rained. Denver won \r\nnot yet. It rained.\n"
+        for context, said, language, expected in (
+            (CONTEXT, ANSWER, "en", sentence),
+            (CONTEXT, "The", "en", sentence),
+            (CONTEXT, "Carolina.", "en", sentence),
+            (CONTEXT, sentence, "en", sentence),
+            (CONTEXT, "2016", "en", "It rained in 2016."),
+            # Lines are paragraphs.
+            (lines, "Denver", "en", "Denver won"),
+            (lines, "yet", "en", "not yet."),
+            (lines, "end", "en", "No end"),
+            # An answer in two sentences has both.
+            ("It rained. Yet it won. In May.", "won. In", "en", "Yet it won. In May."),
+            ("Rain.\nWho won\nit? Rain.", "won\nit", "en", "Who won\nit?"),
+            # Without a language a line is a sentence.
+            ("One. Two.\nThree. Four.\n", "Three", "", "Three. Four."),
+            ("雨が降った。東京が勝った。", "東京", "ja", "東京が勝った。"),
+            ("Wide\u3000. It rained. Denver won.", "Denver", "en", "Denver won."),
+        ):
+            start = context.index(said)
+            first, last = answer.sentence_round(
+                context, (start, start + len(said)), sentence_splitter(language)
+            )
+            self.assertEqual(context[first:last], expected)
 
 
 class ShowTest(tf.test.TestCase):
@@ -330,13 +316,13 @@ class CommandTest(tf.test.TestCase):
             (["--context_file=F"], "Give a question"),
             (["--context_file=F", " "], "question is empty"),
             (["--context_file=nowhere", "Who?"], "No such context file: nowhere"),
-            ([f"--context_file={empty}", "Who?"], "has no text to find answers in"),
-            (["--context_file=-", "Who?"], "Standard input has no text"),
+            ([f"--context_file={empty}", "Who?"], "no text to find answers in"),
+            (["--context_file=-", "Who?"], "=-: no text to find"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.printed("--checkpoint=nowhere", *arguments)
         with self.assertRaisesRegex(
-            InputError, "Standard input: not UTF-8 .*0xff at 1"
+            InputError, "Standard input: not UTF-8: .*0xff in position 1"
         ):
             self.printed(
                 "--checkpoint=nowhere",

@@ -10,7 +10,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.tasks.reports import read_predictions
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import loop, run_folder
+from bert_tf.training import loop
 from tests.script_case import ScriptCase
 from tests.training import toy
 
@@ -113,8 +113,6 @@ class TsvTest(RunClassifierTestCase):
         self.assertAllEqual(
             probabilities.argmax(axis=1), [1 - number % 2 for number in range(13)]
         )
-        for name in ("train.tf_record", "eval.tf_record", "predict.tf_record"):
-            self.assertTrue(os.path.exists(self.path("run", name)))
 
         # Predicting alone, as the original's README has it: from a trained classifier,
         # whose labels are known without the training file.
@@ -128,36 +126,6 @@ class TsvTest(RunClassifierTestCase):
         with open(self.path("predict", "test_results.tsv")) as file:
             again = np.array([line.split("\t") for line in file], np.float32)
         self.assertAllClose(again, probabilities, atol=1e-5)
-
-    def test_regression(self):
-        self.write_tsv(label=lambda number: str(4.0 * number))
-        self.run_script(
-            "--do_train",
-            "--do_eval",
-            "--do_predict",
-            "--regression",
-            num_train_epochs=60,
-            learning_rate=0.003,
-        )
-        results = self.results()
-        self.assertEqual(
-            list(results),
-            ["eval_loss", "eval_pearson", "eval_spearman", "global_step", "loss"],
-        )
-        self.assertGreater(results["eval_pearson"], 0.9)
-        with open(self.path("run", "test_results.tsv")) as file:
-            self.assertLen([float(line) for line in file], 13)
-
-    def test_starts_from_a_pre_trained_checkpoint(self):
-        self.write_tsv(train=16)
-        folder = self.path("pretraining")
-        os.makedirs(folder)
-        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
-        with self.assertLogs(level="INFO") as logs:
-            self.run_script("--do_train", init_checkpoint=folder, num_train_epochs=1)
-        self.assertTrue(
-            any("so new: output_weights, output_bias" in line for line in logs.output)
-        )
 
 
 class TargetsTest(RunClassifierTestCase):
@@ -479,42 +447,6 @@ class RefusalTest(RunClassifierTestCase):
             self.run_script("--do_train", **sst2)
         self.assertEqual(self.written(), before)
 
-    def test_what_a_run_was_trained_with_stays_on_record(self):
-        self.write_tsv(train=16)
-        self.run_script("--do_train", num_train_epochs=1, learning_rate=0.01)
-
-        def recorded():
-            return json.loads(self.read("run", "flags.json"))["learning_rate"]
-
-        with self.assertLogs(level="WARNING") as logs:
-            self.run_script("--do_train", num_train_epochs=1, learning_rate=0.02)
-        self.assertRegex(logs.output[0], "learning_rate was 0.01 and is 0.02")
-        self.run_script("--do_eval", learning_rate=0.03)
-        self.assertEqual(recorded(), 0.01)
-        self.run_script("--do_train", num_train_epochs=2, learning_rate=0.02)
-        self.assertEqual(recorded(), 0.02)
-        starts = self.read("run", "starts.jsonl").splitlines()
-        starts = [json.loads(line) for line in starts]
-        self.assertEqual([one["step"] for one in starts], [0, 1])
-        rates = [one["settings"]["learning_rate"] for one in starts]
-        self.assertEqual(rates, [0.01, 0.02])
-
-    def test_two_trainings_in_one_folder(self):
-        self.write_tsv(train=16)
-        strategy = tf.distribute.get_strategy()
-        message = "another run is training in this"
-        with (
-            run_folder.held_for_training(self.path("run"), strategy),
-            self.assertRaisesRegex(InputError, message),
-        ):
-            self.run_script("--do_train", num_train_epochs=1)
-        self.assertEmpty(os.listdir(self.path("run")))
-
-    def test_one_label_alone(self):
-        self.write_tsv(label=lambda number: "same")
-        with self.assertRaisesRegex(InputError, "all rows have the label 'same'"):
-            self.run_script("--do_train")
-
     def test_a_checkpoint_without_this_tasks_head(self):
         self.write_tsv()
         folder = self.path("pretraining")
@@ -522,16 +454,6 @@ class RefusalTest(RunClassifierTestCase):
         toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
         with self.assertRaisesRegex(InputError, "not trained for this task"):
             self.run_script("--do_predict", init_checkpoint=folder)
-
-    def test_less_than_one_step(self):
-        self.write_tsv(train=4)
-        with self.assertRaisesRegex(InputError, "less than one step"):
-            self.run_script("--do_train", "--pad=max", num_train_epochs=1)
-
-    def test_nothing_to_evaluate(self):
-        self.write_tsv()
-        with self.assertRaisesRegex(InputError, "Train first"):
-            self.run_script("--do_eval")
 
 
 if __name__ == "__main__":

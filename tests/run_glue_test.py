@@ -8,12 +8,11 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, run_glue
+from bert_tf import run_glue
 from bert_tf.errors import InputError
 from bert_tf.tasks import glue
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
-from tests.training import toy
+from tests.script_case import ScriptCase
 
 # good and bad decide the label; the rest is noise.
 WORDS = ["good", "bad", *(f"w{number}" for number in range(20))]
@@ -30,21 +29,28 @@ def texts(count, seed):
         yield " ".join(words), number % 2
 
 
-class RunGlueTestCase(tf.test.TestCase):
+class RunGlueTestCase(ScriptCase):
+    script = run_glue
+    tokens = TOKENS
+
     def setUp(self):
         super().setUp()
-        os.makedirs(self.path())
-        self.config = toy.write_config(self.path())
-        self.vocab = self.path("v.txt")
-        Vocabulary(TOKENS).save(self.vocab)
         small = [
             file._replace(num_examples=SIZES.get(file.task_name, file.num_examples))
             for file in glue.TASK_FILES
         ]
         self.enter_context(unittest.mock.patch.object(glue, "TASK_FILES", small))
 
-    def path(self, *names):
-        return os.path.join(self.get_temp_dir(), self.id(), *names)
+    def defaults(self):
+        return {
+            "glue_dir": self.path("glue"),
+            "output_dir": self.path("out"),
+            "max_seq_length": 12,
+            "train_batch_size": 16,
+            "learning_rates": "0.01",
+            "num_train_epochs": 4,
+            "pad": "max",
+        }
 
     def write(self, name, header, rows):
         path = self.path("glue", name)
@@ -91,29 +97,8 @@ class RunGlueTestCase(tf.test.TestCase):
             else:
                 self.write(f"RTE/{split}.tsv", header, rows)
 
-    def run_script(self, *arguments, **options):
-        options = {
-            "glue_dir": self.path("glue"),
-            "vocab_file": self.vocab,
-            "bert_config_file": self.config,
-            "output_dir": self.path("out"),
-            "max_seq_length": 12,
-            "train_batch_size": 16,
-            "learning_rates": "0.01",
-            "num_train_epochs": 4,
-            "pad": "max",
-            **options,
-        }
-        run_glue.run(
-            cli.parse(
-                run_glue.run,
-                [*arguments, *(f"--{key}={value}" for key, value in options.items())],
-            )
-        )
-
     def read(self, *names):
-        with open(self.path("out", *names)) as file:
-            return file.read()
+        return super().read("out", *names)
 
 
 class RunGlueTest(RunGlueTestCase):
@@ -218,7 +203,7 @@ class RefusalTest(RunGlueTestCase):
             self.run_script("--two_stage", tasks="RTE")
         with self.assertRaisesRegex(InputError, "no such folder: .*nowhere"):
             self.run_script(glue_dir=self.path("nowhere"))
-        with self.assertRaisesRegex(InputError, "has none of GLUE's folders: CoLA"):
+        with self.assertRaisesRegex(InputError, "has none of GLUE's folders"):
             self.run_script(glue_dir=self.path("glue", "RTE"))
         os.remove(self.path("glue", "RTE", "test.tsv"))
         with self.assertRaisesRegex(InputError, "RTE: no file .*RTE/test.tsv"):

@@ -1,10 +1,8 @@
 import json
 import os
-import re
 from unittest import mock
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from bert_tf import cli, run_ner
@@ -179,50 +177,6 @@ class RunNerTest(ScriptCase):
         with open(self.path("run", "dev_predictions.txt"), encoding="utf-8") as file:
             self.assertEqual(file.readlines()[1], "\ufffd O O\n")
 
-    @pytest.mark.slow
-    def test_a_run_that_is_killed_ends_with_the_same_predictions(self):
-        options = {
-            "train_file": self.write("train.txt", columns(sentences(96, 1))),
-            "dev_file": self.write("dev.txt", columns(sentences(20, 2))),
-            "test_file": self.write("test.txt", columns(sentences(12, 3))),
-            "num_train_epochs": 8,
-            "eval_steps": 8,
-            "length_buckets": 1,
-        }
-        arguments = ["--do_train", "--do_eval", "--do_predict", "--document_context"]
-        self.run_script(*arguments, **options)
-        names = [
-            "dev_predictions.txt",
-            "test_predictions.txt",
-            "dev_report.txt",
-            "eval_results.txt",
-            "best/best.json",
-        ]
-        whole = {name: self.read("run", name) for name in names}
-        options |= {"output_dir": self.path("killed"), "save_checkpoints_steps": 2}
-        call, made = loop._call, []
-
-        def call_or_die(run_steps, iterator, steps):
-            if len(made) == 3:
-                raise SystemExit("killed")
-            made.append(steps)
-            return call(run_steps, iterator, steps)
-
-        with (
-            mock.patch.object(loop, "_call", call_or_die),
-            self.assertRaisesRegex(SystemExit, "killed"),
-        ):
-            self.run_script(*arguments, **options)
-        self.assertFalse(os.path.exists(self.path("killed", names[0])))
-        with mock.patch.object(loop, "_call", wraps=call) as rest:
-            self.run_script(*arguments, **options)
-        # It went on where it was, and did not begin anew.
-        num_steps = int(re.search(r"global_step = (\d+)", whole["eval_results.txt"])[1])
-        made_then = sum(int(each.args[2]) for each in rest.call_args_list)
-        self.assertEqual(made_then, num_steps - sum(map(int, made)))
-        for name, text in whole.items():
-            self.assertEqual(self.read("killed", name), text, name)
-
     def test_parts_of_speech_have_an_accuracy(self):
         def tagged(seed):
             return "".join(
@@ -242,22 +196,6 @@ class RunNerTest(ScriptCase):
         results = self.results()
         self.assertEqual({*results}, {"loss", "accuracy", "majority", "global_step"})
         self.assertBetween(results["accuracy"], 0.9, 0.999)  # xx was never trained
-
-    def test_restarts_are_compared_by_f1(self):
-        self.run_script(
-            "--do_train",
-            "--do_eval",
-            train_file=self.write("train.txt", columns(sentences(40, 1))),
-            dev_file=self.write("dev.txt", columns(sentences(10, 2))),
-            num_restarts=2,
-            num_train_epochs=2,
-        )
-        with open(self.path("run", "selection.jsonl")) as file:
-            header, *runs = map(json.loads, file)
-        self.assertEqual(header["metric"], "f1")
-        self.assertEqual([one["random_seed"] for one in runs], [12345, 12346])
-        scores = [one["scores"]["1.0"]["f1"] for one in runs]
-        self.assertAlmostEqual(self.results()["f1"], max(scores), places=6)
 
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.txt", columns(sentences(8, 1)))

@@ -202,42 +202,6 @@ class RunSquadTest(ScriptCase):
         self.run_script("--do_train", **options)
         self.assertFalse(os.path.exists(self.path("run", "first_stage")))
 
-    def test_a_stage_of_less_than_one_step_is_refused_before_training(self):
-        options = {
-            "first_train_file": self.write("first.json", article(8, 3)),
-            "train_file": self.write("train.json", article(8, 1)),
-            "train_batch_size": 4,
-            "pad": "max",
-        }
-        for name in ("first_num_train_epochs", "num_train_epochs"):
-            message = f"^--{name}=0.4: 2 batches per epoch make less than one step"
-            with self.assertRaisesRegex(InputError, message):
-                self.run_script("--do_train", **(options | {name: 0.4}))
-            trained = self.path("run", "first_stage", "checkpoint")
-            self.assertFalse(os.path.exists(trained))
-
-    def test_lora_and_a_mixture_of_layers(self):
-        train = self.write("train.json", article(8, 1))
-        for name, arguments in (
-            ("lora", ["--lora_rank=2"]),
-            ("mixture", ["--layer_mixture", "--reinitialize_layers=1"]),
-        ):
-            self.run_script(
-                "--do_train",
-                "--do_predict",
-                *arguments,
-                train_file=train,
-                predict_file=train,
-                output_dir=self.path(name),
-                num_train_epochs=1,
-            )
-            self.assertIn("f1", self.results(name))
-        self.assertIn("adapter.json", os.listdir(self.path("lora", "adapter")))
-        with self.assertRaisesRegex(InputError, "has no pooler"):
-            self.run_script(
-                *("--do_train", "--lora_rank=2", "--train_pooler"), train_file=train
-            )
-
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write("train.json", article(8, 1))
         negative = self.write("negative.json", article(8, 1, negative=2))

@@ -2,15 +2,12 @@ import csv
 import gzip
 import json
 import os
-from unittest import mock
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from bert_tf import cli, run_swag
 from bert_tf.errors import InputError
-from bert_tf.training import loop
 from tests.script_case import ScriptCase
 
 # The right ending is the one with this word.
@@ -53,14 +50,6 @@ class RunSwagTest(ScriptCase):
         with open(self.path(name), "w") as file:
             file.writelines(json.dumps(example) + "\n" for example in examples)
         return self.path(name)
-
-    def weights(self, name):
-        checkpoint = tf.train.latest_checkpoint(self.path(name))
-        return {
-            key: tf.train.load_variable(checkpoint, key)
-            for key, shape in tf.train.list_variables(checkpoint)
-            if shape and "_CHECKPOINTABLE" not in key
-        }
 
     def test_learns_to_choose(self):
         options = {
@@ -115,72 +104,6 @@ class RunSwagTest(ScriptCase):
         self.assertAllClose(
             -np.mean(np.log(likelihoods)), again["eval_loss"], atol=1e-3
         )
-
-    def test_whole_batches_of_one_length_in_two_parts(self):
-        """As the original counts: int(40 / 16 * 2) steps."""
-        examples = {"train_file": self.write_csv("train.csv", rows(40, 1))}
-        self.run_script(
-            "--do_train",
-            "--pad=max",
-            gradient_accumulation_steps=2,
-            num_train_epochs=2,
-            **examples,
-        )
-        self.assertTrue(os.path.exists(self.path("run", "model.ckpt-5.index")))
-
-    def test_the_best_of_several_runs_is_kept_with_its_adapter(self):
-        options = {
-            "train_file": self.write_csv("train.csv", rows(64, 1)),
-            "dev_file": self.write_csv("dev.csv", rows(20, 2)),
-            "learning_rate": None,
-            "learning_rates": "3e-2,1e-6",
-            "adapter_size": 4,
-        }
-        self.run_script("--do_train", "--do_eval", **options)
-        with open(self.path("run", "selection.jsonl")) as file:
-            header, *runs = map(json.loads, file)
-        self.assertEqual(header["metric"], "accuracy")
-        self.assertLen(runs, 2)
-        best = max(runs, key=lambda one: one["scores"]["1.0"]["accuracy"])
-        score = best["scores"]["1.0"]["accuracy"]
-        self.assertAlmostEqual(self.results()["eval_accuracy"], score, places=6)
-        with open(self.path("run", "best", "best.json")) as file:
-            self.assertEqual(json.load(file)["run"], best["name"])
-        self.assertIn("adapter.json", os.listdir(self.path("run", "adapter")))
-        # It is the best run's model that is evaluated later.
-        before = self.results()
-        self.run_script("--do_eval", **options | {"learning_rates": None})
-        self.assertEqual(self.results(), before)
-
-    @pytest.mark.slow
-    def test_a_run_that_is_killed_ends_with_the_same_weights(self):
-        options = {
-            "train_file": self.write_csv("train.csv", rows(128, 1)),
-            "dev_file": self.write_json("dev.jsonl", rows(30, 2)),
-            "num_train_epochs": 4,
-            "length_buckets": 2,
-        }
-        self.run_script("--do_train", "--eval_steps=24", **options)
-        with open(self.path("run", "best", "best.json")) as file:
-            self.assertEqual(json.load(file)["metric"], "accuracy")
-        call, left = loop._call, iter(range(3))
-
-        def call_or_die(run_steps, iterator, steps):
-            if next(left, None) is None:
-                raise SystemExit("killed")
-            return call(run_steps, iterator, steps)
-
-        options["output_dir"] = self.path("killed")
-        with (
-            mock.patch.object(loop, "_call", call_or_die),
-            self.assertRaisesRegex(SystemExit, "killed"),
-        ):
-            self.run_script("--do_train", save_checkpoints_steps=2, **options)
-        self.run_script("--do_train", **options)
-        whole, parts = self.weights("run"), self.weights("killed")
-        self.assertGreater(len(whole), 20)
-        for name, weight in whole.items():
-            self.assertAllEqual(weight, parts[name], name)
 
     def test_what_a_user_got_wrong_is_said_before_training(self):
         train = self.write_csv("train.csv", rows(8, 1))

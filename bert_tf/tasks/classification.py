@@ -7,6 +7,7 @@ sigmoid, and several numbers work the same way.
 N examples, C outputs.
 """
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +60,6 @@ from bert_tf.text.wordpiece import (
 )
 from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 
 _EXAMPLES_AT_ONCE = 1024
@@ -94,6 +94,7 @@ def schema(target: Target, max_seq_length: int) -> RecordSpec:
     )
 
 
+@dataclasses.dataclass(eq=False)
 class TextFeaturizer:
     """Converts examples to records: tokenized, cut or in windows, padded.
 
@@ -101,20 +102,14 @@ class TextFeaturizer:
     windows weighs k times as much as a short one.
     """
 
-    def __init__(
-        self,
-        tokenizer: WordPieceTokenizer,
-        *,
-        max_seq_length: int,
-        target: Target,
-        windows: bool = False,
-        doc_stride: int | None = None,
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._max_seq_length = max_seq_length
-        self._target = target
-        self._windows = windows
-        self._doc_stride = doc_stride
+    tokenizer: WordPieceTokenizer
+    _: dataclasses.KW_ONLY
+    max_seq_length: int
+    target: Target
+    windows: bool = False
+    doc_stride: int | None = None
+
+    def __post_init__(self) -> None:
         self.num_truncated = 0  # examples of the latest call that have lost tokens
         self.window_counts: list[int] = []  # each one's records; empty without windows
 
@@ -122,12 +117,12 @@ class TextFeaturizer:
     def settings(self) -> dict[str, Any]:
         """All that the records depend on in addition to the examples, as JSON."""
         return {
-            "vocabulary": self._tokenizer.vocabulary.sha256,
-            "do_lower_case": self._tokenizer.do_lower_case,
-            "max_seq_length": self._max_seq_length,
-            "target": [self._target.kind, self._target.labels, self._target.separator],
-            "windows": self._windows,
-            "doc_stride": self._doc_stride if self._windows else None,
+            "vocabulary": self.tokenizer.vocabulary.sha256,
+            "do_lower_case": self.tokenizer.do_lower_case,
+            "max_seq_length": self.max_seq_length,
+            "target": [self.target.kind, self.target.labels, self.target.separator],
+            "windows": self.windows,
+            "doc_stride": self.doc_stride if self.windows else None,
         }
 
     def blocks(self, examples: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
@@ -141,23 +136,23 @@ class TextFeaturizer:
     def _block(self, examples: Sequence[Any]) -> dict[str, np.ndarray]:
         pairs, labels = [], []
         for example in examples:
-            label = self._target.encode(example.label, example.source)
+            label = self.target.encode(example.label, example.source)
             texts = self._texts(example)
             pairs += texts
             labels += [label] * len(texts)
         return {
-            **pair_features(pairs, self._tokenizer.vocabulary, self._max_seq_length),
-            "label_ids": np.array(labels, self._target.label_dtype),
+            **pair_features(pairs, self.tokenizer.vocabulary, self.max_seq_length),
+            "label_ids": np.array(labels, self.target.label_dtype),
             "is_real_example": np.ones((len(labels), 1), np.int64),
         }
 
     def _texts(self, example: Any) -> list[tuple[Tokens, Tokens]]:
         """The tokens of an example's records: the first text's and the second's."""
-        tokens_a = self._tokenizer.encode(example.text_a)
-        tokens_b = self._tokenizer.encode(example.text_b) if example.text_b else []
-        room = self._max_seq_length - (3 if tokens_b else 2)
-        if self._windows:
-            pairs, is_cut = windows_of_pair(tokens_a, tokens_b, room, self._doc_stride)
+        tokens_a = self.tokenizer.encode(example.text_a)
+        tokens_b = self.tokenizer.encode(example.text_b) if example.text_b else []
+        room = self.max_seq_length - (3 if tokens_b else 2)
+        if self.windows:
+            pairs, is_cut = windows_of_pair(tokens_a, tokens_b, room, self.doc_stride)
             self.window_counts.append(len(pairs))
         else:
             pairs = [truncate_pair(tokens_a, tokens_b, room)]
@@ -166,34 +161,20 @@ class TextFeaturizer:
         return pairs
 
 
-# A split's records, under the original's names if it has one.
-_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
-
-
+@dataclasses.dataclass(kw_only=True, eq=False)
 class LabelledSplits:
     """The examples of each split, tokenized once, and the scores of their outputs."""
 
-    def __init__(
-        self,
-        options: ClassifierOptions | ChoiceOptions,
-        examples: Mapping[str, Sequence[Any]],
-        targets: Mapping[str, Target],  # of each split
-        featurizer: Callable[[Target], TextFeaturizer],
-        schema: Callable[[Target, int], RecordSpec],
-        *,
-        test_splits: Sequence[str],
-        metrics: Sequence[str],
-        is_alone: bool,
-    ) -> None:
-        self._options = options
-        self.examples = examples
-        self.targets = targets
-        self._featurizer = featurizer
-        self._schema = schema
-        self._test_splits = test_splits
-        self._metrics = metrics
-        self._is_alone = is_alone
-        self._records: dict[str, SplitRecords] = {}
+    options: ClassifierOptions | ChoiceOptions
+    examples: Mapping[str, Sequence[Any]]
+    targets: Mapping[str, Target]  # of each split
+    featurizer: Callable[[Target], TextFeaturizer]
+    schema: Callable[[Target, int], RecordSpec]
+    test_splits: Sequence[str]
+    metrics: Sequence[str]
+    _records: dict[str, SplitRecords] = dataclasses.field(default_factory=dict)
+    # Of each example of a split.
+    _window_counts: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
     def data(self, where: str | None) -> RunData:
         """The training set."""
@@ -205,15 +186,15 @@ class LabelledSplits:
         return self.records(split).made_from
 
     def records(self, split: str) -> SplitRecords:
-        """A split's records, in --output_dir."""
+        """A split's records."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
         return self._records[split]
 
     def logits(self, split: str, outputs: Outputs) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
-        options, records = self._options, self.records(split)
-        is_test = split in self._test_splits
+        options, records = self.options, self.records(split)
+        is_test = split in self.test_splits
         logits = logits_of(
             outputs,
             records,
@@ -223,12 +204,12 @@ class LabelledSplits:
             else options.eval_batch_size,
             num_outputs=self.targets[split].num_outputs,
         )
-        counts = records.notes.get("window_counts")
+        counts = self._window_counts[split]
         return average_windows(logits, counts) if counts else logits
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
         """A split's losses and metrics: see `bert_tf.tasks.finetuning.scores`."""
-        if split in self._test_splits:
+        if split in self.test_splits:
             return {}
         target = self.targets[split]
         return scores(
@@ -236,8 +217,8 @@ class LabelledSplits:
             target,
             logits,
             objective=CLASSIFIERS[target.kind],
-            metric_names=self._metrics,
-            batch_size=self._options.eval_batch_size,
+            metric_names=self.metrics,
+            batch_size=self.options.eval_batch_size,
         )
 
     def baseline(self, split: str, metric: str) -> float | None:
@@ -250,24 +231,18 @@ class LabelledSplits:
 
     def _tokenized(self, split: str) -> SplitRecords:
         examples, target = self.examples[split], self.targets[split]
-        length = self._options.max_seq_length
-        featurizer = self._featurizer(target)
-        name = f"{_RECORD_NAMES.get(split, split)}.tf_record"
-        records = SplitRecords.prepare(
-            os.path.join(self._options.output_dir, name),
-            self._schema(target, length),
+        length = self.options.max_seq_length
+        featurizer = self.featurizer(target)
+        records = SplitRecords.of(
+            self.schema(target, length),
             {**featurizer.settings, "examples": self._digest(split)},
             featurizer.blocks(examples),
-            lambda: {
-                "num_truncated": featurizer.num_truncated,
-                "window_counts": featurizer.window_counts,
-            },
-            is_alone=self._is_alone,
         )
-        if cut := records.notes["num_truncated"]:
+        self._window_counts[split] = featurizer.window_counts
+        if featurizer.num_truncated:
             logging.info(
                 "%d of %d %s examples were longer than --max_seq_length=%d and cut.",
-                *(cut, len(examples), split, length),
+                *(featurizer.num_truncated, len(examples), split, length),
             )
         if records.num_records > len(examples):
             logging.info(
@@ -308,20 +283,19 @@ def classification_task(
     original = ["accuracy"] if target.kind == SINGLE_LABEL else []
     metrics = list(dict.fromkeys([*data_set.metrics, *original]))
     splits = LabelledSplits(
-        options,
-        examples,
-        dict.fromkeys(examples, target),
-        lambda target: TextFeaturizer(
+        options=options,
+        examples=examples,
+        targets=dict.fromkeys(examples, target),
+        featurizer=lambda target: TextFeaturizer(
             found.tokenizer,
             max_seq_length=options.max_seq_length,
             target=target,
             windows=options.long_text == "window",
             doc_stride=options.doc_stride,
         ),
-        schema,
+        schema=schema,
         test_splits=data_set.test_splits,
         metrics=metrics,
-        is_alone=num_workers(strategy) == 1,
     )
 
     def where() -> str | None:

@@ -120,12 +120,14 @@ class DataSetOptions(TfdsOptions, title=options.DATA):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceOptions(
-    ScoredOptions,
-    LongTextOptions,
-    ReportOptions,
-):
+class SentenceOptions(ScoredOptions, LongTextOptions, ReportOptions):
     """Fine-tuning on sentences and sentence pairs of any data set."""
+
+    def problems(self) -> Iterator[str]:
+        """A length without room for a pair."""
+        yield from super().problems()
+        if self.max_seq_length < 4:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,8 +138,6 @@ class ClassifierOptions(SentenceOptions, DataSetOptions, Trains, Evaluates):
         """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
-        if self.max_seq_length < 4:
-            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
 
 
 _OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
@@ -197,34 +197,30 @@ def _refuse_useless(given: DataSetOptions, found: DataSet) -> None:
 
 def _own(given: DataSetOptions) -> DataSet:
     """A user's table, or any set of TensorFlow Datasets."""
-    kind = SINGLE_LABEL
     if given.regression and given.several_labels:
         raise InputError("--regression is of numbers, --several_labels is not.")
-    if given.regression:
-        kind = REGRESSION
-    elif given.several_labels:
-        kind = MULTI_LABEL
     if not given.label_separator:
         raise InputError("--label_separator must not be empty.")
+    kind = SINGLE_LABEL
+    if given.regression or given.several_labels:
+        kind = REGRESSION if given.regression else MULTI_LABEL
     labels = tuple(given.labels or ())
-    columns: dict[str, Any] = {
-        "text_a": _column(given.text_a_column),
-        "text_b": _column(given.text_b_column),
-        "has_header": given.has_header,
-    }
-    labelled = TableSplit(label=_column(given.label_column), **columns)
+    labelled = TableSplit(
+        text_a=_column(given.text_a_column),
+        text_b=given.text_b_column and _column(given.text_b_column),
+        label=_column(given.label_column),
+        has_header=given.has_header,
+    )
+    test = dataclasses.replace(labelled, label=None)
+    files = (given.train_file, given.dev_file, given.test_file)
     return DataSet(
         name=given.tfds_name or OWN_TABLE,
         kind=kind,
         labels=labels if labels or kind == REGRESSION else None,
         separator=given.label_separator,
         metrics=OWN_METRICS[kind],
-        files={
-            "train": given.train_file,
-            "dev": given.dev_file,
-            "test": given.test_file,
-        },
-        splits={"train": labelled, "dev": labelled, "test": TableSplit(**columns)},
+        files=dict(zip(SPLITS, files, strict=True)),
+        splits={"train": labelled, "dev": labelled, "test": test},
         tfds=TfdsSet(
             name=given.tfds_name or "",
             splits=dict(zip(SPLITS, given.tfds_splits, strict=True)),
@@ -236,11 +232,9 @@ def _own(given: DataSetOptions) -> DataSet:
     )
 
 
-def _column(value: str | None) -> Column | None:
+def _column(value: str) -> Column:
     """A column's number if the flag has one, else its name."""
-    if value is not None and re.fullmatch(r"-?[0-9]+", value):
-        return int(value)
-    return value
+    return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
 def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -292,12 +286,6 @@ class GlueOptions(SentenceOptions, GlueFiles):
     learning_rates: tuple[float, ...] | None = options.with_default(
         SelectionOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
     )
-
-    def problems(self) -> Iterator[str]:
-        """A length without room for a pair."""
-        yield from super().problems()
-        if self.max_seq_length < 4:
-            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
 
     def of_task(self, data_set: DataSet, **changes: Any) -> ClassifierOptions:
         """The options of one task's runs."""

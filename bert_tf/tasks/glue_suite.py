@@ -308,12 +308,10 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
     """
     if not files.is_folder(options.glue_dir):
         raise InputError(f"--glue_dir: no such folder: {options.glue_dir}")
-    names = list(options.tasks)
-    wants_all = [name.lower() for name in names] == [ALL]
-    asked = list(GLUE_TASKS.values()) if wants_all else [find(name) for name in names]
+    wants_all = [name.lower() for name in options.tasks] == [ALL]
+    names = [*GLUE_TASKS] if wants_all else options.tasks
     chosen: dict[str, DataSet] = {}
-    left_out = []
-    for data_set in asked:
+    for data_set in map(find, names):
         if data_set.name not in GLUE_TASKS:
             raise InputError(
                 f"--tasks: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
@@ -322,8 +320,8 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
         missing = _missing_file(data_set, options)
         if missing is None:
             chosen[data_set.name] = data_set
-        elif wants_all and not files.exists(_data_dir(data_set, options)):
-            left_out.append(data_set)
+        elif wants_all and not files.exists(folder := _data_dir(data_set, options)):
+            logging.warning("%s is left out: no folder %s.", data_set.name, folder)
         else:
             raise InputError(
                 f"{data_set.name}: no file {missing}. GLUE's files are at"
@@ -337,17 +335,7 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
         logging.warning("AX is left out: MNLI's model predicts it, and there is none.")
         del chosen["AX"]
     if not chosen:
-        raise InputError(
-            f"--glue_dir={options.glue_dir} has none of GLUE's folders:"
-            f" {', '.join(one.folder for one in asked)}."
-        )
-    for data_set in left_out:
-        logging.warning(
-            "%s is left out: no folder %s. GLUE's files are at"
-            " gluebenchmark.com/tasks.",
-            data_set.name,
-            _data_dir(data_set, options),
-        )
+        raise InputError(f"--glue_dir={options.glue_dir} has none of GLUE's folders.")
     if options.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
         raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
     # Other tasks start from MNLI's model, or are predicted by it.

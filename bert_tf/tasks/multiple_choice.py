@@ -44,7 +44,6 @@ from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import Tokens, truncate_pair
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 
 # Examples: SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for
@@ -140,16 +139,15 @@ class ColumnNames:
 
     def target(self, num_endings: int, path: str) -> Target:
         """The classes of that many endings."""
-        if num_endings < 2:
-            raise InputError(
-                f"{path}: there must be two endings or more to choose from. Found:"
-                f" {num_endings}. (--ending_columns names their columns.)"
-            )
         labels = self.labels or tuple(map(str, range(num_endings)))
-        if len(labels) != num_endings or len(set(labels)) < len(labels):
+        if (
+            num_endings < 2
+            or len({*labels}) != num_endings
+            or len(labels) > num_endings
+        ):
             raise InputError(
-                f"--labels={','.join(labels)}: {path} has {num_endings} endings; give"
-                " as many labels, each once."
+                f"{path}: there must be two endings or more to choose from, and as many"
+                f" labels, each once. Found: {num_endings}, and {','.join(labels)}."
             )
         return Target(kind=SINGLE_LABEL, labels=labels)
 
@@ -322,8 +320,6 @@ def _object(line: str) -> Mapping[str, Any] | str:
 
 def _text(path: str) -> str:
     """A file's text, without a byte order mark."""
-    if not blocks.compression(path):
-        return files.read_text(path, "data file").removeprefix("\ufeff")
     if not files.exists(path):
         raise InputError(f"No such data file: {path}")
     content = b"".join(blocks.read_pieces(path))
@@ -357,15 +353,15 @@ class ChoiceFeaturizer(TextFeaturizer):
     def settings(self) -> dict[str, Any]:
         """All that the records depend on in addition to the examples, as JSON."""
         return {
-            "vocabulary": self._tokenizer.vocabulary.sha256,
-            "do_lower_case": self._tokenizer.do_lower_case,
-            "max_seq_length": self._max_seq_length,
-            "labels": self._target.labels,
+            "vocabulary": self.tokenizer.vocabulary.sha256,
+            "do_lower_case": self.tokenizer.do_lower_case,
+            "max_seq_length": self.max_seq_length,
+            "labels": self.target.labels,
         }
 
     def _block(self, examples: Sequence[ChoiceExample]) -> dict[str, np.ndarray]:
-        num_choices = self._target.num_outputs
-        shape = (len(examples), num_choices, self._max_seq_length)
+        num_choices = self.target.num_outputs
+        shape = (len(examples), num_choices, self.max_seq_length)
         # An example has one label for all its choices.
         return {
             name: values[::num_choices]
@@ -376,9 +372,9 @@ class ChoiceFeaturizer(TextFeaturizer):
 
     def _texts(self, example: ChoiceExample) -> list[tuple[Tokens, Tokens]]:
         """The tokens of an example's choices: of the premise, and of the ending."""
-        premise = self._tokenizer.encode(example.premise)
-        endings = [self._tokenizer.encode(choice) for choice in example.choices]
-        room = self._max_seq_length - 3
+        premise = self.tokenizer.encode(example.premise)
+        endings = [self.tokenizer.encode(choice) for choice in example.choices]
+        room = self.max_seq_length - 3
         self.num_truncated += len(premise) + max(map(len, endings)) > room
         return [truncate_pair(premise, ending, room) for ending in endings]
 
@@ -431,16 +427,15 @@ def choice_task(
     """The task of choosing, on the options' examples."""
     sets = _read(options)
     splits = LabelledSplits(
-        options,
-        {split: each.examples for split, each in sets.items()},
-        {split: each.target for split, each in sets.items()},
-        lambda target: ChoiceFeaturizer(
+        options=options,
+        examples={split: each.examples for split, each in sets.items()},
+        targets={split: each.target for split, each in sets.items()},
+        featurizer=lambda target: ChoiceFeaturizer(
             found.tokenizer, max_seq_length=options.max_seq_length, target=target
         ),
-        schema,
+        schema=schema,
         test_splits=("test",),
         metrics=[ACCURACY],
-        is_alone=num_workers(strategy) == 1,
     )
 
     def write(folder: str, split: str, logits: np.ndarray, step: int) -> None:

@@ -233,21 +233,19 @@ class Records:
                 )
 
 
+@dataclasses.dataclass
 class BestRun:
     """Keeps the best run's weights, and removes those of the others."""
 
-    def __init__(
-        self, folder: str, *, keep_all_runs: bool = False, is_chief: bool = True
-    ) -> None:
-        self._folder = checkpoints.folder_of(folder)
-        self._keep_all_runs = keep_all_runs
-        self._is_chief = is_chief
+    output_dir: str
+    keep_all_runs: bool = False
+    is_chief: bool = True
 
     def keep(self, folder: str) -> None:
         """Makes the best checkpoint of the run in this folder the selection's."""
-        name = os.path.basename(folder)
-        kept = checkpoints.read_best_file(self._folder)
-        if not self._is_chief or (kept and kept.run == name):
+        name, target = os.path.basename(folder), checkpoints.folder_of(self.output_dir)
+        kept = checkpoints.read_best_file(target)
+        if not self.is_chief or (kept and kept.run == name):
             return
         source = checkpoints.folder_of(folder)
         best = checkpoints.read_best(folder)
@@ -258,9 +256,9 @@ class BestRun:
                 " again."
             )
         # Left incomplete by a kill.
-        for leftover in files.glob(f"{glob.escape(self._folder)}.tmp-*"):
+        for leftover in files.glob(f"{glob.escape(target)}.tmp-*"):
             files.remove(leftover)
-        temporary = files.temporary_name(self._folder)
+        temporary = files.temporary_name(target)
         files.make_folder(temporary)
         for file in files.names_in(source):
             if file != checkpoints.BEST_NAME:
@@ -272,13 +270,13 @@ class BestRun:
             os.path.join(temporary, checkpoints.BEST_NAME),
             json.dumps({**described, "run": name}) + "\n",
         )
-        if files.exists(self._folder):
-            files.remove(self._folder)
-        files.replace(temporary, self._folder)
+        if files.exists(target):
+            files.remove(target)
+        files.replace(temporary, target)
 
     def discard(self, folder: str) -> None:
         """Removes a run's checkpoints, but not its metrics and flags."""
-        if not self._is_chief or self._keep_all_runs or not files.is_folder(folder):
+        if not self.is_chief or self.keep_all_runs or not files.is_folder(folder):
             return
         for prefix in candidates(folder):
             remove_checkpoint(prefix)
@@ -294,17 +292,17 @@ class BestRun:
 Run = Callable[[Settings, str, float], tuple[Scores, int]]
 
 
+@dataclasses.dataclass
 class Trials:
     """Makes and records runs, and finds the best one."""
 
-    def __init__(
-        self, run: Run, records: Records, folder: str, metric: str, keeper: BestRun
-    ) -> None:
-        self._run = run
-        self._records = records
-        self._folder = folder
-        self._metric = metric
-        self._keeper = keeper
+    run: Run
+    records: Records
+    folder: str
+    metric: str
+    keeper: BestRun
+
+    def __post_init__(self) -> None:
         # The selection may have been killed between a record and its weights.
         self._tidy()
 
@@ -313,12 +311,10 @@ class Trials:
         return [
             one
             for one in settings
-            if self._records[one].status != FAILED and self._records[one].share < share
+            if self.records[one].status != FAILED and self.records[one].share < share
         ]
 
-    def make(
-        self, settings: Sequence[Settings], share: float, *, num_to_end: int = 0
-    ) -> None:
+    def make(self, settings: Sequence[Settings], share: float) -> None:
         """Trains each run to a share of its steps, unless it is there already."""
         missing = self.missing(settings, share)
         if len(missing) < len(settings):
@@ -326,51 +322,56 @@ class Trials:
                 "%d of %d runs are made already.",
                 *(len(settings) - len(missing), len(settings)),
             )
-        mean_epochs = statistics.fmean(one.num_train_epochs for one in settings)
-        for position, one in enumerate(missing, start=1):
+        for one in missing:
             record = self._make_one(one, share)
-            self._records.put(record)
+            self.records.put(record)
             self._tidy()
-            # The epochs still to train.
-            left = num_to_end * (1.0 - share) * mean_epochs + sum(
-                (share - self._records[other].share) * other.num_train_epochs
-                for other in missing[position:]
-            )
-            self._log(
-                f"run {settings.index(one) + 1} of {len(settings)}", record, share, left
+            result = "failed, its numbers are not finite"
+            if not record.failure:
+                result = f"{self.metric} {record.score(self.metric, share):.4g}"
+                result += f" after {share:g} of its steps" if share < 1.0 else ""
+            best = self.best()
+            logging.info(
+                "run %d of %d: %s -> %s%s, %s",
+                settings.index(one) + 1,
+                len(settings),
+                one.name,
+                result,
+                f" (best {best.score(self.metric):.4g})" if best else "",
+                clock(record.seconds),
             )
 
     def best(self) -> Record | None:
         """The finished run with the best score, the first of equals, if any."""
         finished = {
-            one.settings: one.score(self._metric)
-            for one in self._records.all()
+            one.settings: one.score(self.metric)
+            for one in self.records.all()
             if one.status == FINISHED
         }
-        return self._records[ranked(finished, self._metric)[0]] if finished else None
+        return self.records[ranked(finished, self.metric)[0]] if finished else None
 
     def hopeful(
         self, settings: Sequence[Settings], share: float, count: int
     ) -> list[Settings]:
         """The runs to continue after a share of their steps, best first."""
         scores = {
-            one: self._records[one].score(self._metric, share)
+            one: self.records[one].score(self.metric, share)
             for one in settings
-            if self._records[one].status != FAILED
+            if self.records[one].status != FAILED
         }
-        return ranked(scores, self._metric)[:count]
+        return ranked(scores, self.metric)[:count]
 
     def _make_one(self, settings: Settings, share: float) -> Record:
-        before = self._records[settings]
+        before = self.records[settings]
         began = time.monotonic()
         try:
-            scores, step = self._run(settings, self._folder_of(settings), share)
+            scores, step = self.run(settings, self._folder_of(settings), share)
         except DivergedError as error:
             after = dataclasses.replace(before, failure=" ".join(str(error).split()))
         else:
-            if self._metric not in scores:
+            if self.metric not in scores:
                 raise InputError(
-                    f"--best_metric={self._metric} is none of the scores on the"
+                    f"--best_metric={self.metric} is none of the scores on the"
                     f" development set: {', '.join(scores)}."
                 )
             all_scores = {**before.scores, share: dict(scores)}
@@ -379,36 +380,16 @@ class Trials:
         return dataclasses.replace(after, seconds=seconds)
 
     def _folder_of(self, settings: Settings) -> str:
-        return os.path.join(self._folder, RUNS_NAME, settings.name)
+        return os.path.join(self.folder, RUNS_NAME, settings.name)
 
     def _tidy(self) -> None:
         """Keeps the best run's weights; frees the space of the other ended ones."""
         best = self.best()
         if best is not None:
-            self._keeper.keep(self._folder_of(best.settings))
-        for record in self._records.all():
+            self.keeper.keep(self._folder_of(best.settings))
+        for record in self.records.all():
             if record.status != STOPPED and record is not best:
-                self._keeper.discard(self._folder_of(record.settings))
-
-    def _log(self, label: str, record: Record, share: float, left: float) -> None:
-        """One line for the run just made."""
-        records = self._records.all()
-        done = sum(one.share * one.settings.num_train_epochs for one in records)
-        seconds = sum(one.seconds for one in records if one.share)
-        best = self.best()
-        result = "failed, its numbers are not finite"
-        if not record.failure:
-            result = f"{self._metric} {record.score(self._metric, share):.4g}"
-            result += f" after {share:g} of its steps" if share < 1.0 else ""
-        logging.info(
-            "%s: %s -> %s%s, %s%s",
-            label,
-            record.settings.name,
-            result,
-            f" (best {best.score(self._metric):.4g})" if best else "",
-            clock(record.seconds),
-            f", about {clock(seconds / done * left)} left" if done and left else "",
-        )
+                self.keeper.discard(self._folder_of(record.settings))
 
 
 def ranked(scores: Mapping[Settings, float], metric: str) -> list[Settings]:
@@ -453,7 +434,7 @@ def select(
         trials.make(settings, 1.0)
     else:
         count = min(stop_early_keep or math.ceil(len(settings) / 3), len(settings))
-        trials.make(settings, stop_early_at, num_to_end=count)
+        trials.make(settings, stop_early_at)
         hopeful = trials.hopeful(settings, stop_early_at, count)
         logging.info(
             "After %g of their steps, the best %d of %d runs continue; the others keep"

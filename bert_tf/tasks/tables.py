@@ -289,10 +289,6 @@ class TfdsSet:
     )  # class -> label
     folder: str | None = None  # of prepared data sets; None for the library's own
 
-    def is_in(self, name: str) -> bool:
-        """Whether `name` is this set, perhaps with a version: "glue/cola:2.0.0"."""
-        return re.fullmatch(rf"{re.escape(self.name)}([:/][0-9.*]+)?", name) is not None
-
 
 @dataclasses.dataclass(frozen=True)
 class TfdsSplit:
@@ -388,14 +384,6 @@ class Target:
     # names; () for one number.
     labels: tuple[str, ...] = ()
     separator: str = ","  # of several labels, or several numbers, in a cell
-
-    def __post_init__(self) -> None:
-        at_least = {SINGLE_LABEL: 2, MULTI_LABEL: 1, REGRESSION: 0}[self.kind]
-        if len(self.labels) < at_least or len(set(self.labels)) < len(self.labels):
-            raise ValueError(
-                f"`labels` of a {self.kind} must be {at_least} or more, each once."
-                f" Received: {self.labels}"
-            )
 
     @property
     def num_outputs(self) -> int:
@@ -535,8 +523,10 @@ class DataSet:
         return {label: name for name, label in self.tfds.rename.items()}
 
     def tfds_has(self, name: str) -> bool:
-        """Whether `name` is this data set in TensorFlow Datasets."""
-        return self.tfds is not None and self.tfds.is_in(name)
+        """Whether `name` is this set there, perhaps with a version: glue/cola:2.0.0."""
+        return self.tfds is not None and bool(
+            re.fullmatch(rf"{re.escape(self.tfds.name)}([:/][0-9.*]+)?", name)
+        )
 
     def from_tfds(
         self, name: str | None = None, folder: str | None = None

@@ -481,15 +481,6 @@ class TargetTest(tf.test.TestCase):
             self.assertAllClose(ONE.probabilities(logits), [[1.0, 0.0, 0.0]])
             self.assertAllClose(SEVERAL.probabilities(logits), [[1.0, 0.5, 0.0]])
 
-    def test_what_is_no_target(self):
-        for kind, labels in (
-            (SINGLE_LABEL, ("a",)),
-            (MULTI_LABEL, ()),
-            (SINGLE_LABEL, ("a", "b", "a")),
-        ):
-            with self.assertRaisesRegex(ValueError, "`labels` of a"):
-                Target(kind=kind, labels=labels)
-
 
 if __name__ == "__main__":
     tf.test.main()

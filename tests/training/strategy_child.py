@@ -71,7 +71,7 @@ def fine_tuned(folder, config, strategy):
     with toy_examples.several_lengths():
         plan = training_plan(
             classifier(),
-            toy_examples.prepare(os.path.join(folder, "examples"), TARGET),
+            toy_examples.prepare(TARGET),
             cli.parse(toy_examples.run, []),
             data=RunData("eleven examples", "0"),
             num_train_epochs=6.0,

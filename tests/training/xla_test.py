@@ -95,7 +95,7 @@ def packed_records(folder):
                 )
             )
     return (
-        pipeline.training_dataset([path], [10], schema, batch_size=BATCH, seed=3),
+        pipeline.training_dataset([path], [12], schema, batch_size=BATCH, seed=3),
         pipeline.evaluation_dataset([path], schema, batch_size=BATCH, repeat=True),
     )
 
@@ -104,9 +104,8 @@ def labelled_records(folder, target):
     rng = np.random.default_rng(0)
     schema = classification.schema(target, toy.L)
     path = os.path.join(folder, "labelled")
-    padding = {feature.name: [0] * feature.length for feature in schema.features}
     with tf.io.TFRecordWriter(path) as writer:
-        for number in range(10):  # so that the last batch is filled up
+        for number in range(12):
             label = target.labels[number % 3] if target.labels else str(number / 4)
             writer.write(
                 schema.serialize(
@@ -120,10 +119,8 @@ def labelled_records(folder, target):
                 )
             )
     return (
-        pipeline.training_dataset([path], [10], schema, batch_size=BATCH, seed=3),
-        pipeline.evaluation_dataset(
-            [path], schema, batch_size=BATCH, padding=schema.serialize(padding)
-        ),
+        pipeline.training_dataset([path], [12], schema, batch_size=BATCH, seed=3),
+        pipeline.evaluation_dataset([path], schema, batch_size=BATCH),
     )
 
 
@@ -135,7 +132,7 @@ def first_batches(batches, count):
 
 def examples_by_length(folder):
     """As fine-tuning reads, with its last batch filled up."""
-    records = toy_examples.prepare(os.path.join(folder, "examples"))
+    records = toy_examples.prepare()
     options = toy_examples.options(train_batch_size=BATCH)
     plan = finetuning.training_plan(
         toy.task(),

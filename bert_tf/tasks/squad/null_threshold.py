@@ -34,8 +34,6 @@ from bert_tf.training import checkpoints
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
-# Percent; less than the reports show.
-_NEGLIGIBLE = 1e-6
 
 NUM_BINS = 40
 SCORE_DIFFERENCE = "score difference: null answer - best text"
@@ -73,13 +71,6 @@ def choose(
     best = best_thresholds(golds, best_texts, null_odds)
     threshold = float(best.best_f1_thresh)
     report = evaluate_v2(golds, best_texts, null_odds, threshold)
-    if report["f1"] < best.best_f1 - _NEGLIGIBLE:
-        logging.warning(
-            "Predictions with null_score_diff_threshold=%s have an F1 of %.3f, less"
-            " than the best_f1 of %.3f: several questions have the same score"
-            " difference, or the best is to answer nothing.",
-            *(threshold, report["f1"], best.best_f1),
-        )
     return NullThreshold(
         null_score_diff_threshold=threshold,
         exact_at_threshold=report["exact"],

@@ -79,9 +79,9 @@ class Report:
         """The questions that were not skipped."""
         return self.num_questions - self.skipped.total()
 
-    def skip(self, kind: str, where: str, what: str, count: int = 1) -> None:
-        """Counts skipped questions, and warns of them."""
-        self.skipped[kind] += count
+    def skip(self, kind: str, where: str, what: str) -> None:
+        """Counts a skipped question, and warns of it."""
+        self.skipped[kind] += 1
         logging.warning("%s: %s: %s; skipped.", self.source, where, what)
 
     def note(self, kind: str, where: str = "", what: str = "") -> None:
@@ -173,18 +173,16 @@ def read_tfds(
     paragraph, in the order in which the paragraphs first occur.
     """
     rows = TfdsRows(name, split, data_dir)
-    needed = ("id", "context", "question")
-    wanted: dict[str, Any] = {
-        name: True
-        for name in (*needed, "title", "is_impossible")
-        if name in rows.features
-    }
+    optional = [each for each in ("title", "is_impossible") if each in rows.features]
+    wanted: dict[str, Any] = dict.fromkeys(
+        ("id", "context", "question", *optional), True
+    )
     has_answers = "answers" in rows.features
     if has_answers:
         wanted["answers"] = {"text": True, "answer_start": True}
-    in_answers = getattr(rows.features.get("answers"), "feature", ())
-    if not {*needed} <= {*rows.texts} or (
-        has_answers and not {*wanted["answers"]} <= {*in_answers}
+    in_answers = {*getattr(rows.features.get("answers"), "feature", ())}
+    if not {"id", "context", "question"} <= {*rows.texts} or not (
+        {*wanted.get("answers", ())} <= in_answers
     ):
         raise InputError(
             f"TensorFlow dataset {rows.full_name} must have the features of SQuAD: id,"
@@ -228,17 +226,6 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     path = options.train_file if for_training else options.predict_file
     assert path is not None
     return read_file(path, version_2_with_negative=version_2, for_training=for_training)
-
-
-def first_questions_of(options: SquadOptions) -> CheckedQuestions | None:
-    """The questions of the first stage of training, if there is one."""
-    if not options.first_train_file:
-        return None
-    return read_file(
-        options.first_train_file,
-        version_2_with_negative=options.version_2_with_negative,
-        for_training=True,
-    )
 
 
 def read_json(path: str) -> tuple[Any, str]:
@@ -297,35 +284,27 @@ class _Reader:
     def read(self, articles: list[Any]) -> Iterator[Question]:
         """Yields the usable questions."""
         for number, article in enumerate(articles, start=1):
-            where = f"article {number}"
-            try:
-                _checked(article, dict, "it must be an object")
-                title = article.get("title")
-                where += f" ({title!r})" * isinstance(title, str)
-                paragraphs = article.get("paragraphs")
-                _checked(paragraphs, list, "it must have a list `paragraphs`")
-            except EntryError as fault:
-                self._report.note("malformed articles", where, str(fault))
-                continue
+            title = article.get("title") if isinstance(article, dict) else None
+            where = f"article {number}{f' ({title!r})' * isinstance(title, str)}"
+            paragraphs = self._part(article, "paragraphs", list, where)
             for number_in, paragraph in enumerate(paragraphs, start=1):
                 place = f"{where}, paragraph {number_in}"
                 yield from self._paragraph(paragraph, place)
 
+    def _part(self, entry: Any, name: str, kind: type, where: str) -> Any:
+        """What an article or a paragraph must have."""
+        found = entry.get(name) if isinstance(entry, dict) else None
+        if not isinstance(found, kind):
+            raise InputError(
+                f'{self._report.source}: {where}: it must be an object with "{name}", a'
+                f" {kind.__name__}. Found: {shown(entry)}."
+            )
+        return found
+
     def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
-        kind = "malformed paragraphs"
-        qas = entry.get("qas") if isinstance(entry, dict) else None
-        if not isinstance(qas, list):
-            what = "a paragraph must be an object with a list `qas`"
-            self._report.note(kind, where, f"{what}. Found: {shown(entry)}")
-            return
+        qas = self._part(entry, "qas", list, where)
+        paragraph = Paragraph(context=self._part(entry, "context", str, where))
         self._report.num_questions += len(qas)
-        context = entry.get("context")
-        if not isinstance(context, str):
-            what = f"the paragraph's `context` must be text. Found: {shown(context)}"
-            self._report.note(kind)
-            self._report.skip(MALFORMED, where, what, count=len(qas))
-            return
-        paragraph = Paragraph(context=context)
         for number, qa in enumerate(qas, start=1):
             # Some tools write numbers, which become text as JSON's keys.
             question_id = qa.get("id") if isinstance(qa, dict) else None

@@ -1,9 +1,10 @@
 """Answering questions by a span of a paragraph."""
 
 import dataclasses
+import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -32,12 +33,12 @@ from bert_tf.records.batching import (
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import (
+    Arrays,
     FineTuning,
     FineTuningTask,
     Outputs,
     model_options,
     opened_adapter,
-    steps_of,
 )
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.decoding import (
@@ -52,8 +53,8 @@ from bert_tf.tasks.squad.reading import (
     CheckedQuestions,
     Paragraph,
     Question,
-    first_questions_of,
     questions_of,
+    read_file,
 )
 from bert_tf.tasks.squad.scoring import (
     Answers,
@@ -73,7 +74,6 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
@@ -104,10 +104,6 @@ def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
 # done. The static lengths are chosen from the first group, so that later groups need no
 # new compilation.
 
-
-Arrays = Mapping[str, np.ndarray]
-# (batches, about how many) -> (batch, outputs), batch by batch.
-Predict = Callable[["WindowBatches", int], Iterator[tuple[Arrays, Arrays]]]
 
 WINDOWS_AT_ONCE = 4096
 
@@ -174,7 +170,7 @@ class WindowBatches:
 
 def question_logits(
     features: Iterable[QuestionFeatures],
-    predict: Predict,
+    predict: Outputs,
     *,
     batch_size: int,
     max_seq_length: int,
@@ -331,40 +327,20 @@ class Answerer:
 # The runs on SQuAD: questions in, answers out.
 
 
-RECORDS_NAME = "train.tf_record"
 FIRST_STAGE = "first_stage"
 
 
+@dataclasses.dataclass(eq=False)
 class Questions:
     """The questions to train on and to answer, and the meaning of their outputs."""
 
-    def __init__(
-        self,
-        options: SquadOptions,
-        found: ModelFiles,
-        training: CheckedQuestions | None,
-        scored: CheckedQuestions | None,
-        *,
-        is_alone: bool,
-    ) -> None:
-        self._options = options
-        self._found = found
-        self._is_alone = is_alone
-        self.training = training
-        self.scored = scored
-        self._version_2 = options.version_2_with_negative
-        self._decoder = Decoder(
-            found.tokenizer,
-            DecodingSettings(
-                n_best_size=options.n_best_size,
-                max_answer_length=options.max_answer_length,
-                version_2_with_negative=self._version_2,
-                do_lower_case=found.do_lower_case,
-                answer_text=options.answer_text,
-                verbose_logging=options.verbose_logging,
-            ),
-        )
-        # Now rather than after training.
+    options: SquadOptions
+    found: ModelFiles
+    training: CheckedQuestions | None
+    scored: CheckedQuestions | None
+
+    def __post_init__(self) -> None:
+        # Refuses its lengths now rather than after training.
         self._featurizer(for_training=False)
 
     def data(self) -> RunData:
@@ -374,6 +350,11 @@ class Questions:
             f"{source.num_questions} questions of {source.report.source}",
             rows_digest([source.identity]),
         )
+
+    @property
+    def num_training_questions(self) -> int:
+        """How many there are to train on."""
+        return self._require(self.training).num_questions
 
     def identity(self, split: str) -> str:
         """A digest of a split's questions, and of how they are read."""
@@ -388,21 +369,30 @@ class Questions:
 
     def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
         """Predicts and decodes the questions, in their order, as a stream."""
-        source = self._require(self.scored)
+        source, options = self._require(self.scored), self.options
+        settings = DecodingSettings(
+            n_best_size=options.n_best_size,
+            max_answer_length=options.max_answer_length,
+            version_2_with_negative=options.version_2_with_negative,
+            do_lower_case=self.found.do_lower_case,
+            answer_text=options.answer_text,
+            verbose_logging=options.verbose_logging,
+        )
+        decoder = Decoder(self.found.tokenizer, settings)
         for result in question_logits(
             self._featurizer(for_training=False)(source),
             outputs,
-            batch_size=self._options.predict_batch_size,
-            max_seq_length=self._options.max_seq_length,
-            max_lengths=self._options.max_lengths,
+            batch_size=options.predict_batch_size,
+            max_seq_length=options.max_seq_length,
+            max_lengths=options.max_lengths,
             num_questions=source.num_questions,
         ):
-            yield result.features, self._decoder(*result)
+            yield result.features, decoder(*result)
 
     def predict(self, split: str, outputs: Outputs) -> Answers:
         """The answers to the questions, without their files."""
         del split
-        answers = Answers(version_2_with_negative=self._version_2)
+        answers = Answers(version_2_with_negative=self.options.version_2_with_negative)
         for features, decoded in self.answers(outputs):
             answers.add(features.question.question_id, decoded)
         return answers
@@ -411,52 +401,38 @@ class Questions:
         """The answers' scores, by --null_score_diff_threshold."""
         del split
         golds = golds_of(self._require(self.scored))
-        return answers.scores(golds, self._options.null_score_diff_threshold)
+        return answers.scores(golds, self.options.null_score_diff_threshold)
 
     def _featurizer(self, *, for_training: bool) -> QuestionFeaturizer:
         return QuestionFeaturizer(
-            self._found.tokenizer,
-            max_seq_length=self._options.max_seq_length,
-            doc_stride=self._options.doc_stride,
-            max_query_length=self._options.max_query_length,
+            self.found.tokenizer,
+            max_seq_length=self.options.max_seq_length,
+            doc_stride=self.options.doc_stride,
+            max_query_length=self.options.max_query_length,
             for_training=for_training,
         )
 
+    @functools.cached_property
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
-        length = self._options.max_seq_length
+        length = self.options.max_seq_length
         cut: list[int] = []
-        records = SplitRecords.prepare(
-            os.path.join(self._options.output_dir, RECORDS_NAME),
+        records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
             parallel_blocks(
                 source,
                 featurizer,
-                num_workers=self._options.num_workers or available_cores(),
+                num_workers=self.options.num_workers or available_cores(),
                 count_cut=cut.append,
             ),
-            lambda: {
-                "num_questions": source.num_questions,
-                "skipped": dict(source.report.skipped),
-                "num_cut": sum(cut),
-            },
-            is_alone=self._is_alone,
         )
         logging.info(
-            "%d questions have %d windows.",
-            records.notes["num_questions"],
-            records.num_records,
+            "%d questions have %d windows.", source.num_questions, records.num_records
         )
-        if not records.num_records:
-            raise InputError(
-                f"{source.report.source}: no paragraph has a token, so that there is"
-                " nothing to train on."
-            )
-        # Existing records may be of a version that did not count.
-        self.log_cut(records.notes.get("num_cut", 0), source)
+        self.log_cut(sum(cut), source)
         return records
 
     def log_cut(self, number: int, source: CheckedQuestions) -> None:
@@ -466,7 +442,7 @@ class Questions:
                 "%d of %d questions were longer than --max_query_length=%d and cut.",
                 number,
                 source.num_questions,
-                self._options.max_query_length,
+                self.options.max_query_length,
             )
 
 
@@ -486,8 +462,8 @@ def squad_task(
         task(found.config, recompute=options.recompute, **built),
         head=names.SPAN,
         trains_task="squad",
-        records=questions.records,
-        num_examples=lambda records: records.notes["num_questions"],
+        records=lambda: questions.records,
+        num_examples=lambda: questions.num_training_questions,
         data=questions.data,
         predict=questions.predict,
         score=questions.score,
@@ -514,17 +490,7 @@ def read_questions(
             raise InputError("Give `predict_file`: the runs are compared by it.")
         scored = questions_of(options, for_training=False)
         _refuse_no_answers(options, scored)
-    if training is not None and options.max_lengths is None:
-        # Now rather than after a first stage.
-        for settings in options.settings:
-            steps_of(
-                training.num_questions / settings.train_batch_size,
-                settings.num_train_epochs,
-                is_whole=False,
-                flag="num_train_epochs",
-            )
-    is_alone = num_workers(strategy) == 1
-    return Questions(options, found, training, scored, is_alone=is_alone)
+    return Questions(options, found, training, scored)
 
 
 def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> None:
@@ -546,7 +512,13 @@ def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> No
 def main(options: SquadOptions) -> None:
     """A command: trains, first on other questions if requested, then answers."""
     kept: list[Questions] = []
-    first = first_questions_of(options)
+    first = None
+    if options.first_train_file:
+        first = read_file(
+            options.first_train_file,
+            version_2_with_negative=options.version_2_with_negative,
+            for_training=True,
+        )
 
     def make_task(
         options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
@@ -569,8 +541,7 @@ def main(options: SquadOptions) -> None:
             eval_steps=0,
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
-        is_alone = num_workers(run.strategy) == 1
-        questions = Questions(own, run.found, first, None, is_alone=is_alone)
+        questions = Questions(own, run.found, first, None)
         task = squad_task(own, run.found, run.strategy, questions)
         stage = FineTuning(task, own, run.found, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")

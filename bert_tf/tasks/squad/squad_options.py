@@ -43,6 +43,12 @@ class QuestionOptions(TfdsOptions, title=options.DATA):
     version_2_with_negative: bool = option(
         False, "Some questions have no answer (SQuAD 2.0)."
     )
+    num_workers: int = option(
+        0,
+        "Processes that make the records; 0 for one per core. The bytes are the"
+        " same for any number.",
+        least=0,
+    )
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other."""
@@ -83,61 +89,6 @@ class WindowOptions(Options, title=options.LENGTHS):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AnswerOptions(Options):
-    """How scores become answers."""
-
-    n_best_size: int = option(
-        20, "Answers of a question in nbest_predictions.json.", least=1
-    )
-    max_answer_length: int = option(30, "The most tokens of an answer.", least=1)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DecodingOptions(AnswerOptions):
-    """How an answer's tokens become text."""
-
-    answer_text: str = option(
-        "alignment",
-        "How an answer's tokens become text. alignment: by the original's search"
-        " for the tokens in the words that they come from, which can fail and then"
-        " answers with the whole words; offsets: cut from the paragraph by the tokens'"
-        " characters.",
-        choices=("alignment", "offsets"),
-    )
-    verbose_logging: bool = option(
-        False, "Log each answer whose tokens could not be found in its words."
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NullAnswerOptions(Options):
-    """SQuAD 2.0's "no answer"."""
-
-    null_score_diff_threshold: float = option(
-        0.0,
-        'SQuAD 2.0: "no answer" if its score is more than this above that of the'
-        " best answer. Default: what --find_null_threshold has found for the model, or"
-        " else 0.",
-    )
-    find_null_threshold: bool = option(
-        False,
-        "Find the threshold that gives --predict_file, a development set, its"
-        " best F1, as the official evaluation does, and keep it with the model in"
-        " null_threshold.json, for this prediction and for later ones; draw precision,"
-        " recall and the differences of scores.",
-    )
-    plots: bool = option(
-        True, "For --find_null_threshold. Draw, as PNG in --output_dir."
-    )
-
-    def problems(self) -> Iterator[str]:
-        """What a threshold is found for."""
-        yield from super().problems()
-        yield from self.need_with("find_null_threshold", "version_2_with_negative")
-        yield from self.need_with("find_null_threshold", "do_predict")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstStageOptions(Options, title=options.TRAINING):
     """Training first on other questions."""
 
@@ -161,32 +112,51 @@ class FirstStageOptions(Options, title=options.TRAINING):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WorkerOptions(Options, title=options.DATA):
-    """The number of processes that make records."""
-
-    num_workers: int = option(
-        0,
-        "Processes that make the records; 0 for one per core. The bytes are the"
-        " same for any number.",
-        least=0,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadOptions(
     WindowOptions,
     FineTuningOptions,
     Trains,
     Predicts,
     QuestionOptions,
-    DecodingOptions,
-    NullAnswerOptions,
     FirstStageOptions,
-    WorkerOptions,
 ):
-    """A run on SQuAD."""
+    """A run on SQuAD, and how scores become answers."""
+
+    n_best_size: int = option(
+        20, "Answers of a question in nbest_predictions.json.", least=1
+    )
+    max_answer_length: int = option(30, "The most tokens of an answer.", least=1)
+    answer_text: str = option(
+        "alignment",
+        "How an answer's tokens become text. alignment: by the original's search"
+        " for the tokens in the words that they come from, which can fail and then"
+        " answers with the whole words; offsets: cut from the paragraph by the tokens'"
+        " characters.",
+        choices=("alignment", "offsets"),
+    )
+    verbose_logging: bool = option(
+        False, "Log each answer whose tokens could not be found in its words."
+    )
+    null_score_diff_threshold: float = option(
+        0.0,
+        'SQuAD 2.0: "no answer" if its score is more than this above that of the'
+        " best answer. Default: what --find_null_threshold has found for the model, or"
+        " else 0.",
+    )
+    find_null_threshold: bool = option(
+        False,
+        "Find the threshold that gives --predict_file, a development set, its"
+        " best F1, as the official evaluation does, and keep it with the model in"
+        " null_threshold.json, for this prediction and for later ones; draw precision,"
+        " recall and the differences of scores.",
+    )
+    plots: bool = option(
+        True, "For --find_null_threshold. Draw, as PNG in --output_dir."
+    )
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_predict")
+        yield from self.need_with("find_null_threshold", "version_2_with_negative")
+        yield from self.need_with("find_null_threshold", "do_predict")

@@ -137,30 +137,25 @@ class QuestionFeatures:
         ]
 
 
+@dataclasses.dataclass(eq=False)
 class QuestionFeaturizer:
     """Makes questions into features. It may be pickled."""
 
-    def __init__(
-        self,
-        tokenizer: WordPieceTokenizer,
-        *,
-        max_seq_length: int,
-        doc_stride: int,
-        max_query_length: int,
-        for_training: bool,
-    ) -> None:
-        if max_seq_length <= max_query_length + _SPECIAL_TOKENS:
+    tokenizer: WordPieceTokenizer
+    _: dataclasses.KW_ONLY
+    max_seq_length: int
+    doc_stride: int
+    max_query_length: int
+    for_training: bool
+
+    def __post_init__(self) -> None:
+        if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS:
             raise InputError(
                 f"--max_seq_length must be greater than --max_query_length + 3, so that"
-                f" there is room for the paragraph. Received: {max_seq_length} and"
-                f" {max_query_length}"
+                f" there is room for the paragraph. Received: {self.max_seq_length} and"
+                f" {self.max_query_length}"
             )
-        self.tokenizer = tokenizer
-        self.max_seq_length = max_seq_length
-        self.doc_stride = doc_stride
-        self.max_query_length = max_query_length
-        self.for_training = for_training
-        self._paragraphs = ParagraphTokenizer(tokenizer)
+        self._paragraphs = ParagraphTokenizer(self.tokenizer)
 
     @property
     def settings(self) -> dict[str, Any]:

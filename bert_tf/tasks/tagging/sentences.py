@@ -44,7 +44,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -229,7 +229,7 @@ def _lines(path: str) -> Iterator[Numbered]:
 
 def _conll(
     path: str, layout: Layout, has_labels: bool | None, document: int
-) -> Iterator[Sentence]:
+) -> Iterable[Sentence]:
     word_column = _number(layout.word_column, 0, "word_column")
     label_column = _number(layout.label_column, -1, "label_column")
     lines, first, width = _with_width(_lines(path))
@@ -250,19 +250,22 @@ def _conll(
     source = ""
     seen_words = False
     num_comments = 0
-    # Held back until it is known whether anything follows it in the file.
-    last: Sentence | None = None
+    found: list[Sentence] = []
 
-    def sentence() -> Sentence:
+    def end_sentence() -> None:
         labels = tuple(cells[label_column] for cells in rows) if has_labels else None
-        return Sentence(
-            words=tuple(cells[word_column] for cells in rows),
-            labels=labels,
-            document=document,
-            source=source,
-            rows=tuple(" ".join(cells) for cells in rows),
-            before=tuple(before),
+        found.append(
+            Sentence(
+                words=tuple(cells[word_column] for cells in rows),
+                labels=labels,
+                document=document,
+                source=source,
+                rows=tuple(" ".join(cells) for cells in rows),
+                before=tuple(before),
+            )
         )
+        rows.clear()
+        before.clear()
 
     for number, line in lines:
         cells = _BETWEEN.split(line)
@@ -275,10 +278,8 @@ def _conll(
             is_comment and _DOCUMENT_COMMENT.match(line) is not None
         )
         if (not line or is_start) and rows:
-            if last is not None:
-                yield last
-            last = sentence()
-            rows, before, seen_words = [], [], True
+            end_sentence()
+            seen_words = True
         if is_start:
             document += seen_words
             seen_words = False
@@ -293,11 +294,10 @@ def _conll(
     if num_comments:
         logging.info("%s: passed over %d comments.", path, num_comments)
     if rows:
-        if last is not None:
-            yield last
-        last, before = sentence(), []
-    if last is not None:
-        yield dataclasses.replace(last, after=tuple(before))
+        end_sentence()
+    if found:
+        found[-1] = dataclasses.replace(found[-1], after=tuple(before))
+    return found
 
 
 def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int]:
@@ -515,7 +515,7 @@ def _label(label: object, names: Sequence[str], source: str) -> str:
     )
 
 
-_READERS = {
+_READERS: dict[str, Callable[..., Iterable[Sentence]]] = {
     "conll": _conll,
     "conllu": _conllu,
     "jsonl": _json_lines,

@@ -19,18 +19,11 @@ from bert_tf.training.training_options import Evaluates, Trains
 
 
 class FeatureChoice(NamedTuple):
-    """The features of a word.
+    """The features of a word."""
 
-    Attributes:
-        layers: the layers whose outputs are used, as `bert_tf.features` names them.
-        is_concatenated: whether they are concatenated; else several layers are
-            mixed, with learned weights.
-        dev_f1: the paper's result, BERT-BASE on CoNLL-2003's development set.
-    """
-
-    layers: tuple[str, ...]
-    is_concatenated: bool
-    dev_f1: float
+    layers: tuple[str, ...]  # whose outputs are used, as `bert_tf.features` names them
+    is_concatenated: bool  # else several layers are mixed, with learned weights
+    dev_f1: float  # the paper's, of BERT-BASE on CoNLL-2003's development set
 
     @property
     def num_layers(self) -> int:
@@ -105,7 +98,7 @@ class FormatOptions(Options, title=options.DATA):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
-    """The sentences."""
+    """The sentences and their labels."""
 
     train_file: str | None = option(
         None,
@@ -143,24 +136,6 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
         {"train": "to train on", "dev": "to evaluate on", "test": "to predict"}
     )
 
-    def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
-        yield from super().problems()
-        for use, name in (
-            ("do_train", "train_file"),
-            ("do_eval", "dev_file"),
-            ("eval_steps", "dev_file"),
-            ("do_predict", "test_file"),
-        ):
-            yield from self.need_with(use, name, "tfds_name")
-            yield from self.refuse_together("tfds_name", name)
-        yield from self.refuse_without("tfds_name", "tfds_data_dir", "tfds_splits")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelOptions(Options, title=options.DATA):
-    """The labels."""
-
     labels: tuple[str, ...] | None = option(
         None,
         "The labels, in the order of the model's outputs; where the files have numbers,"
@@ -174,6 +149,19 @@ class LabelOptions(Options, title=options.DATA):
         " the model's labels are iob2; predictions are written as the files have it.",
         choices=("auto", *SCHEMES, NO_SCHEME),
     )
+
+    def problems(self) -> Iterator[str]:
+        """Options that exclude each other."""
+        yield from super().problems()
+        for use, name in (
+            ("do_train", "train_file"),
+            ("do_eval", "dev_file"),
+            ("eval_steps", "dev_file"),
+            ("do_predict", "test_file"),
+        ):
+            yield from self.need_with(use, name, "tfds_name")
+            yield from self.refuse_together("tfds_name", name)
+        yield from self.refuse_without("tfds_name", "tfds_data_dir", "tfds_splits")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -253,7 +241,6 @@ class TaggingOptions(
     Trains,
     Evaluates,
     SentenceFiles,
-    LabelOptions,
     SentenceWindows,
     FeatureWays,
 ):

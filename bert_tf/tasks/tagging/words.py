@@ -21,10 +21,12 @@ A record (`schema`), L being max_seq_length:
 W words, C labels.
 """
 
+import dataclasses
+import functools
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +70,6 @@ from bert_tf.tasks.tagging.labels import (
     Labels,
     count_entities,
     find_scheme,
-    is_part_of_entity,
     labels_in,
     report,
     respelt,
@@ -81,7 +82,6 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 
 # [CLS] and [SEP].
@@ -100,38 +100,32 @@ class SentenceFeatures(NamedTuple):
     words: np.ndarray  # int [W], their numbers, counted over all sentences
 
 
+@dataclasses.dataclass(eq=False)
 class SentenceFeaturizer:
     """Converts sentences to windows."""
 
-    def __init__(
-        self,
-        tokenizer: WordPieceTokenizer,
-        *,
-        max_seq_length: int,
-        doc_stride: int | None = None,
-        document_context: bool = False,
-    ) -> None:
-        self.max_seq_length = max_seq_length
-        self._tokenizer = tokenizer
-        self._doc_stride = doc_stride
-        self._document_context = document_context
+    tokenizer: WordPieceTokenizer
+    _: dataclasses.KW_ONLY
+    max_seq_length: int
+    doc_stride: int | None = None
+    document_context: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
         """All that windows depend on in addition to the sentences, as JSON."""
         return {
-            "vocabulary": self._tokenizer.vocabulary.sha256,
-            "do_lower_case": self._tokenizer.do_lower_case,
+            "vocabulary": self.tokenizer.vocabulary.sha256,
+            "do_lower_case": self.tokenizer.do_lower_case,
             "max_seq_length": self.max_seq_length,
-            "doc_stride": self._doc_stride,
-            "document_context": self._document_context,
+            "doc_stride": self.doc_stride,
+            "document_context": self.document_context,
         }
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
         """Yields the windows of all texts, in their order."""
-        unk_id = self._tokenizer.vocabulary.unk_id
+        unk_id = self.tokenizer.vocabulary.unk_id
         texts: Iterable[Iterable[Sentence]] = ((sentence,) for sentence in sentences)
-        if self._document_context:
+        if self.document_context:
             groups = itertools.groupby(sentences, lambda sentence: sentence.document)
             texts = (document for _, document in groups)
         first_word = 0
@@ -140,7 +134,7 @@ class SentenceFeaturizer:
             starts: list[int] = []
             for word in itertools.chain.from_iterable(one.words for one in text):
                 starts.append(len(ids))
-                ids += self._tokenizer.encode(word) or [unk_id]
+                ids += self.tokenizer.encode(word) or [unk_id]
             yield from self._windows(ids, np.array(starts), first_word)
             first_word += len(starts)
 
@@ -148,11 +142,11 @@ class SentenceFeaturizer:
         self, ids: list[int], starts: np.ndarray, first_word: int
     ) -> Iterator[SentenceFeatures]:
         """A text's windows, except those from which no word is predicted."""
-        vocabulary = self._tokenizer.vocabulary
+        vocabulary = self.tokenizer.vocabulary
         room = self.max_seq_length - _SPECIAL_TOKENS
         # The last one is moved back to be as long as the others.
         last = max(0, len(ids) - room)
-        found = windows(len(ids), room, self._doc_stride)
+        found = windows(len(ids), room, self.doc_stride)
         found[-1] = Window(last, len(ids) - last)
         best = best_windows(found, len(ids))[starts]
         for number, (start, length) in enumerate(found):
@@ -235,19 +229,9 @@ def find_file_schemes(
     """How each split's files spell entities."""
     if given != AUTO:
         return dict.fromkeys(splits, given)
-    found = {}
-    for split, sentences in splits.items():
-        labels = _labels(sentences)
-        found[split] = find_scheme(labels)
-        counts = Counter(itertools.chain.from_iterable(labels))
-        del counts[OUTSIDE]
-        odd = [label for label in counts if not is_part_of_entity(label)]
-        if odd and 2 * sum(counts[label] for label in odd) < counts.total():
-            logging.warning(
-                "%s: most labels spell entities, but not %s. Mend them, if they are"
-                " mistakes.",
-                *(split, shown(odd)),
-            )
+    found = {
+        split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
+    }
     logging.info("The schemes of the files' labels: %s.", found)
     first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
     return {split: first if one == NO_SCHEME else one for split, one in found.items()}
@@ -388,11 +372,6 @@ def _between(lines: Sequence[str], width: int) -> list[str]:
     return [line and line + f" {OUTSIDE}" * (width - line.count(" ")) for line in lines]
 
 
-Arrays = Mapping[str, np.ndarray]
-# (batches, how many) -> (batch, outputs), batch by batch.
-Predict = Callable[[EvaluationBatches, int], Iterator[tuple[Arrays, Arrays]]]
-
-
 class WordPredictions(NamedTuple):
     """The predictions for W words."""
 
@@ -404,7 +383,7 @@ class WordPredictions(NamedTuple):
 def predict_words(
     features: Sequence[SentenceFeatures],
     labels: np.ndarray,
-    predict: Predict,
+    predict: Outputs,
     *,
     batch_size: int,
     max_seq_length: int,
@@ -476,7 +455,6 @@ def entity_scores(
     return results
 
 
-RECORDS_NAME = "train.tf_record"
 SPLITS = ("train", "dev", "test")
 TRAIN = "train"
 # In the folder of a run on features: the model that they are from.
@@ -491,11 +469,8 @@ class Words:
         options: TaggingOptions,
         found: ModelFiles,
         splits: Mapping[str, Sequence[Sentence]],
-        *,
-        is_alone: bool,
     ) -> None:
         self._options = options
-        self._is_alone = is_alone
         self.splits = splits
         self._file_schemes = find_file_schemes(splits, options.tag_scheme)
         self.labels = find_labels(
@@ -627,15 +602,14 @@ class Words:
             "sentences": digest(self.splits[split]),
         }
 
+    @functools.cached_property
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         sentences, length = self.splits[TRAIN], self._options.max_seq_length
-        records = SplitRecords.prepare(
-            os.path.join(self._options.output_dir, RECORDS_NAME),
+        records = SplitRecords.of(
             schema(length),
             self._made_from(TRAIN),
             blocks(self.featurizer(sentences), self._label_ids[TRAIN], length),
-            is_alone=self._is_alone,
         )
         logging.info(
             "%d sentences, %d words, %d labels: %d windows.",
@@ -651,16 +625,14 @@ def tagging_task(
     options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[WordPredictions]:
     """The task of labelling words, on the options' sentences."""
-    words = Words(
-        options, found, read_splits(options), is_alone=num_workers(strategy) == 1
-    )
+    words = Words(options, found, read_splits(options))
     built = model_options(
         options, opened_adapter(options, found.config), has_pooler=False
     )
     num_labels = len(words.labels.names)
     return FineTuningTask.of(
         task(found.config, num_labels, recompute=options.recompute, **built),
-        records=words.records,
+        records=lambda: words.records,
         predict=words.predict,
         refuse_folder=refuse_features,
         **common_parts(words),

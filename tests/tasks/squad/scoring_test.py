@@ -56,10 +56,6 @@ class BestThresholdTest(tf.test.TestCase):
         found = best_threshold({"a": False}, {"a": "x"}, {"a": 0}, {"a": -5.0})
         self.assertEqual(found, (100.0, 0.0))
 
-    def test_null_odds_of_other_questions_do_not_count(self):
-        found = best_threshold(HAS_ANSWER, TEXTS, F1, {"x": -4.0, **NULL_ODDS})
-        self.assertEqual(found, (70.0, 0.5))
-
 
 class PrecisionRecallTest(tf.test.TestCase):
     def test_by_hand(self):
@@ -70,13 +66,6 @@ class PrecisionRecallTest(tf.test.TestCase):
         self.assertAllClose(curve.totals, [2 / 5, 3 / 5, 2 / 5, 0.5, 0.7, 0.5])
         # 1 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
         self.assertAllClose(curve.average_precision, 0.625)
-
-    def test_equal_null_odds_are_one_point(self):
-        curve = precision_recall(HAS_ANSWER, F1, {**NULL_ODDS, "b": -3.0})
-        self.assertEqual(curve.thresholds, [-math.inf, -3.0, -1.0, 0.5, 2.0])
-        self.assertAllClose(curve.precisions, [1, 1 / 2, 1.5 / 3, 2.5 / 4, 2.5 / 5])
-        # 1/2 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
-        self.assertAllClose(curve.average_precision, 11 / 24)
 
 
 def gold(*texts):
@@ -330,27 +319,6 @@ class PredictionFilesTest(tf.test.TestCase):
                 json.dumps(values, indent=4) + "\n",
                 name,
             )
-
-    def test_what_a_threshold_is_chosen_by(self):
-        with PredictionFiles(self.folder(), True) as written:
-            written.add("q1", decoded("x", "", score_diff=1.0))
-            written.add("q2", decoded("", "y", score_diff=3.0))
-            self.assertEqual(written.best_texts, {"q1": "x", "q2": "y"})
-            self.assertEqual(written.null_odds, {"q1": 1.0, "q2": 3.0})
-            self.assertEqual(written.texts(1.0), {"q1": "x", "q2": ""})
-            self.assertEqual(written.texts(3.0), {"q1": "x", "q2": "y"})
-            self.assertEqual(written.texts(0.9), {"q1": "", "q2": ""})
-
-    def test_no_question(self):
-        folder = self.folder()
-        with PredictionFiles(folder, True) as written:
-            written.finish()
-        self.assertEqual(
-            sorted(os.listdir(folder)),
-            ["nbest_predictions.json", "null_odds.json", "predictions.json"],
-        )
-        for name in os.listdir(folder):
-            self.assertEqual(self.content(folder, name), "{}\n")
 
     def test_a_prediction_that_fails_leaves_what_was_there(self):
         folder = self.folder()

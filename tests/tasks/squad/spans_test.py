@@ -3,8 +3,6 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
-from bert_tf.modeling import objectives
 from bert_tf.tasks.squad import spans
 from bert_tf.tasks.squad.reading import Paragraph, Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
@@ -30,15 +28,6 @@ def blocks(*, for_training):
 
 
 class TaskTest(tf.test.TestCase):
-    def test_model_and_objective(self):
-        task = spans.task(toy.CONFIG, name="trivia", recompute=True)
-        self.assertEqual(task.name, "trivia")
-        self.assertIs(task.objective, objectives.SPAN)
-        model = task.build_model()
-        self.assertIs(model.objective, objectives.SPAN)
-        self.assertTrue(model.get_config()["recompute"])
-        self.assertEqual(spans.task(toy.CONFIG).name, "squad")
-
     def test_the_model_takes_the_records(self):
         (block,) = blocks(for_training=True)
         task = spans.task(toy.CONFIG)
@@ -80,12 +69,6 @@ class SchemaTest(tf.test.TestCase):
         self.assertAllEqual(parsed["unique_ids"], 1000000000 + np.arange(3))
         self.assertAllEqual(parsed["start_positions"], [6, 0, 0])
         self.assertAllEqual(parsed["end_positions"], [7, 0, 0])
-
-    def test_records_for_prediction_do_not_train(self):
-        (block,) = blocks(for_training=False)
-        serialized = spans.schema(12, for_training=False).serialize_block(block)
-        with self.assertRaisesRegex(InputError, "must have `start_positions`"):
-            spans.schema(12, for_training=True).check(serialized[0], "f")
 
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", *"abcdefghij"]

@@ -2,7 +2,6 @@ import dataclasses
 import json
 import math
 import os
-import tempfile
 from unittest import mock
 
 import numpy as np
@@ -19,7 +18,7 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import frozen_features, words
 from bert_tf.tasks.tagging.frozen_features import (
     VectorBatches,
-    VectorRecords,
+    VectorTable,
     WordFeaturizer,
     feature_picture,
     feature_table,
@@ -32,6 +31,7 @@ from bert_tf.training import loop
 from tests.finetuning.drawn import drawn
 from tests.modeling.examples import randomize
 from tests.run_ner_test import TOKENS, columns, sentences
+from tests.script_case import ScriptCase
 from tests.training import toy
 
 
@@ -49,10 +49,6 @@ class TaggedWordsTest(tf.test.TestCase):
         self.assertEqual(first.num_vectors, 2)
         self.assertEqual([start for start, _ in second.spans], [2])
         self.assertAllEqual(words_of_vectors(windows), [0, 1, 2])
-
-    def test_nothing(self):
-        self.assertEqual(inputs_of_windows([]), [])
-        self.assertAllEqual(words_of_vectors([]), np.zeros([0]))
 
 
 class FeatureTableTest(tf.test.TestCase):
@@ -91,8 +87,7 @@ class OfTokens:
 
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
-        return SplitRecords.prepare(
-            os.path.join(self.get_temp_dir(), "train.tf_record"),
+        return SplitRecords.of(
             words.schema(8),
             {},
             words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
@@ -112,8 +107,8 @@ class WordVectorsTest(tf.test.TestCase):
         self.assertAllEqual(batch["input_mask"], weights)
 
     def test_batches_to_train_on(self):
-        records = VectorRecords.of(self.records(), VECTORS)
-        dataset = records.table.batches(np.array([[1, 0, -1]]), 3)
+        table = VectorTable(self.records().table, VECTORS)
+        dataset = table.batches(np.array([[1, 0, -1]]), 3)
         self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
         (batch,) = dataset
         self.check(batch)
@@ -138,55 +133,45 @@ class WordVectorsTest(tf.test.TestCase):
 CONFIG = dataclasses.replace(toy.CONFIG, num_hidden_layers=4)
 
 
-class FeatureTaggingSessionTest(tf.test.TestCase):
+class FeatureTaggingTest(ScriptCase):
+    script = run_ner
+    tokens = TOKENS
+
     def setUp(self):
         super().setUp()
-        self.root = tempfile.mkdtemp(dir=self.get_temp_dir())
         self.model = self.path("bert")
         os.makedirs(self.model)
         encoder = BertEncoder(CONFIG)
         randomize(encoder)
         toy.save_checkpoint(self.model, encoder, 1, 1)
-        with open(self.path("bert", "bert_config.json"), "w") as file:
-            file.write(CONFIG.to_json_string())
+        self.write("bert/bert_config.json", CONFIG.to_json_string())
         Vocabulary(TOKENS).save(self.path("bert", "vocab.txt"))
         self.train = self.write("train.txt", columns(sentences(160, 1)))
         self.dev = self.write("dev.txt", columns(sentences(20, 2)))
-
-    def path(self, *names):
-        return os.path.join(self.root, *names)
 
     def write(self, name, text):
         with open(self.path(name), "w") as file:
             file.write(text)
         return self.path(name)
 
-    def run_script(self, *arguments, **options):
-        options = {
+    def defaults(self):
+        return {
+            "vocab_file": None,
+            "bert_config_file": None,
             "init_checkpoint": self.model,
             "features": "last",
             "train_file": self.train,
             "dev_file": self.dev,
-            "output_dir": self.path("run"),
             "max_seq_length": 16,
             "train_batch_size": 16,
             "bilstm_size": 16,
             "learning_rate": 1e-2,
             "num_train_epochs": 6,
-            **options,
         }
-        run_ner.run(
-            cli.parse(
-                run_ner.run,
-                [
-                    *arguments,
-                    *(f"--{k}={v}" for k, v in options.items() if v is not None),
-                ],
-            )
-        )
-        with open(os.path.join(options["output_dir"], "eval_results.txt")) as file:
-            pairs = (line.split(" = ") for line in file.read().splitlines())
-            return {name: float(value) for name, value in pairs}
+
+    def run_script(self, *arguments, **options):
+        super().run_script(*arguments, **options)
+        return self.results(os.path.basename(options.get("output_dir", "run")))
 
     def test_learns_from_features_that_are_computed_once(self):
         options = {"features": "embeddings", "bilstm_size": 32, "bilstm_dropout": 0}
@@ -234,39 +219,16 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
             ["train_-4_-3_-2_-1", "dev_-4_-3_-2_-1"],
         )
 
-    @pytest.mark.slow
-    def test_a_killed_run_ends_as_if_it_had_not_been(self):
-        options = {"save_checkpoints_steps": 3, "iterations_per_loop": 1}
-        options |= {"num_train_epochs": 1, "document_context": True}
-        whole = self.run_script("--do_train", "--do_eval", **options)
-        call, calls = loop._call, []
-
-        def killed(*args):
-            calls.append(args)
-            if len(calls) == 5:
-                raise KeyboardInterrupt
-            return call(*args)
-
-        options["output_dir"] = self.path("again")
-        with (
-            mock.patch.object(loop, "_call", killed),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script("--do_train", "--do_eval", **options)
-        found = self.run_script("--do_train", "--do_eval", **options)
-        self.assertEqual(found, whole)
-
     def test_the_folders_flags_say_what_it_was_trained_with(self):
         options = {"learning_rate": None, "num_train_epochs": None}
         with (
-            mock.patch.object(
-                finetuning, "finetune", side_effect=SystemExit
-            ) as finetune,
+            mock.patch.object(finetuning, "train", side_effect=SystemExit) as train,
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", **options)
-        own = finetune.call_args.kwargs
-        self.assertEqual((own["learning_rate"], own["num_train_epochs"]), (1e-3, 10.0))
+        own = train.call_args.kwargs
+        self.assertEqual(own["config"].learning_rate, 1e-3)
+        self.assertEqual(own["start"].settings["num_train_epochs"], 10.0)
         self.assertIsNone(own["init_checkpoint"])
         with open(self.path("run", "flags.json")) as file:
             written = json.load(file)
@@ -276,7 +238,7 @@ class FeatureTaggingSessionTest(tf.test.TestCase):
         self.assertEqual(written["init_checkpoint"], self.model)
         # It has no checkpoint, so BERT itself may be fine-tuned there.
         with (
-            mock.patch.object(finetuning, "finetune", side_effect=SystemExit),
+            mock.patch.object(finetuning, "train", side_effect=SystemExit),
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", features=None, bilstm_size=None)

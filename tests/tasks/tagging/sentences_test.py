@@ -2,10 +2,8 @@ import bz2
 import gzip
 import json
 import os
-import tempfile
 
 import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences, read_tfds
@@ -359,42 +357,6 @@ class LibrarysSetTest(tf.test.TestCase):
         ):
             with mocked(conll2003(row)), self.assertRaisesRegex(InputError, message):
                 read_tfds("conll2003", "train")
-
-    def test_features_that_are_not_there(self):
-        with (
-            mocked(conll2003({"tokens": ["a"], "ner": [0]})),
-            self.assertRaisesRegex(InputError, "no feature 'x'; --label_column"),
-        ):
-            read_tfds("conll2003", "train", label_feature="x")
-
-
-class PreparedSetTest(tf.test.TestCase):
-    def test_labels_that_are_text_and_numbers(self):
-        tfds.disable_progress_bar()
-        folder = self.enterContext(tempfile.TemporaryDirectory())
-
-        def read(label_feature, **options):
-            return read_tfds(
-                "tiny_rows",
-                "train[:30]",
-                data_dir=folder,
-                word_feature="words",
-                label_feature=label_feature,
-                **options,
-            )
-
-        for feature, options in (
-            ("tags", {}),
-            ("kinds", {}),
-            ("numbers", {"label_names": ("even", "odd")}),
-        ):
-            for one in read(feature, **options):
-                name = one.words[0].replace("w", "t")
-                if feature != "tags":
-                    name = ("even", "odd")[int(one.words[0][1:]) % 2]
-                self.assertEqual(one.labels, (name,) * len(one.words))
-        with self.assertRaisesRegex(InputError, "a number that --labels"):
-            read("numbers")
 
 
 if __name__ == "__main__":

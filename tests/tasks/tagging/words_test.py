@@ -11,7 +11,6 @@ from bert_tf import cli, run_ner
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
-from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
@@ -23,26 +22,14 @@ from bert_tf.tasks.tagging.words import (
     find_labels,
     label_ids,
     predict_words,
-    shown,
     write_predictions,
 )
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.training import toy
 
-TOKENS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "a",
-    "b",
-    "c",
-    "##d",
-    "東",
-    "京",
-]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENS = [*SPECIAL, "a", "b", "c", "##d", "東", "京"]
 UNK, CLS, SEP, A, B, C, D, TO, KYO = 1, 2, 3, 5, 6, 7, 8, 9, 10
 
 
@@ -120,14 +107,6 @@ LABELS = np.array([4, words.NO_LABEL, 0, 5])
 
 
 class TaskTest(tf.test.TestCase):
-    def test_model_and_objective(self):
-        task = words.task(toy.CONFIG, 6, name="parts", recompute=True)
-        self.assertEqual(task.name, "parts")
-        self.assertIs(task.objective, objectives.TAGGING)
-        model = task.build_model()
-        self.assertEqual(model.num_labels, 6)
-        self.assertTrue(model.get_config()["recompute"])
-
     def test_records_by_hand(self):
         (block,) = words.blocks(FEATURES, LABELS, 7)
         for name, rows in (
@@ -153,14 +132,8 @@ class TaskTest(tf.test.TestCase):
         expected = -np.log([0.5, 0.75, 1 / 6]).mean()
         self.assertAllClose(means["cross_entropy"].value(), expected)
 
-    def test_many_windows_in_several_blocks(self):
-        many = [SentenceFeatures([2, 3], np.array([], int), np.array([], int))] * 2500
-        sizes = [len(b["input_ids"]) for b in words.blocks(many, LABELS, 3)]
-        self.assertEqual(sizes, [1024, 1024, 452])
-        self.assertEqual(list(words.blocks([], LABELS, 3)), [])
 
-
-def sentence_tagging_labels(labels):
+def labelled(labels):
     labels = labels.split()
     return Sentence.of_words(["w"] * len(labels), labels, document=0, source="f:1")
 
@@ -177,7 +150,7 @@ def find(train, file_scheme="iob2", *, recorded=None, source=None, **options):
     flag_values = {"labels": None, "init_head": True, **options}
     found = find_labels(
         SimpleNamespace(**flag_values),
-        None if train is None else [sentence_tagging_labels(train)],
+        None if train is None else [labelled(train)],
         file_scheme,
         recorded=recorded,
         source=source,
@@ -229,8 +202,8 @@ class LabelsTest(tf.test.TestCase):
     def test_the_schemes_of_the_files(self):
         unlabelled = Sentence.of_words(["w"], None, document=0, source="")
         splits = {
-            "train": [sentence_tagging_labels("O I-A I-B")],
-            "dev": [sentence_tagging_labels("O U-A")],
+            "train": [labelled("O I-A I-B")],
+            "dev": [labelled("O U-A")],
             "test": [unlabelled],
         }
         self.assertEqual(
@@ -244,28 +217,8 @@ class LabelsTest(tf.test.TestCase):
             find_file_schemes({"test": [unlabelled]}, "auto"), {"test": "none"}
         )
 
-    def test_a_label_that_keeps_the_others_from_being_entities_is_named(self):
-        rows = [
-            sentence_tagging_labels("O B-A I-A B-A I-A"),
-            sentence_tagging_labels("B_A"),
-        ]
-        splits = {"train": [sentence_tagging_labels("B-A O")], "dev": rows}
-        for given, expected in (
-            ({"dev": rows}, {"dev": "none"}),
-            (splits, {"train": "iob2", "dev": "iob2"}),
-        ):
-            with self.assertLogs(logging.get_absl_logger(), "WARNING") as log:
-                self.assertEqual(find_file_schemes(given, "auto"), expected)
-            self.assertIn(
-                "dev: most labels spell entities, but not B_A.", log.output[0]
-            )
-        # Parts of speech are no such labels, whatever one of them looks like.
-        with self.assertNoLogs(logging.get_absl_logger(), "WARNING"):
-            find_file_schemes({"dev": [sentence_tagging_labels("nn vb B-A")]}, "auto")
-            find_file_schemes({"dev": [sentence_tagging_labels("O O")]}, "auto")
-
     def test_the_numbers_of_labels(self):
-        sentences = [sentence_tagging_labels("O I-A"), sentence_tagging_labels("B-X")]
+        sentences = [labelled("O I-A"), labelled("B-X")]
         golds = [["O", "B-A"], ["B-X"]]  # as the model spells them
 
         def ids(golds, must_be_known=False):
@@ -279,10 +232,6 @@ class LabelsTest(tf.test.TestCase):
         self.assertEqual(ids([]), [-1, -1, -1])
         with self.assertRaisesRegex(InputError, "f:1: the label 'B-X' is none of"):
             ids(golds, must_be_known=True)
-
-    def test_shown(self):
-        self.assertEqual(shown("ab"), "a, b")
-        self.assertEqual(shown("abcdefg"), "a, b, c, d, e and 2 more")
 
 
 CONLL = """\
@@ -334,26 +283,27 @@ rejects VBZ I-VP O O
         )
 
     def test_all_lines_have_the_same_columns(self):
-        sentences = self.read("-DOCSTART-\n\na\tX  O\n")
-        self.assertEqual(
-            self.written(sentences, [["O"]]), "-DOCSTART- O O O\n\na X O O\n\n"
-        )
-        sentences = self.read("a\nb\n")
-        self.assertEqual(self.written(sentences, [["O", "X"]]), "a O\nb X\n\n")
+        for text, labels, expected in (
+            (
+                "-DOCSTART-\n\na\tX  O\n",
+                [["O"]],
+                "-DOCSTART- O O O\n\na X O O\n\n",
+            ),
+            ("a\nb\n", [["O", "X"]], "a O\nb X\n\n"),
+        ):
+            self.assertEqual(self.written(self.read(text), labels), expected)
 
     def test_lines_at_the_end_of_files(self):
         paths = []
-        for number, text in enumerate(
-            ("-DOCSTART- O\n\na O\n\n", "-DOCSTART- O\n\nb O\n")
-        ):
+        for number, text in enumerate(("a O\n\n", "b O\n")):
             paths.append(self.path(f"{number}.txt"))
             with open(paths[-1], "w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(f"-DOCSTART- O\n\n{text}")
         sentences = read_sentences(paths, Layout())
-        expected = "-DOCSTART- O O\n\na O X\n\n-DOCSTART- O O\n\nb O Y\n\n"
-        self.assertEqual(self.written(sentences, [["X"], ["Y"]]), expected)
-        alone = self.written(sentences[:1], [["X"]])
-        self.assertEqual(alone, "-DOCSTART- O O\n\na O X\n\n")
+        first = "-DOCSTART- O O\n\na O X\n\n"
+        both = f"{first}-DOCSTART- O O\n\nb O Y\n\n"
+        self.assertEqual(self.written(sentences, [["X"], ["Y"]]), both)
+        self.assertEqual(self.written(sentences[:1], [["X"]]), first)
 
     def test_labels_that_are_not_the_last_column_stand_before_the_predicted_ones(self):
         sentences = self.read(CONLL, label_column="1")
@@ -373,12 +323,6 @@ rejects VBZ I-VP O VBZ VB
 
 """,
         )
-
-    def test_a_word_without_a_label(self):
-        sentences = self.read("a O\nb O\n")
-        for labels in ([["O"]], [["O", "O"], ["O"]], []):
-            with self.assertRaises(ValueError):
-                self.written(sentences, labels)
 
 
 NUM_LABELS = 5
@@ -460,16 +404,6 @@ class ScoresTest(tf.test.TestCase):
         self.assertNotIn("strict_f1", words.metric_names("iob1"))
 
 
-TOKENS_TAGGING_SESSION = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "ann",
-    "lee",
-    "and",
-]
 # IOB1: B stands where an entity is right behind one of its type. Read as IOB2 it has a
 # B here and there, and keeps them.
 TRAIN = "ann I-PER\nlee I-PER\nann B-PER\n\nand O\nann I-PER\n"
@@ -480,7 +414,7 @@ class TaggingSessionTest(tf.test.TestCase):
         super().setUp()
         self.root = tempfile.mkdtemp(dir=self.get_temp_dir())
         self.config = toy.write_config(self.root)
-        Vocabulary(TOKENS_TAGGING_SESSION).save(self.path("v.txt"))
+        Vocabulary([*SPECIAL, "ann", "lee", "and"]).save(self.path("v.txt"))
         with open(self.path("train.txt"), "w") as file:
             file.write(TRAIN)
 
@@ -500,7 +434,7 @@ class TaggingSessionTest(tf.test.TestCase):
         ]
         with (
             mock.patch.object(
-                finetuning, "finetune", side_effect=SystemExit
+                finetuning, "training_plan", side_effect=SystemExit
             ) as finetune,
             self.assertRaises(SystemExit),
         ):
@@ -536,7 +470,7 @@ class TaggingSessionTest(tf.test.TestCase):
         )
         found = finetuning.files_of(values, values.output_dir)
         splits = words.read_splits(values)
-        session = words.Words(values, found, splits, is_alone=True)
+        session = words.Words(values, found, splits)
         self.assertEqual(session.labels.scheme, "iob2")
         # I I B, O I: the same entities as in the file; strictly read one is none.
         found = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
@@ -550,26 +484,6 @@ class TaggingSessionTest(tf.test.TestCase):
             [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
         )
         self.assertIn("accuracy: 100.00%", session.report("dev", found))
-
-    def test_another_tasks_folder_stays_as_it_is(self):
-        os.makedirs(self.path("run"))
-        toy.save_checkpoint(self.path("run"), BertSpanPredictor(toy.CONFIG), 1, 1)
-        toy.write_config(self.path("run"))
-        before = os.listdir(self.path("run"))
-        with self.assertRaisesRegex(InputError, "is for span, this one's for tagging"):
-            run_ner.run(
-                cli.parse(
-                    run_ner.run,
-                    [
-                        "--do_train",
-                        f"--vocab_file={self.path('v.txt')}",
-                        f"--train_file={self.path('train.txt')}",
-                        f"--output_dir={self.path('run')}",
-                        "--max_seq_length=6",
-                    ],
-                )
-            )
-        self.assertCountEqual(os.listdir(self.path("run")), before)
 
 
 if __name__ == "__main__":
