@@ -141,7 +141,7 @@ class Worker:
 def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
     """Prints a table of one size, precision and batch."""
     from bert_tf.config import BertConfig
-    from bert_tf.training.throughput import pretraining_flops
+    from bert_tf.training.throughput import training_flops
 
     config = BertConfig.from_size(size)
     settings = {
@@ -169,12 +169,11 @@ def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
         for worker, pairs in runs.items()
     }
     peak = CEILING_FLOPS / best.pop(CEILING)[1]
-    flops = pretraining_flops(
+    flops = training_flops(
         config,
         {
             "input_ids": (batch_size, _LENGTH.value),
             "masked_lm_positions": (batch_size, _PREDICTIONS.value),
-            "next_sentence_labels": (batch_size, 1),
         },
     )
     print(

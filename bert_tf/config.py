@@ -119,51 +119,35 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int:
-                if (
-                    isinstance(value, bool)
-                    or not isinstance(value, int)
-                    or not 1 <= value <= _LARGEST_SIZE
-                ):
-                    raise ValueError(
-                        f"`{field.name}` must be a positive integer, below 2**31."
-                        f" Received: {value!r}"
-                    )
-            elif field.type is bool and not isinstance(value, bool):
-                raise ValueError(
-                    f"`{field.name}` must be true or false. Received: {value!r}"
-                )
-            elif (
-                field.type is float
-                or (field.type == float | None and value is not None)
-            ) and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise ValueError(
-                    f"`{field.name}` must be a number. Received: {value!r}"
-                )
+            self._check(field.name, getattr(self, field.name), field.type)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "`hidden_size` must be a multiple of `num_attention_heads`. "
                 f"Received: {self.hidden_size} and {self.num_attention_heads}"
             )
-        for name, absent in (("hidden_act", ()), ("masked_lm_hidden_act", (None,))):
-            value = getattr(self, name)
-            if value not in (*HIDDEN_ACTIVATIONS, *absent):
-                raise ValueError(
-                    f"`{name}` must be one of {', '.join(HIDDEN_ACTIVATIONS)}. "
-                    f"Received: {value!r}"
-                )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(
-                    f"`{name}` must be in [0, 1). Received: {getattr(self, name)!r}"
-                )
-        for name in ("initializer_range", "layer_norm_eps", "masked_lm_layer_norm_eps"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value <= sys.float_info.max:
-                raise ValueError(
-                    f"`{name}` must be positive and finite. Received: {value!r}"
-                )
+
+    def _check(self, name: str, value: Any, kind: Any) -> None:
+        """Raises ValueError if a field's value is out of its range."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None and kind in (float | None, str | None):
+            return
+        if kind is int:
+            is_right = type(value) is int and 1 <= value <= _LARGEST_SIZE
+            wanted = "a positive integer, below 2**31"
+        elif kind is bool:
+            is_right, wanted = isinstance(value, bool), "true or false"
+        elif name.endswith("hidden_act"):
+            is_right = value in HIDDEN_ACTIVATIONS
+            wanted = f"one of {', '.join(HIDDEN_ACTIVATIONS)}"
+        elif not is_number:
+            is_right, wanted = False, "a number"
+        elif name.endswith("_prob"):
+            is_right, wanted = 0.0 <= value < 1.0, "in [0, 1)"
+        else:
+            is_right = 0.0 < value <= sys.float_info.max
+            wanted = "positive and finite"
+        if not is_right:
+            raise ValueError(f"`{name}` must be {wanted}. Received: {value!r}")
 
     @classmethod
     def from_size(
@@ -265,13 +249,7 @@ class BertConfig:
     def check_vocabulary(
         self, num_tokens: int, source: str, advice: str = "Give those of one model."
     ) -> None:
-        """Raises InputError if a vocabulary has ids outside the embedding table.
-
-        Args:
-            num_tokens: of the vocabulary.
-            source: its description, or its file.
-            advice: how to correct it.
-        """
+        """Raises InputError if a vocabulary has ids outside the embedding table."""
         if num_tokens > self.vocab_size:
             raise InputError(
                 f"{source} has {num_tokens} tokens, but the model's `vocab_size`"
@@ -285,11 +263,6 @@ class BertConfig:
             for name, value in dataclasses.asdict(self).items()
             if name not in _OURS or value != _OURS[name]
         }
-
-    @property
-    def computes_as_the_original(self) -> bool:
-        """Whether the original's code can compute this model."""
-        return not self.beyond_the_original()
 
     def beyond_the_original(self) -> dict[str, Any]:
         """The fields with values unknown to the original's code."""

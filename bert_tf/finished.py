@@ -1,7 +1,7 @@
 """Finished results in a file, with what they depend on, so that none is made twice.
 
     {"format_version": 1,
-     "results": {"train.tf_record": {"made_from": SHA-256, "result": ...}}}
+     "results": {"records": {"made_from": SHA-256, "result": ...}}}
 
 `made_from` is a digest of all that a result depends on: the content of its input, its
 settings, and a number to increment when the same input gives another result.
@@ -78,16 +78,12 @@ class FinishedResults(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One result."""
-
     made_from: str
     result: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """What the file holds."""
-
     format_version: int
     results: dict[str, _Entry]
 

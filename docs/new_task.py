@@ -36,7 +36,6 @@ from bert_tf.tasks.finetuning import FineTuningTask, Outputs
 from bert_tf.tasks.run_options import ScoredOptions
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
 from bert_tf.training.training_options import Evaluates, Trains
 
@@ -131,10 +130,8 @@ def read(path: str) -> list[Example]:
 class _Sentences:
     """The examples of each split, and their records."""
 
-    def __init__(
-        self, options: PointingOptions, found: ModelFiles, is_alone: bool
-    ) -> None:
-        self._options, self._found, self._is_alone = options, found, is_alone
+    def __init__(self, options: PointingOptions, found: ModelFiles) -> None:
+        self._options, self._found = options, found
         paths = {"train": options.train_file, "dev": options.dev_file}
         wanted = {"train": options.do_train, "dev": options.looks_at_dev}
         self.examples = {
@@ -149,11 +146,8 @@ class _Sentences:
                 Feature("position", INT64, (1,)),
             ]
         )
-        path = os.path.join(self._options.output_dir, f"{split}.tf_record")
         made_from = [self.identity(split), self._found.vocabulary.sha256, length]
-        return SplitRecords.prepare(
-            path, spec, made_from, [self._block(split)], is_alone=self._is_alone
-        )
+        return SplitRecords.of(spec, made_from, [self._block(split)])
 
     def _block(self, split: str) -> dict[str, np.ndarray]:
         tokenizer, length = self._found.tokenizer, self._options.max_seq_length
@@ -195,7 +189,8 @@ def pointing_task(
     options: PointingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[np.ndarray]:
     """The task, as data: all that the runner asks."""
-    sentences = _Sentences(options, found, num_workers(strategy) == 1)
+    del strategy
+    sentences = _Sentences(options, found)
     added = finetuning.model_options(options, has_pooler=False)
     return FineTuningTask.of(
         Task(

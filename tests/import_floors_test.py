@@ -1,6 +1,7 @@
 """The house's floors: a module imports only from lower floors or its own room."""
 
 import ast
+import functools
 import pathlib
 
 import pytest
@@ -84,6 +85,7 @@ def room_of(module):
     return ".".join(first_two if ROOT.joinpath(*first_two).is_dir() else first_two[:1])
 
 
+@functools.cache
 def imports_of(path):
     """(module, line, whether it is imported when this module is) for each import."""
     tree = ast.parse(path.read_text("utf-8"))
@@ -102,18 +104,17 @@ def imports_of(path):
             visit(child, later or is_later(child))
 
     visit(tree, False)
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, node.lineno, node in nodes_at_import
+                found.append((alias.name, node.lineno, node in nodes_at_import))
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
-                yield (
-                    f"{node.module}.{alias.name}",
-                    node.lineno,
-                    node in nodes_at_import,
-                )
+                name = f"{node.module}.{alias.name}"
+                found.append((name, node.lineno, node in nodes_at_import))
+    return found
 
 
 def our_files():

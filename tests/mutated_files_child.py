@@ -22,7 +22,6 @@ import tempfile
 import traceback
 import warnings
 
-import numpy as np
 from absl import logging
 
 from bert_tf import (
@@ -45,7 +44,6 @@ from bert_tf.finished import FinishedResults
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records import record_sets, tokenized_corpus
-from bert_tf.records.batching import SplitRecords
 from bert_tf.records.inspection import InspectedRecords
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
@@ -215,16 +213,6 @@ def _make_packed(folder):
 
 def _read_packed(folder):
     _read_batches(PretrainingRecords(_path(folder, "x.tfrecord.gz")))
-
-
-def _splits(folder):
-    columns = {
-        feature.name: np.ones([3, *feature.shape], feature.dtype)
-        for feature in toy.SCHEMA.features
-    }
-    return SplitRecords.prepare(
-        _path(folder, "train.tf_record"), toy.SCHEMA, "x", [columns]
-    )
 
 
 def _make_metrics(folder):
@@ -470,7 +458,6 @@ READERS = {
     "packed records": (_make_packed, _read_packed),
     "inspected records": (_make_records, _inspect),
     "counts": (_make_counted, _count),
-    "splits": (_splits, lambda folder: _splits(folder).table),
     "run": (_make_run, _open),
     "run to resume": (_make_run, _restore),
     "TF1": (_make_export(export.write_tf1), _open),

@@ -113,8 +113,6 @@ class TsvTest(RunClassifierTestCase):
         self.assertAllEqual(
             probabilities.argmax(axis=1), [1 - number % 2 for number in range(13)]
         )
-        for name in ("train.tf_record", "eval.tf_record", "predict.tf_record"):
-            self.assertTrue(os.path.exists(self.path("run", name)))
 
         # Predicting alone, as the original's README has it: from a trained classifier,
         # whose labels are known without the training file.

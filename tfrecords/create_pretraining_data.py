@@ -162,7 +162,6 @@ def run(options: PretrainingDataOptions) -> None:
     from bert_tf.parallel import available_cores
     from bert_tf.records.manifest import manifest_path
     from bert_tf.records.record_sets import plan_record_set
-    from bert_tf.records.writing import leftovers
     from bert_tf.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.from_file(options.vocab_file)
@@ -171,7 +170,6 @@ def run(options: PretrainingDataOptions) -> None:
     # A pattern may match what an earlier run of this command wrote next to its text,
     # and the vocabulary.
     ours = output_files if files.exists(manifest_path(output_files)) else []
-    ours = [*ours, *leftovers(output_files)]
     values = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(InstanceSettings)

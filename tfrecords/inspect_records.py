@@ -51,7 +51,11 @@ def run(options: InspectionOptions) -> None:
     if not options.positional:
         raise InputError("Give record files: inspect_records records/text.tfrecord")
     cli.import_tensorflow()
-    from bert_tf.records.inspection import InspectedRecords, examples
+    from bert_tf.records.inspection import (
+        InspectedRecords,
+        example_lines,
+        examples,
+    )
     from bert_tf.records.manifest import manifest_lines
 
     def say(values: dict[str, Any]) -> None:
@@ -72,9 +76,9 @@ def run(options: InspectionOptions) -> None:
         width = shutil.get_terminal_size().columns
         for each in examples(records, options.start, options.num_examples):
             if is_text:
-                print("\n".join([*each.lines(width), ""]))
+                print("\n".join([*example_lines(each, width), ""]))
             else:
-                say(each.to_values())
+                say(each)
         if options.statistics:
             survey = _survey(records)
             if is_text:

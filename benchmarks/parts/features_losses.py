@@ -161,8 +161,7 @@ def choices(
     featurizer = multiple_choice.ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
-    records = SplitRecords.prepare(
-        str(folder / "records"),
+    records = SplitRecords.of(
         multiple_choice.schema(target, length),
         SWAG,
         featurizer.blocks(examples),
@@ -187,8 +186,7 @@ def words(
         load_tokenizer(job["checkpoint"]), max_seq_length=length
     )
     labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
-    records = SplitRecords.prepare(
-        str(folder / "records"),
+    records = SplitRecords.of(
         words_module.schema(length),
         NER,
         words_module.blocks(featurizer(sentences), labels, length),

@@ -130,8 +130,6 @@ def our_run(bench: Bench, version: str, job: dict[str, Any]) -> dict[str, Any]:
     finished(command)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
-    for records in folder.glob("*.tf_record*"):
-        records.unlink()
     null_odds = folder / "null_odds.json"
     return {
         "predictions": json.loads((folder / "predictions.json").read_text()),

@@ -1,12 +1,11 @@
 """Writes a checkpoint of any format as one of any other."""
 
 import dataclasses
-import glob
 import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from absl import logging
@@ -61,7 +60,6 @@ def completed(
                 f" {', '.join(there) or 'none'}."
             )
         weights = weights.with_heads(heads)
-    _check_labels(source)
     path = "--vocab_file"
     if vocabulary is None and source.tokenizer.vocabulary is not None:
         source.tokenizer.require_same()
@@ -92,19 +90,6 @@ def source_of(options: SourceOptions) -> Source:
     )
 
 
-def _check_labels(source: Source) -> None:
-    """Raises InputError if the labels are not those of the head's outputs."""
-    for head in (names.CLASSIFIER, names.TAGGING):
-        if source.labels is None or head not in names.heads_of(source.weights):
-            continue
-        number = num_outputs(source.weights, head)
-        if number != (len(source.labels) or 1):
-            raise InputError(
-                f"{source.path}: its {head} head has {number} outputs, its labels are"
-                f" {', '.join(source.labels) or 'none, as of a regression'}."
-            )
-
-
 def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All that an export depends on: the model's content, and how it is written."""
     digest = hashlib.sha256()
@@ -126,11 +111,10 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class NewFolder:
-    """A folder that appears only when it is complete.
+    """A folder with nothing but an export, whose export.json shows if it is complete.
 
-    Within the `with`, files go to a locked folder next to it, which is renamed at the
-    end. A folder that exists is filled file by file: it may be a mount. Its export.json
-    is "not complete" meanwhile, and the same command fills it again after a kill.
+    Within the `with`, the folder is locked and is filled. After an error it is empty,
+    or gone if it is new; after a kill the same command fills it again.
     """
 
     def __init__(self, folder: str) -> None:
@@ -138,112 +122,81 @@ class NewFolder:
             raise InputError("--output_dir must not be empty.")
         if files.exists(folder) and not files.is_folder(folder):
             raise InputError(f"--output_dir={folder} is a file. Give another folder.")
-        self._refusal = (
-            f"--output_dir={folder} is not empty, and nothing is overwritten. Give"
-            " another folder, or remove this one."
-        )
-        if files.is_remote(folder):
-            self._folder = folder.rstrip("/")
-            self.path = files.temporary_name(self._folder)
-        else:
-            self._folder = os.path.realpath(folder)
-            self.path = f"{self._folder}.tmp-export"
-        self._handle: int | None = None
+        self._folder = folder.rstrip("/") or folder
         self._made_from: dict[str, Any] = {}
-        self._there = self._look()
+        self._handle: int | None = None
+        self._is_new = not files.exists(folder)
+        self._look()
+
+    def _refuse(self) -> NoReturn:
+        raise InputError(
+            f"--output_dir={self._folder} is not empty, and nothing is overwritten."
+            " Give another folder, or remove this one."
+        )
 
     def _look(self) -> Export | None:
-        """The folder's export.json; InputError if the folder has any other file."""
+        """The folder's export.json; InputError if the folder has other files."""
+        names = set(files.names_in(self._folder)) if not self._is_new else set()
         there = read_export(self._folder)
-        expected = {EXPORT_NAME, *there.names} if there else {}
-        names = files.names_in(self._folder) if files.is_folder(self._folder) else []
-        for name in names:
-            if name not in expected and not name.startswith(f"{EXPORT_NAME}.tmp-"):
-                raise InputError(self._refusal)
+        if there is None:
+            names = {n for n in names if not n.startswith(f"{EXPORT_NAME}.tmp-")}
+            if names:
+                self._refuse()
+        elif there.complete and names != {EXPORT_NAME, *there.names}:
+            self._refuse()
         return there
 
     def is_done(self, made_from: dict[str, Any]) -> bool:
         """Whether the export exists already."""
         self._made_from = made_from
-        if self._there is None:
-            return False
-        is_whole = {*self._there.names} <= {*files.names_in(self._folder)}
-        if self._there.made_from != made_from or (
-            self._there.complete and not is_whole
-        ):
-            raise InputError(self._refusal)
-        if self._there.complete and files.exists(self.path):
-            self._lock()
-            self._unlock()
-        return self._there.complete
-
-    def _lock(self) -> None:
-        """Makes the folder to write to, empty and for this process alone."""
-        if files.is_remote(self.path):
-            files.make_folder(self.path)
-            return
-        self._handle = files.lock(
-            self.path, "another export is being written; wait for it, or stop it."
-        )
-        for name in files.names_in(self.path):
-            files.remove(os.path.join(self.path, name))
-
-    def _unlock(self, *, is_renamed: bool = False) -> None:
-        """Removes that folder, unless it is now another process's of the same name."""
-        if not is_renamed:
-            files.remove(self.path)
-        if self._handle is not None:
-            os.close(self._handle)
+        there = self._look()
+        if there is not None and there.made_from != made_from:
+            self._refuse()
+        return there is not None and there.complete
 
     def __enter__(self) -> str:
-        for left in files.glob(glob.escape(self._folder) + ".tmp-*"):
-            if left != self.path:
-                logging.warning("%s is what a killed run left: remove it.", left)
-        self._lock()
-        try:
-            if self._look() != self._there:
-                raise InputError(self._refusal)
-        except InputError:
+        files.make_folder(self._folder)
+        if not files.is_remote(self._folder):
+            self._handle = files.lock(
+                self._folder,
+                "another export is being written; wait for it, or stop it.",
+            )
+        if self.is_done(self._made_from):  # by another process, meanwhile
             self._unlock()
-            raise
-        return self.path
+            self._refuse()
+        self._empty()
+        Export(made_from=self._made_from, names=[], complete=False).write(self._folder)
+        return self._folder
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        is_renamed = False
         try:
             if error is None:
-                is_renamed = self._publish()
+                names = [n for n in files.names_in(self._folder) if n != EXPORT_NAME]
+                Export(made_from=self._made_from, names=names, complete=True).write(
+                    self._folder
+                )
+            elif issubclass(error, Exception):  # else as after a kill
+                self._empty()
+                if self._is_new:
+                    files.remove(self._folder)
         finally:
-            self._unlock(is_renamed=is_renamed)
+            self._unlock()
 
-    def _publish(self) -> bool:
-        """Gives the files their names; whether the folder was renamed for that."""
-        names = files.names_in(self.path)
-        export = Export(made_from=self._made_from, names=names, complete=True)
-        if not files.is_remote(self._folder) and not files.exists(self._folder):
-            export.write(self.path)
-            files.replace(self.path, self._folder)
-            return True
-        files.make_folder(self._folder)
-        dataclasses.replace(export, complete=False).write(self._folder)
+    def _empty(self) -> None:
         for name in files.names_in(self._folder):
-            # What a killed run has moved, perhaps in part.
-            if name != EXPORT_NAME:
-                files.remove(os.path.join(self._folder, name))
-        for name in names:
-            files.move(os.path.join(self.path, name), os.path.join(self._folder, name))
-        export.write(self._folder)
-        return False
+            files.remove(os.path.join(self._folder, name))
+
+    def _unlock(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
 
 
 def write_tf1(folder: str, model: Source) -> None:
     """Writes the original's files: bert_config.json, vocab.txt, bert_model.ckpt."""
     config = model.require_config()
     _refuse_added(model)
-    if not config.computes_as_the_original:
-        other = ", ".join(
-            f"{name}={value}" for name, value in config.beyond_the_original().items()
-        )
+    if beyond := config.beyond_the_original():
+        other = ", ".join(f"{name}={value}" for name, value in beyond.items())
         raise InputError(
             f"{model.weights.path}: the original's code cannot compute this model"
             f" ({other}). Export it as huggingface or saved_model."

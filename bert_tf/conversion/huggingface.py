@@ -6,13 +6,13 @@ files. Weights are read from safetensors alone: opening a pickle can run any cod
 """
 
 import contextlib
+import functools
 import glob
 import json
 import os
-import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,8 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 _MODULES_NAME = "modules.json"
 
-# Names of PyTorch's pickled weights; the model's own first.
-_PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth")
+# PyTorch's pickled weights.
+_PICKLES = ("*.bin", "*.pt", "*.pth")
 
 # The types that float32 holds exactly.
 _DTYPES = ("F32", "F16", "BF16")
@@ -52,18 +52,16 @@ _DTYPES = ("F32", "F16", "BF16")
 # Their name -> ours. Their "gelu" is the exact function; the tanh approximation has
 # several names.
 _ACTIVATIONS = {
-    **dict.fromkeys(("gelu", "gelu_python"), "gelu_erf"),
-    **dict.fromkeys(
-        (
-            "gelu_new",
-            "gelu_pytorch_tanh",
-            "gelu_python_tanh",
-            "gelu_fast",
-            "gelu_accurate",
-        ),
-        "gelu",
-    ),
-    **{name: name for name in ("relu", "tanh", "linear")},
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_python_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_accurate": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
 }
 _THEIR_GELUS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 
@@ -121,8 +119,6 @@ def read_tensors(path: str) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name; only its header is read now."""
     if not files.exists(path):
         raise InputError(f"No such file: {path}")
-    if files.is_folder(path):
-        raise InputError(f"{path}: a folder, not a safetensors file.")
     copy = None
     if files.is_remote(path):
         # The package reads local files alone. The tensors keep the copy alive.
@@ -142,24 +138,21 @@ def read_tensors(path: str) -> dict[str, Tensor]:
                 f"{path} is damaged or no safetensors file: {reason}."
             ) from error
 
-    def reading(name: str, problem: str | None) -> Callable[[], np.ndarray]:
-        def read() -> np.ndarray:
-            if problem:
-                raise InputError(f"{path}: {problem}.")
-            with opened() as file:
-                return file.get_tensor(name).astype(np.float32, copy=False)
-
-        return read
+    def read(name: str) -> np.ndarray:
+        with opened() as file:
+            return file.get_tensor(name).astype(np.float32, copy=False)
 
     tensors = {}
     with opened() as file:
         for name in file.keys():  # noqa: SIM118 (the file is no mapping)
             part = file.get_slice(name)
-            dtype, problem = part.get_dtype(), None
-            if dtype not in _DTYPES:
-                problem = f"{name} is of type {dtype}; only F32, F16 and BF16 are read"
+            if part.get_dtype() not in _DTYPES and not name.endswith(_BUFFERS):
+                raise InputError(
+                    f"{path}: {name} is of type {part.get_dtype()}; only"
+                    f" {', '.join(_DTYPES)} are read."
+                )
             shape = tuple(part.get_shape())
-            tensors[name] = Tensor(shape, reading(name, problem), problem)
+            tensors[name] = Tensor(shape, functools.partial(read, name))
     return tensors
 
 
@@ -169,62 +162,26 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
         name: np.ascontiguousarray(tensor.read(), "<f4").reshape(tensor.shape)
         for name, tensor in tensors.items()
     }
-    # transformers checks for which framework the file was written.
-    metadata = {"format": "pt"}
-    temporary = files.temporary_name(path)
-    try:
-        if files.is_remote(path):
-            with files.open_binary(temporary, "wb") as file:
-                file.write(safetensors.numpy.save(arrays, metadata))
-        else:
-            safetensors.numpy.save_file(arrays, temporary, metadata)
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-        files.replace(temporary, path)
-    except BaseException:
-        if files.exists(temporary):
-            files.remove(temporary)
-        raise
+    with files.replacing(path) as file:
+        # transformers checks for which framework the file was written.
+        file.write(safetensors.numpy.save(arrays, {"format": "pt"}))
 
 
 def _pickles_in(folder: str) -> list[str]:
-    """Files of PyTorch's weights; the model's own first."""
-    found: dict[str, None] = {}
-    for pattern in _PICKLES:
-        found |= dict.fromkeys(files.glob(os.path.join(glob.escape(folder), pattern)))
-    return list(found)
+    pattern = os.path.join(glob.escape(folder), "{}")
+    return [name for p in _PICKLES for name in files.glob(pattern.format(p))]
 
 
 def refuse_pickles(path: str) -> None:
-    """Raises InputError if `path` is a pickle, or a folder with nothing but pickles.
-
-    The message has the command that converts it, with a loader that runs no code.
-    """
+    """Raises InputError if `path` is a pickle, or a folder with nothing but pickles."""
     if files.is_folder(path):
-        found = _pickles_in(path)
-        if not found:
-            return
-        # A model may have several parts; of other files the first.
-        parts = [
-            name for name in found if os.path.basename(name).startswith("pytorch_model")
-        ] or found[:1]
-    elif path.endswith((".bin", ".pt", ".pth")):
-        parts, path = [path], os.path.dirname(path)
-    else:
-        return
-    target = os.path.join(path, WEIGHTS_NAME)
-    code = (
-        "import torch; from safetensors.torch import save_file;"
-        " save_file({k: v.clone().contiguous()"
-        f" for f in {json.dumps(parts)}"
-        ' for k, v in torch.load(f, map_location="cpu", weights_only=True).items()},'
-        f' {json.dumps(target)}, metadata={{"format": "pt"}})'
-    )
-    raise InputError(
-        f"{parts[0]} is a pickle, which can run any code when it is opened, and is not"
-        f" read. With torch and safetensors installed, this writes {target}:"
-        f" python -c {shlex.quote(code)}"
-    )
+        path = next(iter(_pickles_in(path)), "")
+    if path.endswith((".bin", ".pt", ".pth")):
+        raise InputError(
+            f"{path} is a pickle, which can run any code when it is opened, and is not"
+            " read. Load the model with transformers: `save_pretrained` writes"
+            f" {WEIGHTS_NAME}."
+        )
 
 
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
@@ -350,16 +307,13 @@ def to_config(
 
 def _check_masked_lm(config: BertConfig, architecture: str) -> None:
     """Raises InputError if the masked LM's head has its own activation or epsilon."""
-    for field, encoders in (
-        ("masked_lm_hidden_act", "hidden_act"),
-        ("masked_lm_layer_norm_eps", "layer_norm_eps"),
-    ):
-        own = getattr(config, field)
-        if own is not None and own != getattr(config, encoders):
+    for field in ("hidden_act", "layer_norm_eps"):
+        own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
+        if own not in (None, encoders):
             raise InputError(
-                f"transformers' {architecture} has one `{encoders}` for the encoder and"
-                f" the masked LM's head; here `{field}` is {own!r} and `{encoders}`"
-                f" {getattr(config, encoders)!r}. Leave the head out by --heads."
+                f"transformers' {architecture} has one `{field}` for the encoder and"
+                f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
+                f" `{field}` {encoders!r}. Leave the head out by --heads."
             )
 
 
@@ -425,9 +379,6 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         raise InputError(
             f"{folder}: tensors that have no place in BERT: {listed(left_over)}."
         )
-    for key in rows:
-        if key in found and found[key].problem:
-            raise InputError(f"{folder}: {found[key].problem}.")
     copies = {copy: found.pop(copy) for copy in _COPIES if copy in found}
     for copy, tensor in copies.items():
         # A file may have either, or both.
@@ -441,9 +392,17 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         },
     )
     check_against_config(weights, config)
-    _check_labels(weights, values, os.path.join(folder, CONFIG_NAME))
     for copy, tensor in copies.items():
-        _check_same(folder, copy, tensor, found[_COPIES[copy]])
+        other = found[_COPIES[copy]]
+        # Bit for bit: NaN equals itself.
+        if tensor is not other and (
+            tensor.shape != other.shape
+            or tensor.read().tobytes() != other.read().tobytes()
+        ):
+            raise InputError(
+                f"{folder}: {copy} is not {_COPIES[copy]}: a BERT whose weights are not"
+                " tied, which cannot be represented."
+            )
     return weights
 
 
@@ -460,31 +419,6 @@ def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
     if not row.hugging_face_transposes:
         return tensor
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
-
-
-def _check_labels(weights: Weights, values: Mapping[str, Any], path: str) -> None:
-    """Raises InputError if a classifier does not have one output per label."""
-    labels = values.get("id2label")
-    for head in (names.CLASSIFIER, names.TAGGING):
-        shape = weights.shapes.get(names.HEADS[head][0].original)
-        if shape and isinstance(labels, dict) and len(labels) != shape[0]:
-            raise InputError(
-                f"{path}: `id2label` has {len(labels)} labels, but the {head} in"
-                f" {weights.path} has {shape[0]} outputs."
-            )
-
-
-def _check_same(folder: str, copy: str, tensor: Tensor, other: Tensor) -> None:
-    """Raises InputError unless a copy is equal, bit for bit: NaN equals itself."""
-    if tensor is other:
-        return
-    if tensor.shape != other.shape or not np.array_equal(
-        tensor.read().view(np.int32), other.read().view(np.int32)
-    ):
-        raise InputError(
-            f"{folder}: {copy} is not {_COPIES[copy]}: a BERT whose weights are not"
-            " tied, which cannot be represented."
-        )
 
 
 def _stored(folder: str) -> dict[str, Tensor]:

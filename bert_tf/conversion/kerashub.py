@@ -39,7 +39,7 @@ from bert_tf.conversion.weights import (
     shown,
 )
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.vocabulary import PAD, Vocabulary
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.weights.h5"
@@ -485,13 +485,7 @@ def _check_can_be_written(
             " none. Export it in another format."
         )
     check_against_config(weights, config)
-    missing = [
-        token
-        for token in (PAD, UNK, CLS, SEP, MASK)
-        if vocabulary is not None and token not in vocabulary
-    ]
-    if missing:
+    if vocabulary is not None and PAD not in vocabulary:
         raise InputError(
-            f"The vocabulary of {weights.path}: KerasHub's BertTokenizer needs"
-            f" {', '.join(missing)}."
+            f"The vocabulary of {weights.path}: KerasHub's BertTokenizer needs {PAD}."
         )

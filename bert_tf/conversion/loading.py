@@ -96,31 +96,15 @@ def load_weights(
 def _refuse_what_does_not_fit(
     weights: Weights, variables: dict[str, keras.Variable]
 ) -> None:
-    path = weights.path
+    of_heads = {row.original for rows in names.HEADS.values() for row in rows}
+    # A model without next sentence prediction has no pooler.
+    optional = {*of_heads, *(row.original for row in names.POOLER)}
     wrong = {
         name: f"{name} is {list(there)} there, {list(variables[name].shape)} here"
         for name, there in weights.shapes.items()
         if name in variables and there != tuple(variables[name].shape)
     }
-    of_heads = {row.original for rows in names.HEADS.values() for row in rows}
-    if wrong and wrong.keys() <= of_heads:
-        raise InputError(
-            f"{path} has a {names.heads_of(wrong)[0]} head of another size:"
-            f" {listed(wrong.values())}. To begin with its encoder and a new head, give"
-            " `init_head=False`."
-        )
-    if wrong:
-        raise InputError(
-            f"{path} does not fit the model: {listed(wrong.values())}."
-            + _USE_ITS_CONFIG
-        )
-    # A model without next sentence prediction has no pooler.
-    optional = {*of_heads, *(row.original for row in names.POOLER)}
-    left_over = [
-        name for name in weights if name not in variables and name not in optional
-    ]
-    added = [name for name in left_over if is_added(name)]
-    encoder = [name for name in left_over if name.startswith("bert/")]
+    left_over = [n for n in weights if n not in variables and n not in optional]
     missing = [
         name
         for name in variables
@@ -129,29 +113,33 @@ def _refuse_what_does_not_fit(
         and name not in optional
         and not is_added(name)
     ]
-    if missing:
-        raise InputError(
-            f"{path} lacks {len(missing)} weights of the encoder: a checkpoint of"
-            f" another model? {listed(missing)}."
+    if wrong and wrong.keys() <= of_heads:
+        problem = (
+            f"has a {names.heads_of(wrong)[0]} head of another size:"
+            f" {listed(wrong.values())}. To begin with its encoder and a new head, give"
+            " `init_head=False`."
         )
-    if added:
-        options = " ".join(
-            f"`{option}={value}`" for option, value in added_options(weights).items()
+    elif wrong:
+        problem = f"does not fit the model: {listed(wrong.values())}." + _USE_ITS_CONFIG
+    elif missing:
+        problem = (
+            f"lacks {len(missing)} weights of the encoder: a checkpoint of another"
+            f" model? {listed(missing)}."
         )
-        raise InputError(
-            f"{path} was trained with {options}; this model lacks {listed(added)}. Give"
-            " the same."
+    elif added := [name for name in left_over if is_added(name)]:
+        options = added_options(weights).items()
+        problem = (
+            f"was trained with {' '.join(f'`{o}={value}`' for o, value in options)};"
+            f" this model lacks {listed(added)}. Give the same."
         )
-    if encoder:
-        raise InputError(
-            f"{path} has {len(encoder)} weights of the encoder that the model lacks:"
-            f" {listed(encoder)}." + _USE_ITS_CONFIG
+    elif left_over:
+        problem = (
+            f"has {len(left_over)} weights that the model lacks: {listed(left_over)}."
+            + _USE_ITS_CONFIG
         )
-    if left_over:
-        raise InputError(
-            f"{path} has {len(left_over)} tensors that have no place in BERT:"
-            f" {listed(left_over)}."
-        )
+    else:
+        return
+    raise InputError(f"{weights.path} {problem}")
 
 
 def refuse_other_function(
@@ -273,20 +261,12 @@ def load_classifier(
 
 
 def load_span_predictor(path: str | Source) -> BertSpanPredictor:
-    """The model of a SQuAD checkpoint.
-
-    Raises:
-        InputError: as `load_weights`, or the checkpoint has no such head.
-    """
+    """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`."""
     return _with_head(BertSpanPredictor, names.SPAN, _opened(path))
 
 
 def load_multiple_choice(path: str | Source) -> BertMultipleChoice:
-    """The model of a multiple choice checkpoint (SWAG).
-
-    Raises:
-        InputError: as `load_weights`, or the checkpoint has no such head.
-    """
+    """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`."""
     return _with_head(BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
 
 
@@ -316,6 +296,7 @@ def _with_head(
 
 
 def _outputs(source: Source, head: str) -> int:
+    """How many outputs a checkpoint's head has."""
     if head not in names.heads_of(source.weights):
         raise InputError(
             f"{source.path}: no checkpoint with a {head} head; give `num_labels` to"
@@ -404,8 +385,8 @@ def checked_casing(
 ) -> bool:
     """Whether to lower-case: the user's choice, or else the checkpoint's.
 
-    A checkpoint's tokenizer files or its name (cased_..., uncased_...) give it, or else
-    the vocabulary, by upper-case letters: a TF1 release may be in any folder.
+    Its tokenizer files or its name (cased_..., uncased_...) give it, or else the
+    vocabulary, by upper-case letters: a TF1 release may be in any folder.
     """
     said_by, there = vocabulary_said_by, None
     if source is not None:
@@ -417,10 +398,8 @@ def checked_casing(
             )
         said_by, there = source.path, source.tokenizer.do_lower_case
     if there is None and vocabulary.has_upper_case:
-        logging.log(
-            logging.WARNING if do_lower_case else logging.INFO,
-            "%s does not say whether text keeps its case; the vocabulary has upper-case"
-            " letters, so it does unless --do_lower_case=True.",
+        logging.info(
+            "%s has upper-case letters: text keeps its case unless --do_lower_case.",
             said_by,
         )
         return bool(do_lower_case)

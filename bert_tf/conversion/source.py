@@ -14,7 +14,7 @@ An exported folder also has export.json, which records what it was made from:
     {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
      ...], "complete": true}
 
-`names` are the other files of the folder. While a folder that existed before is filled,
+`names` are the other files of the folder. While it is filled, and after a kill,
 `complete` is false: the same command then fills it again.
 """
 
@@ -77,29 +77,30 @@ class Format(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A checkpoint, opened; its weights are read on demand.
+    """A checkpoint, opened; its weights are read on demand."""
 
-    Attributes:
-        path: as it was given.
-        format: what wrote it.
-        folder: the folder of its files; of a handle, the handle.
-        weights: by the original's names.
-        config: the architecture; None if no file gives it.
-        tokenizer: its vocabulary and casing.
-        labels: a classifier's or tagger's labels by output; None if they have no names,
-            empty for a regression of one number.
-        problem_type: what a classifier predicts, of `bert_tf.config`; None if no file
-            gives it.
-    """
-
-    path: str
-    format: Format
-    folder: str
-    weights: Weights
-    config: BertConfig | None
+    path: str  # as it was given
+    format: Format  # what wrote it
+    folder: str  # the folder of its files; of a handle, the handle
+    weights: Weights  # by the original's names
+    config: BertConfig | None  # None if no file gives it
     tokenizer: TokenizerFiles
+    # A classifier's or tagger's labels by output; None if they have no names, empty for
+    # a regression of one number.
     labels: tuple[str, ...] | None = None
+    # What a classifier predicts, of `bert_tf.config`; None if no file gives it.
     problem_type: str | None = None
+
+    def __post_init__(self) -> None:
+        for head in (names.CLASSIFIER, names.TAGGING):
+            if self.labels is None or head not in names.heads_of(self.weights):
+                continue
+            number = num_outputs(self.weights, head)
+            if number != (len(self.labels) or 1):
+                raise InputError(
+                    f"{self.path}: its {head} head has {number} outputs, its labels are"
+                    f" {', '.join(self.labels) or 'none, as of a regression'}."
+                )
 
     @property
     def checkpoint(self) -> str:
@@ -127,7 +128,26 @@ class Source:
 
 def find_format(path: str) -> Format:
     """Which format a path has, from the names of files alone."""
-    if not files.is_folder(path):
+    if files.is_folder(path):
+        export = read_export(path)
+        if export is not None and not export.complete:
+            raise InputError(
+                f"{path}: its export was interrupted; give the same export_model"
+                " command again."
+            )
+        states = ("checkpoint", f"{tensorflow.RELEASED_PREFIX}.index")
+        there = [os.path.join(path, name) for name in states]
+        if not any(files.exists(p) and not files.is_folder(p) for p in there):
+            if kerashub.is_preset_folder(path):
+                return Format.KERAS_HUB
+            if huggingface.is_folder_of_hugging_face(path):
+                return Format.HUGGING_FACE
+            raise InputError(
+                f"{path}: no checkpoint in this folder: neither a run's file"
+                f" 'checkpoint', nor {tensorflow.RELEASED_PREFIX}.index,"
+                f" {huggingface.WEIGHTS_NAME} or {kerashub.WEIGHTS_NAME}."
+            )
+    else:
         for ending, format_, name in (
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
             (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
@@ -143,32 +163,8 @@ def find_format(path: str) -> Format:
             return Format.KERAS_HUB
         if files.exists(path):
             huggingface.refuse_pickles(path)
-        prefix = tensorflow.find_checkpoint(path)
-        return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
-    export = read_export(path)
-    if export is not None and not export.complete:
-        raise InputError(
-            f"{path}: its export was interrupted; give the same export_model command"
-            " again."
-        )
-    if any(
-        files.exists(there) and not files.is_folder(there)
-        for there in (
-            os.path.join(path, "checkpoint"),
-            os.path.join(path, tensorflow.RELEASED_PREFIX + ".index"),
-        )
-    ):
-        prefix = tensorflow.find_checkpoint(path)
-        return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
-    if kerashub.is_preset_folder(path):
-        return Format.KERAS_HUB
-    if huggingface.is_folder_of_hugging_face(path):
-        return Format.HUGGING_FACE
-    raise InputError(
-        f"{path}: no checkpoint in this folder: neither a run's file 'checkpoint', nor"
-        f" {tensorflow.RELEASED_PREFIX}.index, {huggingface.WEIGHTS_NAME} or"
-        " model.weights.h5."
-    )
+    prefix = tensorflow.find_checkpoint(path)
+    return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
 
 
 def open_source(path: str) -> Source:

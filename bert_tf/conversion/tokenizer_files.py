@@ -64,6 +64,7 @@ _JSON_FIXED = {
     ("normalizer", "type"): "BertNormalizer",
     ("normalizer", "clean_text"): True,
     ("normalizer", "handle_chinese_chars"): True,
+    ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
 
 
@@ -217,39 +218,33 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     json_path = os.path.join(folder, TOKENIZER_NAME)
     config = _object_in(config_path) if files.exists(config_path) else {}
     casing = casing_of(folder)
+    # (file, setting, its value, the values that are the original's)
+    found: list[tuple[str, str, Any, tuple]] = []
     for key, wanted in _CONFIG_FIXED.items():
         value = config.get(key, wanted)
         # A special token may be an object with its text in it.
         value = value.get("content") if isinstance(value, dict) else value
-        if value != wanted:
-            yield f"{config_path} sets {key}={json.dumps(value)}."
-    if config.get("tokenizer_class") not in (None, *_CLASSES):
-        name = json.dumps(config["tokenizer_class"])
-        yield f"{config_path} names the tokenizer {name}."
-    if config.get("strip_accents") not in (None, casing):
-        yield (
-            f"{config_path} sets strip_accents={json.dumps(config['strip_accents'])}"
-            f" with do_lower_case={json.dumps(casing)}."
-        )
-    if tokenizer is None:
-        return
-    for (part, key), wanted in _JSON_FIXED.items():
-        value = _part(tokenizer, part).get(key)
-        if value != wanted:
-            yield f"{json_path} sets {part}.{key}={json.dumps(value)}."
-    if _part(tokenizer, "pre_tokenizer").get("type") != "BertPreTokenizer":
-        yield f"{json_path} splits words by another rule than BertPreTokenizer."
-    normalizer = _part(tokenizer, "normalizer")
-    if normalizer.get("lowercase", casing) != casing:
-        yield (
-            f"{json_path} sets normalizer.lowercase="
-            f"{json.dumps(normalizer['lowercase'])}, but {config_path} sets"
-            f" do_lower_case={json.dumps(casing)}."
-        )
-    if normalizer.get("strip_accents") not in (None, casing):
-        strips = json.dumps(normalizer["strip_accents"])
-        yield f"{json_path} sets normalizer.strip_accents={strips}."
-    for token in tokenizer.get("added_tokens") or ():
+        found.append((config_path, key, value, (wanted,)))
+    for key, values in (
+        ("tokenizer_class", (None, *_CLASSES)),
+        ("strip_accents", (None, casing)),
+    ):
+        found.append((config_path, key, config.get(key), values))
+    if tokenizer is not None:
+        normalizer = _part(tokenizer, "normalizer")
+        for (part, key), wanted in _JSON_FIXED.items():
+            value = _part(tokenizer, part).get(key)
+            found.append((json_path, f"{part}.{key}", value, (wanted,)))
+        for key in ("lowercase", "strip_accents"):
+            value = normalizer.get(key)
+            found.append((json_path, f"normalizer.{key}", value, (None, casing)))
+    for path, key, value, values in found:
+        if value not in values:
+            yield (
+                f"{path} sets {key}={json.dumps(value)}; BERT's tokenizer has"
+                f" {json.dumps(values[-1])}."
+            )
+    for token in (tokenizer or {}).get("added_tokens") or ():
         if (
             isinstance(token, dict)
             and {"content", "id"} <= token.keys()

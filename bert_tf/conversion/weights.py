@@ -21,7 +21,6 @@ class Tensor(NamedTuple):
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]  # float32
-    problem: str | None = None  # why `read` will raise
 
 
 class Weights(Mapping[str, np.ndarray]):

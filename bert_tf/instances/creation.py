@@ -134,26 +134,51 @@ class Instances:
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields the instances, a given number at a time, padded."""
         for start in range(0, len(self), block_size):
-            yield self._block(self.order[start : start + block_size])
+            numbers = self.order[start : start + block_size]
+            columns = self.rows(
+                numbers,
+                np.arange(len(numbers) + 1),
+                self.settings.max_seq_length,
+                self.settings.max_predictions_per_seq,
+                1,
+            )
+            for name in ("sequence_ids", "cls_positions", "next_sentence_weights"):
+                del columns[name]
+            yield columns
 
-    def _block(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        shape = (len(numbers), self.settings.max_seq_length)
+    def rows(
+        self,
+        numbers: np.ndarray,
+        starts: np.ndarray,
+        max_tokens: int,
+        max_predictions: int,
+        max_sequences: int,
+    ) -> dict[str, np.ndarray]:
+        """Rows of the instances of these numbers; row n holds those from starts[n] on.
+
+        The features are those of packed rows, as in `RecordSpec`.
+        """
+        tokens, predictions, slots = (
+            (len(starts) - 1, length)
+            for length in (max_tokens, max_predictions, max_sequences)
+        )
         columns: dict[str, np.ndarray] = {
-            name: np.zeros(shape, np.int64)
-            for name in ("input_ids", "input_mask", "segment_ids")
+            "input_ids": np.zeros(tokens, np.int64),
+            "input_mask": np.zeros(tokens, np.int64),
+            "segment_ids": np.zeros(tokens, np.int64),
+            "sequence_ids": np.zeros(tokens, np.int64),
+            "cls_positions": np.zeros(slots, np.int64),
+            "next_sentence_labels": np.zeros(slots, np.int64),
+            "next_sentence_weights": np.zeros(slots, np.float32),
+            "masked_lm_positions": np.zeros(predictions, np.int64),
+            "masked_lm_ids": np.zeros(predictions, np.int64),
+            "masked_lm_weights": np.zeros(predictions, np.float32),
         }
-        _pad_tokens(self.buffers, numbers, *columns.values())
-        if self.settings.masking == settings.STATIC_MASKING:
-            shape = (len(numbers), self.settings.max_predictions_per_seq)
-            predictions: dict[str, np.ndarray] = {
-                "masked_lm_positions": np.zeros(shape, np.int64),
-                "masked_lm_ids": np.zeros(shape, np.int64),
-                "masked_lm_weights": np.zeros(shape, np.float32),
-            }
-            _pad_predictions(self.buffers, numbers, *predictions.values())
-            columns.update(predictions)
-        labels = self.buffers.next_sentence_labels[numbers].astype(np.int64)
-        return {**columns, "next_sentence_labels": labels[:, np.newaxis]}
+        _fill(self.buffers, numbers, starts, *columns.values())
+        if self.settings.masking != settings.STATIC_MASKING:
+            for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
+                del columns[name]
+        return columns
 
 
 def say_if_to_be_compiled() -> None:
@@ -313,22 +338,39 @@ def _make_instances(
 
 
 @compiled
-def _pad_tokens(buffers, numbers, input_ids, input_mask, segment_ids):
-    for row, number in enumerate(numbers):
-        start = buffers.stops[number - 1] if number else 0
-        length = buffers.stops[number] - start
-        num_first = buffers.first_lengths[number]
-        for column in range(length):
-            input_ids[row, column] = buffers.tokens[start + column]
-            input_mask[row, column] = 1
-            segment_ids[row, column] = column >= num_first
-
-
-@compiled
-def _pad_predictions(buffers, numbers, positions, labels, weights):
-    for row, number in enumerate(numbers):
-        start = buffers.prediction_stops[number - 1] if number else 0
-        for column in range(buffers.prediction_stops[number] - start):
-            positions[row, column] = buffers.positions[start + column]
-            labels[row, column] = buffers.labels[start + column]
-            weights[row, column] = 1.0
+def _fill(
+    buffers,
+    numbers,
+    starts,
+    row_ids,
+    row_mask,
+    row_segments,
+    row_sequences,
+    row_cls,
+    row_labels,
+    row_weights,
+    row_positions,
+    row_predicted,
+    row_predicted_weights,
+):
+    for row in range(len(starts) - 1):
+        place = slot = 0
+        for number in range(starts[row + 1] - starts[row]):
+            instance = numbers[starts[row] + number]
+            row_cls[row, number] = place
+            row_labels[row, number] = buffers.next_sentence_labels[instance]
+            row_weights[row, number] = 1.0
+            first = buffers.prediction_stops[instance - 1] if instance else 0
+            for index in range(first, buffers.prediction_stops[instance]):
+                row_positions[row, slot] = place + buffers.positions[index]
+                row_predicted[row, slot] = buffers.labels[index]
+                row_predicted_weights[row, slot] = 1.0
+                slot += 1
+            first = buffers.stops[instance - 1] if instance else 0
+            second_segment = first + buffers.first_lengths[instance]
+            for index in range(first, buffers.stops[instance]):
+                row_ids[row, place] = buffers.tokens[index]
+                row_mask[row, place] = 1
+                row_segments[row, place] = index >= second_segment
+                row_sequences[row, place] = number + 1
+                place += 1

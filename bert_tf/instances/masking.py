@@ -9,6 +9,7 @@ docstrings give.
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 from bert_tf.instances.random_stream import compiled, random, random_below, shuffle
 from bert_tf.instances.settings import MASK_RATE
@@ -40,6 +41,20 @@ def num_predictions(num_tokens, masked_lm_prob, max_predictions_per_seq):
     """
     share = int(np.rint(num_tokens * masked_lm_prob))
     return min(max_predictions_per_seq, max(1, share))
+
+
+def warn_if_few(max_predictions: int, max_tokens: int, masked_lm_prob: float) -> None:
+    """Warns if a full sequence has fewer slots than tokens to predict."""
+    full = num_predictions(max_tokens, masked_lm_prob, max_tokens)
+    if max_predictions < full:
+        logging.warning(
+            "--max_predictions_per_seq=%d is few for --max_seq_length=%d: a full"
+            " sequence needs %d for --masked_lm_prob=%g.",
+            max_predictions,
+            max_tokens,
+            full,
+            masked_lm_prob,
+        )
 
 
 @compiled

@@ -71,14 +71,7 @@ INITIALIZER_RANGE = 1e-3
 
 
 class Adapter(keras.layers.Layer):
-    """A bottleneck with its own residual.
-
-    Args:
-        size: M.
-        hidden_size: H.
-        dtype: Keras dtype policy.
-        name: the layer's name.
-    """
+    """A bottleneck of `size` numbers, M, with its own residual."""
 
     def __init__(
         self, size: int, hidden_size: int, dtype: Any = None, name: str = "adapter"
@@ -121,34 +114,9 @@ class Adapter(keras.layers.Layer):
 # All other weights are frozen: no gradient, no weight decay, no moments.
 
 
-_ADDED = re.compile(
-    r".*/(lora_kernel_[ab]|adapter/(down|up)/(kernel|bias)|layer_mixture/(scores|gamma))"
-)
-_LAYER_NORM = re.compile(r".*/LayerNorm/(gamma|beta)")
-_POOLER = re.compile(r".*/pooler/.*")
+ADDED = r"lora_kernel_[ab]|adapter/(down|up)/(kernel|bias)|layer_mixture/(scores|gamma)"
 
 
 def is_added(name: str) -> bool:
     """Whether fine-tuning adds a weight of this name to a pre-trained encoder."""
-    return _ADDED.fullmatch(name) is not None
-
-
-def freeze_pretrained(
-    encoder: Any, *, train_layer_norms: bool, train_pooler: bool
-) -> None:
-    """Freezes an encoder's weights, except those that were added.
-
-    Args:
-        encoder: a BertEncoder with LoRA or adapters.
-        train_layer_norms: whether LayerNorms are trained too.
-        train_pooler: whether the pooler is.
-    """
-    # Chosen by weight: a layer that is not trainable as a whole would hide its weights.
-    for layer in encoder.layers:
-        layer.trainable = True
-    for variable in encoder.trainable_variables:
-        variable.trainable = (
-            is_added(variable.path)
-            or (train_layer_norms and _LAYER_NORM.fullmatch(variable.path) is not None)
-            or (train_pooler and _POOLER.fullmatch(variable.path) is not None)
-        )
+    return re.fullmatch(f".*/({ADDED})", name) is not None

@@ -1,5 +1,6 @@
 """BERT's encoder as a functional model."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.modeling.adapters import freeze_pretrained
+from bert_tf.modeling.adapters import ADDED
 from bert_tf.modeling.layers import Embeddings, GatherPositions, Pooler
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
@@ -33,17 +34,17 @@ class RecordModel(keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError if an input does not fit the model."""
+        """Keras' own, like the two below; InputError if an input does not fit."""
         self._check(x)
         return super().fit(x, y, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError if an input does not fit the model."""
+        """See `fit`."""
         self._check(x)
         return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError if an input does not fit the model."""
+        """See `fit`."""
         self._check(x)
         return super().predict(x, *args, **kwargs)
 
@@ -115,13 +116,7 @@ SCORE_SCALE = 100.0
 
 
 class LayerMixture(keras.layers.Layer):
-    """The mixture of tensors of one shape.
-
-    Args:
-        score_scale: c.
-        dtype: Keras dtype policy.
-        name: the layer's name.
-    """
+    """The mixture of tensors of one shape; c is the `score_scale`."""
 
     def __init__(
         self,
@@ -187,9 +182,6 @@ class PooledTokens(keras.layers.Layer):
 
     [CLS], the first token; or the last one if tokens only attend to earlier ones:
     there [CLS] has seen nothing of the sequence.
-
-    Args:
-        left_to_right: whether tokens attend only to earlier ones.
     """
 
     def __init__(self, left_to_right: bool, dtype: Any = None, name: str | None = None):
@@ -208,17 +200,7 @@ class PooledTokens(keras.layers.Layer):
         sequence_ids: Any = None,
         cls_positions: Any = None,
     ) -> Any:
-        """Picks one token of each sequence.
-
-        Args:
-            sequence_output: [B, S, H].
-            input_mask: [B, S], 0 for padding.
-            sequence_ids: [B, S], for packed rows.
-            cls_positions: [B, N], for packed rows.
-
-        Returns:
-            [B, H]; [B, N, H] for packed rows.
-        """
+        """[B, S, H] to [B, H], for packed rows (with the last two) to [B, N, H]."""
         if sequence_ids is None or cls_positions is None:
             if not self.left_to_right:
                 return sequence_output[:, 0, :]
@@ -253,12 +235,7 @@ class PooledTokens(keras.layers.Layer):
 
 
 def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:
-    """A BertConfig from itself, from its fields, or from the name of a released size.
-
-    Raises:
-        ValueError: the fields or the name are not valid.
-        TypeError: a field is unknown.
-    """
+    """A BertConfig from itself, from its fields, or from a released size's name."""
     if isinstance(config, BertConfig):
         return config
     if isinstance(config, str):
@@ -351,21 +328,17 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         pooler = Pooler(config, dtype=dtype) if use_pooler else None
 
         # === Functional Model ===
-        shapes: dict[str, tuple[None, ...]] = {
-            "input_ids": (None,),
-            "input_mask": (None,),
-            "segment_ids": (None,),
-        }
-        if use_position_ids:
-            shapes["position_ids"] = (None,)
-        if use_attention_mask:
-            shapes["attention_mask"] = (None, None)
-        if packed:
-            shapes["sequence_ids"] = (None,)
-            shapes["cls_positions"] = (None,)
+        names = ["input_ids", "input_mask", "segment_ids"]
+        names += ["position_ids"] * use_position_ids
+        names += ["attention_mask"] * use_attention_mask
+        names += ["sequence_ids", "cls_positions"] * packed
         inputs = {
-            key: keras.Input(shape, dtype="int32", name=key)
-            for key, shape in shapes.items()
+            key: keras.Input(
+                (None, None) if key == "attention_mask" else (None,),
+                dtype="int32",
+                name=key,
+            )
+            for key in names
         }
         sequence_ids = inputs.get("sequence_ids")
         cls_positions = inputs.get("cls_positions")
@@ -387,8 +360,6 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                     hidden_states.append(x)
                     attention_probs.append(probabilities)
             outputs = {"sequence_output": x}
-            if pooler is None and mixture is not None:
-                outputs["sequence_output"] = mixture(hidden_states)
             if pooler is not None:
                 masks = inputs["input_mask"], sequence_ids, cls_positions
                 if mixture is None:
@@ -397,6 +368,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
                     # Of the pooled tokens alone: the same from far fewer numbers.
                     tokens = mixture([pooled_tokens(h, *masks) for h in hidden_states])
                 outputs["pooled_output"] = pooler(tokens)
+            elif mixture is not None:
+                outputs["sequence_output"] = mixture(hidden_states)
         if output_hidden_states:
             outputs["hidden_states"] = hidden_states
         if output_attentions:
@@ -408,7 +381,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         # === Config ===
         self.bert_config = config
         self.embeddings = embeddings
-        self._flags = {
+        self.options = {
             "output_hidden_states": output_hidden_states,
             "output_attentions": output_attentions,
             "use_position_ids": use_position_ids,
@@ -429,33 +402,32 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
     def enable_lora(
         self, rank: int, target_layer_names: Sequence[str] | None = None
     ) -> None:
-        """KerasHub's: LoRA of queries and values; all else is frozen.
-
-        Args:
-            rank: the rank of each product.
-            target_layer_names: KerasHub's argument, not supported here.
-
-        Raises:
-            ValueError: `target_layer_names` is given, or there is LoRA already.
-        """
+        """KerasHub's: LoRA of queries and values; all else is frozen."""
         if target_layer_names is not None:
             raise ValueError(
                 "`target_layer_names` must be None: LoRA is of queries and values."
                 f" Received: {target_layer_names}"
             )
         super().enable_lora(rank)
-        self._flags["lora_rank"] = rank
+        self.options["lora_rank"] = rank
         self._freeze_pretrained()
 
     def _freeze_pretrained(self) -> None:
-        freeze_pretrained(
-            self,
-            train_layer_norms=bool(self._flags["adapter_size"]),
-            train_pooler=bool(self._flags["train_pooler"]),
-        )
+        """Leaves trainable what was added, and what is trained with it on request."""
+        trained = [ADDED]
+        if self.options["adapter_size"]:
+            trained.append(r"LayerNorm/(gamma|beta)")
+        if self.options["train_pooler"]:
+            trained.append(r"pooler/.*")
+        is_trained = re.compile(f".*/({'|'.join(trained)})").fullmatch
+        # Chosen by weight: a layer that is not trainable as a whole would hide them.
+        for layer in self.layers:
+            layer.trainable = True
+        for variable in self.trainable_variables:
+            variable.trainable = bool(is_trained(variable.path))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, for .keras files."""
         config = super().get_config()
-        config.update(config=self.bert_config.to_dict(), **self._flags)
+        config.update(config=self.bert_config.to_dict(), **self.options)
         return config

@@ -75,25 +75,20 @@ def compiled_with_gradient(function: Function) -> Function:
         if forward is None:
             forward = tf.function(function, jit_compile=True, autograph=False)
             backward = tf.function(gradients, jit_compile=True, autograph=False)
-        is_tensor = [tf.is_tensor(arg) for arg in args]
+        tensors = {i: arg for i, arg in enumerate(args) if tf.is_tensor(arg)}
 
         @tf.custom_gradient
-        def with_gradient(*tensors: Any) -> Any:
-            remaining = iter(tensors)
-            own_args = tuple(
-                next(remaining) if given else arg
-                for arg, given in zip(args, is_tensor, strict=True)
-            )
+        def with_gradient(*values: Any) -> Any:
+            given = dict(zip(tensors, values, strict=True))
+            own_args = tuple(given.get(i, arg) for i, arg in enumerate(args))
 
             def gradient(upstream: Any) -> list[Any]:
-                values = iter(backward(own_args, upstream))
-                return [next(values) if _has_gradient(x) else None for x in tensors]
+                results = iter(backward(own_args, upstream))
+                return [next(results) if _has_gradient(x) else None for x in values]
 
             return forward(*own_args), gradient
 
-        return with_gradient(
-            *(arg for arg, given in zip(args, is_tensor, strict=True) if given)
-        )
+        return with_gradient(*tensors.values())
 
     return call  # type: ignore[return-value]
 
@@ -118,8 +113,6 @@ def xla_compiles_for_the_cpu() -> bool:
 
 
 def _is_on() -> bool:
-    import keras
-
     return (
         _enabled
         and keras.backend.backend() == "tensorflow"
@@ -138,15 +131,6 @@ def pieces_left_alone() -> Iterator[None]:
         _enabled = before
 
 
-def compiles_inference() -> bool:
-    """Whether what is traced now computes by pieces, as training does, without dropout.
-
-    Only within `pieces_in_inference`: models that are exported, or called with any
-    length, are faster with the backend's own operations.
-    """
-    return _in_inference and _is_on()
-
-
 @contextlib.contextmanager
 def pieces_in_inference() -> Iterator[None]:
     """Within it, models compute by pieces in inference, too: for few shapes."""
@@ -156,6 +140,15 @@ def pieces_in_inference() -> Iterator[None]:
         yield
     finally:
         _in_inference = before
+
+
+def compiles_inference() -> bool:
+    """Whether inference computes by pieces, as training does, without dropout.
+
+    Only within `pieces_in_inference`: models that are exported, or called with any
+    length, are faster with the backend's own operations.
+    """
+    return _in_inference and _is_on()
 
 
 # Dropout whose mask is computed where it is used, and never stored.
@@ -180,13 +173,7 @@ _replica: contextvars.ContextVar[Any] = contextvars.ContextVar("replica", defaul
 
 @contextlib.contextmanager
 def masks_of_replica(number: Any) -> Iterator[None]:
-    """Within it masks are one replica's, so that replicas drop different numbers.
-
-    The replicas' generators are copies of one, and stay so.
-
-    Args:
-        number: the replica's, an integer or a scalar tensor.
-    """
+    """Within it masks are one replica's: the replicas' generators are copies of one."""
     token = _replica.set(number)
     try:
         yield
@@ -205,13 +192,7 @@ def next_seed(layer: keras.layers.Dropout) -> Any:
 
 
 def dropout(x: Any, seed: Any, rate: float) -> Any:
-    """Numbers x / (1 - rate) where they are kept, else 0; x if the seed is None.
-
-    Args:
-        x: [N, F].
-        seed: [2] integers, or None.
-        rate: from 0 to 1, not 1 itself.
-    """
+    """Numbers x / (1 - rate) [N, F] where kept, else 0; x if the seed is None."""
     if seed is None:
         return x
     num_rows, num_features = ops.shape(x)
@@ -228,15 +209,7 @@ def dropout(x: Any, seed: Any, rate: float) -> Any:
 
 
 def random_bits(key: tuple[Any, Any], counter: tuple[Any, Any]) -> Any:
-    """The first word of Threefry-2x32 with 13 rounds.
-
-    Args:
-        key: two uint32 scalars.
-        counter: two uint32 tensors, of shapes that broadcast.
-
-    Returns:
-        uint32, of the counters' shape.
-    """
+    """The first word of Threefry-2x32 with 13 rounds; all are uint32."""
     keys = (*key, key[0] ^ key[1] ^ _word(_KEY_PARITY))
     a, b = counter[0] + keys[0], counter[1] + keys[1]
     for number in range(1, _NUM_ROUNDS + 1):
@@ -250,10 +223,8 @@ def random_bits(key: tuple[Any, Any], counter: tuple[Any, Any]) -> Any:
 
 
 def _rotated(word: Any, distance: int) -> Any:
-    return ops.bitwise_or(
-        ops.left_shift(word, _word(distance)),
-        ops.right_shift(word, _word(32 - distance)),
-    )
+    left = ops.left_shift(word, _word(distance))
+    return ops.bitwise_or(left, ops.right_shift(word, _word(32 - distance)))
 
 
 def _word(number: int) -> Any:
@@ -286,13 +257,7 @@ def _bias_activation(x: Any, bias: Any, activation: Callable[[Any], Any]) -> Any
 
 
 def dropped(x: Any, seed: Any, rate: float) -> Any:
-    """Dropout of [..., F].
-
-    Args:
-        x: [..., F].
-        seed: [2] integers; None for no dropout.
-        rate: the probability of a 0.
-    """
+    """Dropout of [..., F] with the probability `rate` of a 0; see `dropout`."""
     return x if seed is None else _as_before(x, _dropped(_rows(x), seed, rate))
 
 
@@ -300,15 +265,7 @@ _dropped = compiled_with_gradient(dropout)
 
 
 def dropped_residual(x: Any, bias: Any, residual: Any, seed: Any, rate: float) -> Any:
-    """The sum residual + dropout(x + bias).
-
-    Args:
-        x: [..., H].
-        bias: [H].
-        residual: [..., H].
-        seed: of the dropout, [2] integers; None for no dropout.
-        rate: of the dropout.
-    """
+    """The sum residual + dropout(x + bias) of [..., H] and the bias [H]."""
 
     @ops.custom_gradient
     def added(x: Any, bias: Any, residual: Any) -> Any:
@@ -336,17 +293,15 @@ def add_bias(x: Any, bias: Any) -> Any:
             return _cast_as(x, upstream), _column_sums(upstream)
 
         # In float32 TensorFlow fuses the bias into the product.
-        add = _add if x.dtype == bias.dtype else _cast_and_add
-        return add(x, bias), gradient
+        is_float32 = x.dtype == bias.dtype
+        return x + bias if is_float32 else _cast_and_add(x, bias), gradient
 
     return added(x, _tensor(bias))
 
 
-def _add(x: Any, bias: Any) -> Any:
+@compiled
+def _cast_and_add(x: Any, bias: Any) -> Any:
     return _float32(x) + bias
-
-
-_cast_and_add = compiled(_add)
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
@@ -406,13 +361,8 @@ def dropped_softmax(scores: Any, bias: Any, seed: Any, rate: float) -> Any:
 
         d g - p sum(d g)
 
-    over a row: the mask, which is kept in d, is made once.
-
-    Args:
-        scores: [B, A, S, S].
-        bias: [B, 1, 1 or S, S]; it comes from masks and gets no gradient.
-        seed: of the dropout, [2] integers; None for no dropout.
-        rate: of the dropout.
+    over a row: the mask, which is kept in d, is made once. Scores are [B, A, S, S]; the
+    bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
     """
 
     @ops.custom_gradient
@@ -445,16 +395,7 @@ def softmax(scores: Any, bias: Any) -> Any:
 
 
 def split_heads(x: Any, bias: Any, num_heads: int) -> tuple[Any, Any, Any]:
-    """Queries, keys and values of each head, from one product.
-
-    Args:
-        x: [B, S, 3 H], the queries of all heads, then the keys, then the values.
-        bias: [3 H], added to x.
-        num_heads: A.
-
-    Returns:
-        Three times [B, A, S, D].
-    """
+    """Queries, keys and values [B, A, S, D], from their product [B, S, 3 H]."""
 
     @ops.custom_gradient
     def split(x: Any, bias: Any) -> Any:
@@ -505,9 +446,7 @@ def widening_product(x: Any, kernel: Any) -> Any:
     return ops.reshape(rows, (*ops.shape(x)[:-1], rows.shape[-1]))
 
 
-@compiled
-def _transposed(x: Any) -> Any:
-    return ops.transpose(x)
+_transposed = compiled(ops.transpose)
 
 
 def scores_of_rows(x: Any, table: Any) -> Any:

@@ -1,4 +1,21 @@
-"""BERT with a head for each task, and with the two of pre-training."""
+"""BERT with a head for each task, and with the two of pre-training.
+
+    BertPretrainer       masked language model and next sentence prediction
+    BertClassifier       classes, or a number, of a sentence or a pair
+    BertMultipleChoice   the right one of several choices
+    BertSpanPredictor    where an answer starts and ends in a passage
+    BertTagger           a label for every word
+    BiLstmTagger         a label for every word, from frozen features
+
+A model's input is a whole parsed record: a dict with the model's inputs and, for
+training, the labels. `compile(optimizer=...)` without a loss trains on those labels, or
+on the targets given to `fit`: a dict of them, or label_ids alone. With a loss Keras
+behaves as usual. A custom training loop calls the model and the functions of
+`objectives`.
+
+Shapes: B batch, S sequence, P predictions, N choices, or sequences of a packed row, H
+hidden, C labels, V vocabulary.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,12 +42,11 @@ from bert_tf.modeling.encoder import (
 from bert_tf.modeling.layers import (
     HEAD_INITIALIZER_RANGE,
     GatherPositions,
+    HeadDropout,
     MaskedLMHead,
     MergeChoices,
     OutputProjection,
-    PooledDropout,
     SplitChoices,
-    TokenDropout,
 )
 from bert_tf.modeling.objectives import (
     CLASSIFICATION,
@@ -42,25 +58,6 @@ from bert_tf.modeling.objectives import (
     Objective,
 )
 
-# What the models with a head share: training on records, and configs for saving.
-#
-# Their input is a whole parsed record: a dict with the model's inputs and, for
-# training, the labels. `compile(optimizer=...)` without a loss trains on those labels,
-# or on the targets given to `fit`: a dict of them, or label_ids alone. With a loss
-# Keras behaves as usual. A custom training loop calls the model and the functions of
-# `objectives`.
-
-
-# Options that an encoder can be given after it was made.
-_LATER = ("lora_rank",)
-# BertEncoder's further options: name -> default.
-_ADDED = {
-    "layer_mixture": False,
-    "lora_rank": 0,
-    "adapter_size": 0,
-    "train_pooler": False,
-}
-
 # Keras takes a model's outputs for probabilities if a loss is named by a string;
 # these models' outputs are logits.
 _LOSSES_OF_LOGITS = {
@@ -71,31 +68,25 @@ _LOSSES_OF_LOGITS = {
 
 
 class HeadModel(RecordModel):
-    """The encoder with a task's head: a functional model with named outputs.
+    """The encoder with a task's head: a functional model with named outputs."""
 
-    Attributes:
-        encoder: the BertEncoder.
-        bert_config: its BertConfig.
-        objective: what `fit` minimises and reports on records.
-        weight_name: the record's name of `sample_weight`.
-    """
-
-    weight_name = "is_real_example"
+    weight_name = "is_real_example"  # the records' name of `sample_weight`
 
     def __init__(
         self,
         encoder: BertEncoder,
         inputs: dict[str, Any],
         outputs: dict[str, Any],
-        arguments: dict[str, Any],
         objective: Objective,
-        **kwargs: Any,
+        name: str,
+        **arguments: Any,
     ):
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        """The arguments are the head's own, for `get_config`; not the encoder's."""
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
         self.encoder = encoder
         self.bert_config = encoder.bert_config
-        self._arguments = arguments
         self.objective = objective
+        self._arguments = arguments
         self._record_metrics = [
             keras.metrics.Mean(name=name)
             for name in (*objective.losses, *objective.metrics)
@@ -105,13 +96,7 @@ class HeadModel(RecordModel):
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
     ) -> None:
-        """Keras' own; without a loss the model's objective is minimised.
-
-        Args:
-            optimizer: as Keras takes it.
-            loss: a loss of the logits; a cross-entropy may be named by a string.
-            **kwargs: passed to Keras.
-        """
+        """Keras' own; without a loss the model's objective is minimised."""
         if isinstance(loss, str) and loss in _LOSSES_OF_LOGITS:
             loss = _LOSSES_OF_LOGITS[loss](from_logits=True)
         self.loss = None  # Keras would keep that of an earlier call
@@ -128,7 +113,7 @@ class HeadModel(RecordModel):
         return super().fit(x, self._labels(y), *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError if an input or a label does not fit the model."""
+        """See `fit`."""
         return super().evaluate(x, self._labels(y), *args, **kwargs)
 
     def _labels(self, y: Any) -> Any:
@@ -197,17 +182,15 @@ class HeadModel(RecordModel):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, for .keras files."""
-        config = {
+        options = self.encoder.options.items()
+        return {
             "config": self.bert_config.to_dict(),
+            **{name: value for name, value in options if name != "use_pooler"},
             **self._arguments,
             "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
             "name": self.name,
             "trainable": self.trainable,
         }
-        # LoRA may have been added after the constructor.
-        encoder = self.encoder.get_config()
-        config.update((name, encoder[name]) for name in config if name in _LATER)
-        return config
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "HeadModel":
@@ -215,12 +198,11 @@ class HeadModel(RecordModel):
         config = dict(config)
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        return cls(**config)
-
-
-def _added_options(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Takes BertEncoder's options out of a head's other arguments."""
-    return {name: kwargs.pop(name, default) for name, default in _ADDED.items()}
+        is_trainable = config.pop("trainable", True)
+        model = cls(**config)
+        if not is_trainable:  # setting True would thaw what LoRA has frozen
+            model.trainable = False
+        return model
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -231,11 +213,6 @@ class _ScaledLoss(keras.losses.Loss):
         """The loss itself, as a batch of one: Keras does not scale a scalar."""
         del y_true
         return ops.reshape(y_pred, (1,))
-
-
-# Scores of whole sequences, from the pooler.
-#
-# Shapes: B batch, N choices, S sequence, H hidden, C labels.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -254,16 +231,10 @@ class BertClassifier(HeadModel):
             Default: regression of one number where `num_labels` is 1, else
             SINGLE_LABEL.
         dropout: dropout rate of the pooled output, in training.
-        use_position_ids: whether there is an input `position_ids`.
-        use_attention_mask: whether there is an input `attention_mask`.
-        recompute: whether training computes the layers again in the backward pass, to
-            save memory; see BertEncoder.
-        layer_mixture: whether what is pooled is a learned mixture of all layers.
-        lora_rank: rank of LoRA; 0 for none; see BertEncoder.
-        adapter_size: size of the layers' adapters; 0 for none.
-        train_pooler: whether the pooler is trained with LoRA or adapters.
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
+        **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
+            train_pooler, ...
     """
 
     def __init__(
@@ -273,19 +244,10 @@ class BertClassifier(HeadModel):
         *,
         problem_type: str | None = None,
         dropout: float = CLASSIFIER_DROPOUT,
-        use_position_ids: bool = False,
-        use_attention_mask: bool = False,
-        recompute: bool = False,
-        layer_mixture: bool = False,
-        lora_rank: int = 0,
-        adapter_size: int = 0,
-        train_pooler: bool = False,
         dtype: Any = None,
         name: str = "bert_classifier",
-        **kwargs: Any,
+        **options: Any,
     ):
-        if num_labels < 1:
-            raise ValueError(f"`num_labels` must be positive. Received: {num_labels}")
         if problem_type is None:
             problem_type = REGRESSION if num_labels == 1 else SINGLE_LABEL
         if problem_type not in PROBLEM_TYPES:
@@ -293,25 +255,15 @@ class BertClassifier(HeadModel):
                 f"`problem_type` must be one of {PROBLEM_TYPES}."
                 f" Received: {problem_type!r}"
             )
-        if problem_type == SINGLE_LABEL and num_labels == 1:
+        if num_labels < (2 if problem_type == SINGLE_LABEL else 1):
             raise ValueError(
-                "`num_labels` must be at least 2 where one of them is chosen."
-                " Received: 1"
+                "`num_labels` must be positive, and at least 2 where one of them is"
+                f" chosen. Received: {num_labels}"
             )
 
         # === Layers ===
-        encoder = BertEncoder(
-            config,
-            use_position_ids=use_position_ids,
-            use_attention_mask=use_attention_mask,
-            recompute=recompute,
-            layer_mixture=layer_mixture,
-            lora_rank=lora_rank,
-            adapter_size=adapter_size,
-            train_pooler=train_pooler,
-            dtype=dtype,
-        )
-        pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
+        encoder = BertEncoder(config, dtype=dtype, **options)
+        pooled_dropout = HeadDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
             num_labels, HEAD_INITIALIZER_RANGE, dtype=dtype, name="classifier"
         )
@@ -326,21 +278,11 @@ class BertClassifier(HeadModel):
             encoder,
             inputs,
             {"logits": logits},
-            arguments={
-                "num_labels": num_labels,
-                "problem_type": problem_type,
-                "dropout": dropout,
-                "use_position_ids": use_position_ids,
-                "use_attention_mask": use_attention_mask,
-                "recompute": recompute,
-                "layer_mixture": layer_mixture,
-                "lora_rank": lora_rank,
-                "adapter_size": adapter_size,
-                "train_pooler": train_pooler,
-            },
-            objective=CLASSIFIERS[problem_type],
-            name=name,
-            **kwargs,
+            CLASSIFIERS[problem_type],
+            name,
+            num_labels=num_labels,
+            problem_type=problem_type,
+            dropout=dropout,
         )
         self.num_labels = num_labels
         self.problem_type = problem_type
@@ -362,13 +304,7 @@ class BertMultipleChoice(HeadModel):
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
         dropout: dropout rate of the pooled output, in training.
-        use_position_ids: whether there is an input `position_ids`.
-        use_attention_mask: whether there is an input `attention_mask`.
-        recompute: whether training computes the layers again in the backward pass, to
-            save memory; see BertEncoder.
-        layer_mixture: as BertEncoder's; so are lora_rank, adapter_size, train_pooler.
-        dtype: Keras dtype policy, such as "mixed_bfloat16".
-        name: the model's name.
+        dtype, name, **options: as BertClassifier's.
     """
 
     def __init__(
@@ -376,26 +312,14 @@ class BertMultipleChoice(HeadModel):
         config: BertConfig | Mapping[str, Any] | str,
         *,
         dropout: float = CLASSIFIER_DROPOUT,
-        use_position_ids: bool = False,
-        use_attention_mask: bool = False,
-        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert_multiple_choice",
-        **kwargs: Any,
+        **options: Any,
     ):
-        added = _added_options(kwargs)
-
         # === Layers ===
-        encoder = BertEncoder(
-            config,
-            use_position_ids=use_position_ids,
-            use_attention_mask=use_attention_mask,
-            recompute=recompute,
-            dtype=dtype,
-            **added,
-        )
+        encoder = BertEncoder(config, dtype=dtype, **options)
         merge_choices = MergeChoices(dtype=dtype, name="merge_choices")
-        pooled_dropout = PooledDropout(dropout, dtype=dtype, name="dropout")
+        pooled_dropout = HeadDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
             1, HEAD_INITIALIZER_RANGE, dtype=dtype, name="multiple_choice"
         )
@@ -412,26 +336,13 @@ class BertMultipleChoice(HeadModel):
         logits = split_choices(scores, inputs["input_ids"])
 
         # === Config ===
+        outputs = {"logits": logits}
         super().__init__(
-            encoder,
-            inputs,
-            {"logits": logits},
-            arguments={
-                "dropout": dropout,
-                "use_position_ids": use_position_ids,
-                "use_attention_mask": use_attention_mask,
-                "recompute": recompute,
-                **added,
-            },
-            objective=CLASSIFICATION,
-            name=name,
-            **kwargs,
+            encoder, inputs, outputs, CLASSIFICATION, name, dropout=dropout
         )
 
 
-# Scores of every token. These models have no pooler: nothing would train it.
-#
-# Shapes: B batch, S sequence, H hidden, C labels.
+# The models below score every token and have no pooler: nothing would train it.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -447,38 +358,19 @@ class BertSpanPredictor(HeadModel):
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
-        use_position_ids: whether there is an input `position_ids`.
-        use_attention_mask: whether there is an input `attention_mask`.
-        recompute: whether training computes the layers again in the backward pass, to
-            save memory; see BertEncoder.
-        layer_mixture: as BertEncoder's; so are lora_rank, adapter_size, train_pooler.
-        dtype: Keras dtype policy, such as "mixed_bfloat16".
-        name: the model's name.
+        dtype, name, **options: as BertClassifier's.
     """
 
     def __init__(
         self,
         config: BertConfig | Mapping[str, Any] | str,
         *,
-        use_position_ids: bool = False,
-        use_attention_mask: bool = False,
-        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert_span_predictor",
-        **kwargs: Any,
+        **options: Any,
     ):
-        added = _added_options(kwargs)
-
         # === Layers ===
-        encoder = BertEncoder(
-            config,
-            use_position_ids=use_position_ids,
-            use_attention_mask=use_attention_mask,
-            use_pooler=False,
-            recompute=recompute,
-            dtype=dtype,
-            **added,
-        )
+        encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **options)
         projection = OutputProjection(
             2, HEAD_INITIALIZER_RANGE, dtype=dtype, name="squad"
         )
@@ -491,20 +383,8 @@ class BertSpanPredictor(HeadModel):
         start_logits, end_logits = ops.unstack(logits, 2, axis=-1)
 
         # === Config ===
-        super().__init__(
-            encoder,
-            inputs,
-            {"start_logits": start_logits, "end_logits": end_logits},
-            arguments={
-                "use_position_ids": use_position_ids,
-                "use_attention_mask": use_attention_mask,
-                "recompute": recompute,
-                **added,
-            },
-            objective=SPAN,
-            name=name,
-            **kwargs,
-        )
+        outputs = {"start_logits": start_logits, "end_logits": end_logits}
+        super().__init__(encoder, inputs, outputs, SPAN, name)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -522,13 +402,7 @@ class BertTagger(HeadModel):
         config: a BertConfig, a dict of its fields, or a size's name.
         num_labels: how many labels.
         dropout: dropout rate of the tokens' output, in training.
-        use_position_ids: whether there is an input `position_ids`.
-        use_attention_mask: whether there is an input `attention_mask`.
-        recompute: whether training computes the layers again in the backward pass, to
-            save memory; see BertEncoder.
-        layer_mixture: as BertEncoder's; so are lora_rank, adapter_size, train_pooler.
-        dtype: Keras dtype policy, such as "mixed_bfloat16".
-        name: the model's name.
+        dtype, name, **options: as BertClassifier's.
     """
 
     weight_name = "label_weights"
@@ -539,29 +413,16 @@ class BertTagger(HeadModel):
         num_labels: int,
         *,
         dropout: float = CLASSIFIER_DROPOUT,
-        use_position_ids: bool = False,
-        use_attention_mask: bool = False,
-        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert_tagger",
-        **kwargs: Any,
+        **options: Any,
     ):
         if num_labels < 1:
             raise ValueError(f"`num_labels` must be positive. Received: {num_labels}")
 
-        added = _added_options(kwargs)
-
         # === Layers ===
-        encoder = BertEncoder(
-            config,
-            use_position_ids=use_position_ids,
-            use_attention_mask=use_attention_mask,
-            use_pooler=False,
-            recompute=recompute,
-            dtype=dtype,
-            **added,
-        )
-        token_dropout = TokenDropout(dropout, dtype=dtype, name="dropout")
+        encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **options)
+        token_dropout = HeadDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
             num_labels, HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
         )
@@ -577,24 +438,12 @@ class BertTagger(HeadModel):
             encoder,
             inputs,
             {"logits": logits},
-            arguments={
-                "num_labels": num_labels,
-                "dropout": dropout,
-                "use_position_ids": use_position_ids,
-                "use_attention_mask": use_attention_mask,
-                "recompute": recompute,
-                **added,
-            },
-            objective=TAGGING,
-            name=name,
-            **kwargs,
+            TAGGING,
+            name,
+            num_labels=num_labels,
+            dropout=dropout,
         )
         self.num_labels = num_labels
-
-
-# The encoder with the heads of pre-training.
-#
-# Shapes: B batch, S sequence, P predictions, N sequences of a packed row, V vocabulary.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -616,14 +465,8 @@ class BertPretrainer(HeadModel):
         config: a BertConfig, a dict of its fields, or a size's name.
         next_sentence: whether to predict the next sentence. If not, the encoder has no
             pooler: nothing would train it.
-        use_position_ids: whether there is an input `position_ids`.
-        use_attention_mask: whether there is an input `attention_mask`.
-        packed: whether a row holds several sequences, and there are the inputs
-            `sequence_ids` and `cls_positions`.
-        recompute: whether training computes the layers again in the backward pass, to
-            save memory; see BertEncoder.
-        dtype: Keras dtype policy, such as "mixed_bfloat16".
-        name: the model's name.
+        dtype, name, **options: as BertClassifier's; of the options also
+            `packed`, for rows that hold several sequences.
     """
 
     def __init__(
@@ -631,26 +474,14 @@ class BertPretrainer(HeadModel):
         config: BertConfig | Mapping[str, Any] | str,
         *,
         next_sentence: bool = True,
-        use_position_ids: bool = False,
-        use_attention_mask: bool = False,
-        packed: bool = False,
-        recompute: bool = False,
         dtype: Any = None,
         name: str = "bert_pretrainer",
-        **kwargs: Any,
+        **options: Any,
     ):
         config = as_config(config)
 
         # === Layers ===
-        encoder = BertEncoder(
-            config,
-            use_position_ids=use_position_ids,
-            use_attention_mask=use_attention_mask,
-            use_pooler=next_sentence,
-            packed=packed,
-            recompute=recompute,
-            dtype=dtype,
-        )
+        encoder = BertEncoder(config, use_pooler=next_sentence, dtype=dtype, **options)
         gather = GatherPositions(dtype=dtype, name="gather_positions")
         masked_lm = MaskedLMHead(config, encoder.embeddings, dtype=dtype)
         seq_relationship = OutputProjection(
@@ -678,57 +509,30 @@ class BertPretrainer(HeadModel):
             encoder,
             inputs,
             outputs,
-            arguments={
-                "next_sentence": next_sentence,
-                "use_position_ids": use_position_ids,
-                "use_attention_mask": use_attention_mask,
-                "packed": packed,
-                "recompute": recompute,
-            },
-            objective=MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
-            name=name,
-            **kwargs,
+            MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
+            name,
+            next_sentence=next_sentence,
         )
-
-
-# A BiLSTM over frozen features: BERT without fine-tuning.
-#
-# Devlin et al. 2018, section 5.3: word vectors taken from layers of BERT are the input
-# of a two-layer 768-dimensional BiLSTM before the classification layer. The paper does
-# not give the weights of its weighted sums; here they are learned, like ELMo's
-# (`bert_tf.modeling.encoder`).
-#
-# Shapes: B batch, S words, L layers, F a vector's width, H hidden, C labels.
 
 
 HIDDEN_SIZE = 768
 NUM_LAYERS = 2
 DROPOUT = 0.1
-
-_HEAD_INITIALIZER_RANGE = 0.02
 # Adam changes a score by about the learning rate per step, here some 1e-3.
-_SCORE_SCALE = 1.0
+_MIXTURE_SCORE_SCALE = 1.0
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BiLstmTagger(RecordModel):
     """A label for every word, from its features and those of the words around it.
 
-    Inputs: features [B, S, L, F], and input_mask [B, S], 1 for words and 0 for padding
-    behind them. Output, in float32: logits [B, S, C].
+    BERT without fine-tuning (Devlin et al. 2018, section 5.3): word vectors from layers
+    of BERT are the input of a two-layer 768-dimensional BiLSTM before the
+    classification layer. The paper does not give the weights of its weighted sums; here
+    they are learned, like ELMo's (`LayerMixture`).
 
-    Args:
-        num_vectors: L; several are mixed.
-        width: F.
-        num_labels: C.
-        hidden_size: H, of both directions together.
-        num_layers: of the BiLSTM.
-        dropout: dropout rate of the input of each layer, and of the last one.
-        dtype: Keras dtype policy.
-        name: the model's name.
-
-    Raises:
-        ValueError: a number is out of its range.
+    Inputs: features [B, S, num_vectors, width], and input_mask [B, S], 1 for words and
+    0 for padding behind them. Output, in float32: logits [B, S, C].
     """
 
     def __init__(
@@ -737,19 +541,13 @@ class BiLstmTagger(RecordModel):
         width: int,
         num_labels: int,
         *,
-        hidden_size: int = HIDDEN_SIZE,
+        hidden_size: int = HIDDEN_SIZE,  # of both directions together
         num_layers: int = NUM_LAYERS,
         dropout: float = DROPOUT,
         dtype: Any = None,
         name: str = "bilstm_tagger",
         **kwargs: Any,
     ):
-        if min(num_vectors, width, num_labels, num_layers) < 1:
-            raise ValueError(
-                "`num_vectors`, `width`, `num_labels` and `num_layers` must be"
-                f" positive. Received: {num_vectors}, {width}, {num_labels},"
-                f" {num_layers}"
-            )
         if hidden_size < 2 or hidden_size % 2:
             raise ValueError(
                 "`hidden_size` must be even, half of it for each direction. Received:"
@@ -759,9 +557,9 @@ class BiLstmTagger(RecordModel):
         # === Layers ===
         mixture = None
         if num_vectors > 1:
-            mixture = LayerMixture(score_scale=_SCORE_SCALE, dtype=dtype)
+            mixture = LayerMixture(score_scale=_MIXTURE_SCORE_SCALE, dtype=dtype)
         dropouts = [
-            TokenDropout(dropout, dtype=dtype, name=f"dropout_{number}")
+            HeadDropout(dropout, dtype=dtype, name=f"dropout_{number}")
             for number in range(num_layers + 1)
         ]
         recurrent = [
@@ -775,7 +573,7 @@ class BiLstmTagger(RecordModel):
             for number in range(num_layers)
         ]
         projection = OutputProjection(
-            num_labels, _HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
+            num_labels, HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
         )
         # Padding has scores like any word; they are never used.
         projection.supports_masking = True
@@ -816,21 +614,3 @@ class BiLstmTagger(RecordModel):
     def from_config(cls, config: dict[str, Any]) -> "BiLstmTagger":
         """The model that `get_config` describes."""
         return cls(**config)
-
-
-# The models of all tasks:
-#
-#     BertPretrainer       masked language model and next sentence prediction
-#     BertClassifier       classes, or a number, of a sentence or a pair
-#     BertMultipleChoice   the right one of several choices
-#     BertSpanPredictor    where an answer starts and ends in a passage
-#     BertTagger           a label for every word
-
-
-__all__ = [
-    "BertClassifier",
-    "BertMultipleChoice",
-    "BertPretrainer",
-    "BertSpanPredictor",
-    "BertTagger",
-]

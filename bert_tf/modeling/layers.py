@@ -9,7 +9,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import fused
-from bert_tf.modeling.fused import compiles_inference, dropout, next_seed
+from bert_tf.modeling.fused import compiles_inference, next_seed
 
 # The simple layers that all models are made of.
 #
@@ -125,17 +125,7 @@ class Embeddings(keras.layers.Layer):
         position_ids: Any = None,
         training: bool | None = None,
     ) -> Any:
-        """Embeds ids.
-
-        Args:
-            input_ids: [B, S] int32.
-            segment_ids: [B, S] int32.
-            position_ids: [B, S] int32; 0, 1, 2, ... where it is not given.
-            training: whether to drop out.
-
-        Returns:
-            [B, S, H].
-        """
+        """Ids [B, S] to [B, S, H]; positions are 0, 1, 2, ... unless given."""
         words = ops.take(self.word_embeddings, input_ids, axis=0)
         # With so few segments a matrix product is faster than a lookup, especially
         # backwards. It is exact: 1 * row + 0 * the others.
@@ -154,9 +144,7 @@ class Embeddings(keras.layers.Layer):
         norm, dropout = self.layer_norm, self.dropout
         x = ops.cast(x, self.compute_dtype)
         x = fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
-        if not training:
-            return x
-        return fused.dropped(x, next_seed(dropout), dropout.rate)
+        return fused.dropped(x, next_seed(dropout) if training else None, dropout.rate)
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
         """[B, S, H]."""
@@ -258,21 +246,11 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
 
 
-class PooledDropout(keras.layers.Dropout):
-    """Dropout of the pooled output, with different masks on each replica."""
+class HeadDropout(keras.layers.Dropout):
+    """Dropout of [..., H], with different masks on each replica."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """[B, H] to [B, H]."""
-        if not training:
-            return inputs
-        return dropout(inputs, next_seed(self), self.rate)
-
-
-class TokenDropout(keras.layers.Dropout):
-    """Dropout of every token's output, with different masks on each replica."""
-
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """[B, S, H] to [B, S, H]."""
+        """[..., H] to [..., H]."""
         if not training:
             return inputs
         return fused.dropped(inputs, next_seed(self), self.rate)

@@ -1,4 +1,17 @@
-"""Losses, and the sums that their means over a global batch are made of."""
+"""What is minimised and measured, from a batch of records and a model's outputs.
+
+Devlin et al. 2018: pre-training minimises the sum of the mean negative log-likelihoods
+of the masked LM and of next sentence prediction (section A.2). A classifier minimises
+the mean cross-entropy of its labels (section 4.1). So do multiple choice (4.4), whose
+labels are the choices, span prediction (4.2), whose labels are the tokens, and a tagger
+(5.3), whose examples are words.
+
+Each is a `Mean`: a weighted sum and the weight that it is divided by. Both are summed
+separately over replicas, micro-batches and evaluation batches and divided once, so N
+replicas, or k micro-batches, equal one large batch. All are computed in float32.
+
+Shapes: B batch, S sequence, P predictions, N rows of scores, V vocabulary, C classes.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -9,216 +22,84 @@ from keras import ops
 from bert_tf import config
 from bert_tf.modeling.fused import compiled
 
-# Losses and accuracies as pairs (weighted sum, sum of weights).
-#
-# Pairs add up: the sums over N replicas, or k micro-batches, are those of one large
-# batch, and one division gives its mean. All are computed in float32.
-#
-# Shapes: B batch, S sequence, P predictions, V vocabulary, C classes.
-
-
 # The original adds this to the number of predictions, to avoid a division by 0.
 MASKED_LM_EPSILON = 1e-5
 
+Records = Mapping[str, Any]
+Outputs = Mapping[str, Any]
 
-def masked_lm_loss(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
-    """-log p(id) at the masked positions (Devlin et al. 2018, section 3.1).
 
-    Args:
-        logits: [B, P, V].
-        ids: [B, P] integers, the tokens that were masked.
-        weights: [B, P] floats, 0 for the slots that hold no prediction.
+class Mean(NamedTuple):
+    """A weighted mean before the division: total / (weight + epsilon)."""
+
+    total: Any  # scalar float32 tensor, the weighted sum
+    weight: Any  # scalar float32 tensor, the sum of the weights
+    epsilon: float = 0.0  # added to the weight of the whole batch
+
+    def value(self, weight: Any = None) -> Any:
+        """The mean, 0 if nothing has a weight; of a part, with the whole's weight."""
+        weight = self.weight if weight is None else weight
+        return ops.divide_no_nan(self.total, weight + self.epsilon)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A mean whose weights depend on the records alone.
+
+    So that the weight of a global batch is known before any part of it is computed.
     """
-    rows = _masked_lm_likelihood(_rows(logits), _flat(ids))
-    return _weighted(rows, _flat(weights))
+
+    values: Callable[[Records, Outputs], Any]  # of any shape, float32
+    weights: Callable[[Records], Any]  # of the same shape
+    epsilon: float = 0.0
+
+    def __call__(self, records: Records, outputs: Outputs) -> Mean:
+        """The mean of a batch."""
+        weights = ops.cast(self.weights(records), "float32")
+        total = ops.sum(self.values(records, outputs) * weights)
+        return Mean(total, ops.sum(weights), self.epsilon)
+
+    def weight(self, records: Records) -> Any:
+        """The sum of a batch's weights."""
+        return ops.sum(ops.cast(self.weights(records), "float32"))
 
 
-def masked_lm_accuracy(logits: Any, ids: Any, weights: Any) -> tuple[Any, Any]:
-    """The accuracy of the likeliest token; see `masked_lm_loss`."""
-    return _weighted(_is_likeliest_row(_rows(logits), _flat(ids)), _flat(weights))
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """The losses, whose means add up to what is minimised, and further metrics."""
 
-
-def next_sentence_loss(
-    logits: Any, labels: Any, weights: Any = None
-) -> tuple[Any, Any]:
-    """-log p(label), where label 1 is a random sentence.
-
-    Args:
-        logits: [B, 2].
-        labels: B integers, of any shape.
-        weights: B floats, of any shape, 0 for what is no sequence; all 1 if not
-            given.
-    """
-    return classification_loss(logits, labels, weights)
-
-
-def next_sentence_accuracy(
-    logits: Any, labels: Any, weights: Any = None
-) -> tuple[Any, Any]:
-    """The accuracy of the likelier label; arguments as for `next_sentence_loss`."""
-    return classification_accuracy(logits, labels, weights)
-
-
-def classification_loss(
-    logits: Any, label_ids: Any, is_real_example: Any = None
-) -> tuple[Any, Any]:
-    """-log p(label).
-
-    Args:
-        logits: [B, C].
-        label_ids: [B] or [B, 1] integers.
-        is_real_example: [B] or [B, 1], 0 for examples that only fill up a batch; all
-            are real if it is not given.
-    """
-    return _weighted(
-        _negative_log_likelihood(logits, _flat(label_ids)), _flat(is_real_example)
+    losses: Mapping[str, Loss]  # by their reported names
+    metrics: Mapping[str, Callable[[Records, Outputs], Mean]] = dataclasses.field(
+        default_factory=dict
     )
 
+    def __add__(self, other: "Objective") -> "Objective":
+        """Both objectives at once."""
+        return Objective(
+            {**self.losses, **other.losses}, {**self.metrics, **other.metrics}
+        )
 
-def classification_accuracy(
-    logits: Any, label_ids: Any, is_real_example: Any = None
-) -> tuple[Any, Any]:
-    """The accuracy of the likeliest label; arguments as for `classification_loss`."""
-    return _weighted(_is_likeliest(logits, _flat(label_ids)), _flat(is_real_example))
+    def means(self, records: Records, outputs: Outputs) -> dict[str, Mean]:
+        """All losses and metrics of a batch."""
+        functions: dict[str, Any] = {**self.losses, **self.metrics}
+        return {name: mean(records, outputs) for name, mean in functions.items()}
 
-
-def regression_loss(
-    logits: Any, label_ids: Any, is_real_example: Any = None
-) -> tuple[Any, Any]:
-    """An example's mean squared error: of one number, or of several.
-
-    Args:
-        logits: [B, C].
-        label_ids: [B, C] floats; [B] too where C is 1.
-        is_real_example: as in `classification_loss`.
-    """
-    logits, labels = _outputs_and_labels(logits, label_ids)
-    error = ops.mean(ops.square(logits - labels), axis=-1)
-    return _weighted(error, _flat(is_real_example))
+    def weights(self, records: Records) -> dict[str, Any]:
+        """The weights of the losses of a batch, from its records alone."""
+        return {name: loss.weight(records) for name, loss in self.losses.items()}
 
 
-def multi_label_loss(
-    logits: Any, label_ids: Any, is_real_example: Any = None
-) -> tuple[Any, Any]:
-    """The mean over the labels of -log p(label is there, or is not).
-
-    Each label is a separate question, with p its sigmoid; so the whole is the mean over
-    B C of them, as in Hugging Face's multi-label classifiers.
-
-    Args:
-        logits: [B, C].
-        label_ids: [B, C] floats, 1.0 where a label is there, else 0.0; [B] too where C
-            is 1.
-        is_real_example: as in `classification_loss`.
-    """
-    logits, labels = _outputs_and_labels(logits, label_ids)
-    likelihood = ops.binary_crossentropy(labels, logits, from_logits=True)
-    return _weighted(ops.mean(likelihood, axis=-1), _flat(is_real_example))
-
-
-def exact_match(
-    logits: Any, label_ids: Any, is_real_example: Any = None
-) -> tuple[Any, Any]:
-    """How often all labels are right, each there if p > 0.5; see `multi_label_loss`."""
-    logits, labels = _outputs_and_labels(logits, label_ids)
-    is_right = ops.equal(logits > 0, labels > 0.5)
-    all_right = ops.min(ops.cast(is_right, "float32"), axis=-1)
-    return _weighted(all_right, _flat(is_real_example))
-
-
-def span_loss(
-    start_logits: Any,
-    end_logits: Any,
-    start_positions: Any,
-    end_positions: Any,
-    is_real_example: Any = None,
-) -> tuple[Any, Any]:
-    """The mean of -log p(start) and -log p(end) (Devlin et al. 2018, section 4.2).
-
-    The original takes the mean of the two, the paper their sum. Probabilities
-    are over all S tokens, padding included.
-
-    Args:
-        start_logits: [B, S].
-        end_logits: [B, S].
-        start_positions: [B] or [B, 1] integers, the answer's first token.
-        end_positions: [B] or [B, 1] integers, its last token.
-        is_real_example: as in `classification_loss`.
-    """
-    start = _negative_log_likelihood(start_logits, _flat(start_positions))
-    end = _negative_log_likelihood(end_logits, _flat(end_positions))
-    return _weighted(0.5 * (start + end), _flat(is_real_example))
-
-
-def span_accuracy(
-    start_logits: Any,
-    end_logits: Any,
-    start_positions: Any,
-    end_positions: Any,
-    is_real_example: Any = None,
-) -> tuple[Any, Any]:
-    """How often both the likeliest start and end are right; see `span_loss`."""
-    start = _is_likeliest(start_logits, _flat(start_positions))
-    end = _is_likeliest(end_logits, _flat(end_positions))
-    return _weighted(start * end, _flat(is_real_example))
-
-
-def tagging_loss(logits: Any, label_ids: Any, label_weights: Any) -> tuple[Any, Any]:
-    """-log p(label) at the first token of each word (Devlin et al. 2018, section 5.3).
-
-    Args:
-        logits: [B, S, C].
-        label_ids: [B, S] integers.
-        label_weights: [B, S], 1 at the first token of each word, else 0.
-    """
-    likelihood = _negative_log_likelihood(_rows(logits), _flat(label_ids))
-    return _weighted(likelihood, _flat(label_weights))
-
-
-def tagging_accuracy(
-    logits: Any, label_ids: Any, label_weights: Any
-) -> tuple[Any, Any]:
-    """How often the likeliest label is right; arguments as `tagging_loss`."""
-    return _weighted(
-        _is_likeliest(_rows(logits), _flat(label_ids)), _flat(label_weights)
-    )
-
-
-def _outputs_and_labels(logits: Any, label_ids: Any) -> tuple[Any, Any]:
-    """Both as float32 [B, C]."""
-    logits = ops.cast(logits, "float32")
-    labels = ops.cast(label_ids, "float32")
-    return logits, ops.reshape(labels, (-1, logits.shape[-1]))
-
-
-def _rows(logits: Any) -> Any:
-    """[B, P, V] to [B P, V]."""
-    logits = ops.convert_to_tensor(logits)
-    return ops.reshape(logits, (-1, logits.shape[-1]))
-
-
-def _flat(x: Any) -> Any:
-    return None if x is None else ops.reshape(x, (-1,))
-
-
-def _negative_log_likelihood(logits: Any, ids: Any) -> Any:
-    return ops.sparse_categorical_crossentropy(
-        ids, ops.cast(logits, "float32"), from_logits=True
-    )
-
-
-def _is_likeliest(logits: Any, ids: Any) -> Any:
-    likeliest = ops.argmax(logits, axis=-1)
-    return ops.cast(ops.equal(likeliest, ops.cast(ids, likeliest.dtype)), "float32")
-
-
+# Masked LM: -log p(id) at the masked positions (Devlin et al. 2018, section 3.1), from
+# logits [B, P, V] and ids [B, P]; slots without a prediction have the weight 0.
+#
 # Compiled: with tens of thousands of tokens in the vocabulary, a batch's scores fill
 # more memory than all else in a small model. Each kernel reads them once or twice.
 
 
-def _masked_lm_likelihood(logits: Any, ids: Any) -> Any:
-    """log(sum_v exp(logits_v)) - logits_id of [N, V] and [N] integers: [N]."""
-    logits, ids = ops.cast(logits, "float32"), ops.cast(ids, "int32")
+def _masked_lm_loss(records: Records, outputs: Outputs) -> Any:
+    """log(sum_v exp(logits_v)) - logits_id: [N]."""
+    logits, ids = _masked_lm_rows(records, outputs)
+    logits = ops.cast(logits, "float32")
 
     @ops.custom_gradient
     def likelihood(logits: Any) -> Any:
@@ -230,6 +111,16 @@ def _masked_lm_likelihood(logits: Any, ids: Any) -> Any:
         return loss, gradient
 
     return likelihood(logits)
+
+
+def _masked_lm_accuracy(records: Records, outputs: Outputs) -> Any:
+    return _is_first_of_largest(*_masked_lm_rows(records, outputs))
+
+
+def _masked_lm_rows(records: Records, outputs: Outputs) -> tuple[Any, Any]:
+    """Logits [N, V] and int32 ids [N]."""
+    ids = ops.cast(_flat(records["masked_lm_ids"]), "int32")
+    return _rows(outputs["masked_lm_logits"]), ids
 
 
 @compiled
@@ -246,13 +137,9 @@ def _likelihood_gradient(logits: Any, ids: Any, log_sum: Any, upstream: Any) -> 
     return ops.where(is_id, probabilities - 1.0, probabilities) * upstream[:, None]
 
 
-def _is_likeliest_row(logits: Any, ids: Any) -> Any:
-    """Whether the id is the first of the largest, as `_is_likeliest`: [N]."""
-    return _is_first_of_largest(logits, ops.cast(ids, "int32"))
-
-
 @compiled
 def _is_first_of_largest(logits: Any, ids: Any) -> Any:
+    """1.0 where the id is the first of the largest, as argmax's, else 0.0: [N]."""
     own = _at(logits, ids)[:, None]
     is_before = _index(logits) < ids[:, None]
     is_better = ops.where(is_before, logits >= own, logits > own)
@@ -270,222 +157,137 @@ def _index(logits: Any) -> Any:
     return ops.arange(ops.shape(logits)[1], dtype="int32")[None, :]
 
 
-def _weighted(values: Any, weights: Any) -> tuple[Any, Any]:
-    if weights is None:
-        weights = ops.ones_like(values)
-    weights = ops.cast(weights, "float32")
-    return ops.sum(values * weights), ops.sum(weights)
-
-
-# What is minimised and measured, from a batch and a model's outputs.
-#
-# Devlin et al. 2018: pre-training minimises the sum of the mean negative
-# log-likelihoods of the masked LM and of next sentence prediction (section A.2). A
-# classifier minimises the mean cross-entropy of its labels (section 4.1). So do
-# multiple choice (4.4), whose labels are the choices, span prediction (4.2), whose
-# labels are the tokens, and a tagger (5.3), whose examples are words.
-#
-# Each is a `Mean`: a weighted sum and the weight that it is divided by. Both are summed
-# separately over replicas, micro-batches and evaluation batches and divided once, so N
-# replicas, or k micro-batches, equal one large batch.
-
-
-Records = Mapping[str, Any]
-Outputs = Mapping[str, Any]
-
-
-class Mean(NamedTuple):
-    """A weighted mean before the division: total / (weight + epsilon).
-
-    Attributes:
-        total: scalar float32 tensor, the weighted sum.
-        weight: scalar float32 tensor, the sum of the weights.
-        epsilon: added to the weight of the whole batch (the original's masked-LM loss
-            divides by weight + 1e-5, so that a batch without masks is no 0 / 0).
-    """
-
-    total: Any
-    weight: Any
-    epsilon: float = 0.0
-
-    def value(self, weight: Any = None) -> Any:
-        """The mean; 0 if nothing has a weight.
-
-        Args:
-            weight: the weight of the whole batch, if this is a part of it.
-        """
-        weight = self.weight if weight is None else weight
-        return ops.divide_no_nan(self.total, weight + self.epsilon)
-
-
-MeanFunction = Callable[[Records, Outputs], Mean]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss:
-    """A mean to minimise, whose weight depends on the records alone.
-
-    So that the weight of a global batch is known before any part of it is computed.
-
-    Attributes:
-        total: (records, outputs) -> scalar float32 tensor, the weighted sum.
-        weight: records -> scalar float32 tensor, the sum of the weights.
-        epsilon: as in `Mean`.
-    """
-
-    total: Callable[[Records, Outputs], Any]
-    weight: Callable[[Records], Any]
-    epsilon: float = 0.0
-
-    def __call__(self, records: Records, outputs: Outputs) -> Mean:
-        """The mean of a batch."""
-        return Mean(self.total(records, outputs), self.weight(records), self.epsilon)
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective:
-    """The losses, whose means add up to what is minimised, and further metrics.
-
-    Attributes:
-        losses: by their reported names.
-        metrics: by their reported names.
-    """
-
-    losses: Mapping[str, Loss]
-    metrics: Mapping[str, MeanFunction] = dataclasses.field(default_factory=dict)
-
-    def __add__(self, other: "Objective") -> "Objective":
-        """Both objectives at once."""
-        return Objective(
-            {**self.losses, **other.losses}, {**self.metrics, **other.metrics}
-        )
-
-    def means(self, records: Records, outputs: Outputs) -> dict[str, Mean]:
-        """All losses and metrics of a batch."""
-        functions: dict[str, MeanFunction] = {**self.losses, **self.metrics}
-        return {name: mean(records, outputs) for name, mean in functions.items()}
-
-    def weights(self, records: Records) -> dict[str, Any]:
-        """The weights of the losses of a batch, from its records alone."""
-        return {name: loss.weight(records) for name, loss in self.losses.items()}
-
-
-# The arguments of a function of `losses`, from a batch and a model's outputs.
-_Arguments = Callable[[Records, Outputs], tuple[Any, ...]]
-
-
-def _loss(
-    function: Callable,
-    arguments: _Arguments,
-    weight: Callable[[Records], Any],
-    epsilon: float = 0.0,
-) -> Loss:
-    return Loss(
-        total=lambda records, outputs: function(*arguments(records, outputs))[0],
-        weight=weight,
-        epsilon=epsilon,
-    )
-
-
-def _metric(function: Callable, arguments: _Arguments) -> MeanFunction:
-    return lambda records, outputs: Mean(*function(*arguments(records, outputs)))
-
-
-def _sum(weights: Any) -> Any:
-    return ops.sum(ops.cast(weights, "float32"))
-
-
-def _masked_lm(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    return (
-        outputs["masked_lm_logits"],
-        records["masked_lm_ids"],
-        records["masked_lm_weights"],
-    )
-
-
-def _masked_lm_weight(records: Records) -> Any:
-    return _sum(records["masked_lm_weights"])
-
-
-def _next_sentence(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    # One label for each row, or, if rows are packed, for each of its sequences.
-    logits = ops.reshape(outputs["next_sentence_logits"], (-1, 2))
-    labels = records["next_sentence_labels"]
-    return logits, labels, records.get("next_sentence_weights")
-
-
-def _next_sentence_weight(records: Records) -> Any:
-    if "next_sentence_weights" in records:
-        return _sum(records["next_sentence_weights"])
-    return _sum(ops.ones_like(records["next_sentence_labels"]))
-
-
-def _labelled(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    return outputs["logits"], records["label_ids"], records.get("is_real_example")
-
-
-def _labelled_weight(records: Records) -> Any:
-    return _num_real(records, "label_ids")
-
-
-def _span(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    return (
-        outputs["start_logits"],
-        outputs["end_logits"],
-        records["start_positions"],
-        records["end_positions"],
-        records.get("is_real_example"),
-    )
-
-
-def _span_weight(records: Records) -> Any:
-    return _num_real(records, "start_positions")
-
-
-def _num_real(records: Records, labels: str) -> Any:
-    """The number of examples; each has a row of these labels."""
-    if "is_real_example" in records:
-        return _sum(records["is_real_example"])
-    return ops.cast(ops.shape(records[labels])[0], "float32")
-
-
-def _tagging(records: Records, outputs: Outputs) -> tuple[Any, ...]:
-    return outputs["logits"], records["label_ids"], records["label_weights"]
-
-
-def _tagging_weight(records: Records) -> Any:
-    return _sum(records["label_weights"])
-
-
 MASKED_LM = Objective(
     {
-        "masked_lm_loss": _loss(
-            masked_lm_loss,
-            _masked_lm,
-            _masked_lm_weight,
-            MASKED_LM_EPSILON,
+        "masked_lm_loss": Loss(
+            values=_masked_lm_loss,
+            weights=lambda records: _flat(records["masked_lm_weights"]),
+            epsilon=MASKED_LM_EPSILON,
         )
     },
-    {"masked_lm_accuracy": _metric(masked_lm_accuracy, _masked_lm)},
-)
-NEXT_SENTENCE = Objective(
     {
-        "next_sentence_loss": _loss(
-            next_sentence_loss, _next_sentence, _next_sentence_weight
+        "masked_lm_accuracy": Loss(
+            values=_masked_lm_accuracy,
+            weights=lambda records: _flat(records["masked_lm_weights"]),
         )
     },
-    {"next_sentence_accuracy": _metric(next_sentence_accuracy, _next_sentence)},
 )
-CLASSIFICATION = Objective(
-    {"cross_entropy": _loss(classification_loss, _labelled, _labelled_weight)},
-    {"accuracy": _metric(classification_accuracy, _labelled)},
+
+
+# The likelihood of labels: of sequences or tokens, with logits [..., C].
+
+
+def _label_loss(logits: Any, ids: Any) -> Any:
+    """-log p(id): [N]."""
+    return ops.sparse_categorical_crossentropy(
+        _flat(ids), ops.cast(_rows(logits), "float32"), from_logits=True
+    )
+
+
+def _label_accuracy(logits: Any, ids: Any) -> Any:
+    """1.0 where the likeliest label is right, else 0.0: [N]."""
+    likeliest = ops.argmax(_rows(logits), axis=-1)
+    return ops.cast(
+        ops.equal(likeliest, ops.cast(_flat(ids), likeliest.dtype)), "float32"
+    )
+
+
+def _of_labels(logits_name: str, ids_name: str, weights: Callable, *names: str) -> Any:
+    """The loss and the accuracy of labels, of these names, as an Objective."""
+    loss_name, accuracy_name = names
+
+    def of(function: Callable) -> Loss:
+        return Loss(
+            values=lambda records, outputs: function(
+                outputs[logits_name], records[ids_name]
+            ),
+            weights=weights,
+        )
+
+    return Objective({loss_name: of(_label_loss)}, {accuracy_name: of(_label_accuracy)})
+
+
+def _real_examples(labels: str) -> Callable[[Records], Any]:
+    """The weights of examples, 0 for what fills up a batch; `labels` has their rows."""
+
+    def weights(records: Records) -> Any:
+        if "is_real_example" in records:
+            return _flat(records["is_real_example"])
+        return ops.ones(ops.shape(records[labels])[0], "float32")
+
+    return weights
+
+
+def _next_sentence_weights(records: Records) -> Any:
+    """For each row or, if rows are packed, each of its sequences."""
+    if "next_sentence_weights" in records:
+        return _flat(records["next_sentence_weights"])
+    return ops.ones_like(_flat(records["next_sentence_labels"]))
+
+
+# Label 1 is a random sentence.
+NEXT_SENTENCE = _of_labels(
+    "next_sentence_logits",
+    "next_sentence_labels",
+    _next_sentence_weights,
+    "next_sentence_loss",
+    "next_sentence_accuracy",
 )
-REGRESSION = Objective(
-    {"mean_squared_error": _loss(regression_loss, _labelled, _labelled_weight)}
+CLASSIFICATION = _of_labels(
+    "logits", "label_ids", _real_examples("label_ids"), "cross_entropy", "accuracy"
 )
+# Only the first token of each word has a weight.
+TAGGING = _of_labels(
+    "logits",
+    "label_ids",
+    lambda records: _flat(records["label_weights"]),
+    "cross_entropy",
+    "accuracy",
+)
+
+
+# Numbers, and several labels at once: logits and label_ids [B, C].
+
+
+def _squared_error(records: Records, outputs: Outputs) -> Any:
+    """An example's mean squared error, of one number or of several."""
+    logits, labels = _outputs_and_labels(records, outputs)
+    return ops.mean(ops.square(logits - labels), axis=-1)
+
+
+def _multi_label_loss(records: Records, outputs: Outputs) -> Any:
+    """The mean over an example's labels of -log p(label is there, or is not).
+
+    Each label is a separate question, with p its sigmoid; so the whole is the mean over
+    B C of them, as in Hugging Face's multi-label classifiers.
+    """
+    logits, labels = _outputs_and_labels(records, outputs)
+    likelihood = ops.binary_crossentropy(labels, logits, from_logits=True)
+    return ops.mean(likelihood, axis=-1)
+
+
+def _exact_match(records: Records, outputs: Outputs) -> Any:
+    """1.0 where all labels are right, each there if p > 0.5, else 0.0."""
+    logits, labels = _outputs_and_labels(records, outputs)
+    is_right = ops.equal(logits > 0, labels > 0.5)
+    return ops.min(ops.cast(is_right, "float32"), axis=-1)
+
+
+def _outputs_and_labels(records: Records, outputs: Outputs) -> tuple[Any, Any]:
+    """Both as float32 [B, C]."""
+    logits = ops.cast(outputs["logits"], "float32")
+    labels = ops.cast(records["label_ids"], "float32")
+    return logits, ops.reshape(labels, (-1, logits.shape[-1]))
+
+
+def _of_examples(function: Callable) -> Loss:
+    return Loss(values=function, weights=_real_examples("label_ids"))
+
+
+REGRESSION = Objective({"mean_squared_error": _of_examples(_squared_error)})
 MULTI_LABEL = Objective(
-    {"cross_entropy": _loss(multi_label_loss, _labelled, _labelled_weight)},
-    {"exact_match": _metric(exact_match, _labelled)},
+    {"cross_entropy": _of_examples(_multi_label_loss)},
+    {"exact_match": _of_examples(_exact_match)},
 )
 # What a classifier minimises, by its problem type.
 CLASSIFIERS = {
@@ -493,11 +295,38 @@ CLASSIFIERS = {
     config.REGRESSION: REGRESSION,
     config.MULTI_LABEL: MULTI_LABEL,
 }
+
+
+# Spans: start_logits and end_logits [B, S], and the answer's first and last token.
+# Probabilities are over all S tokens, padding included.
+
+
+def _span_loss(records: Records, outputs: Outputs) -> Any:
+    """The mean of -log p(start) and -log p(end); the paper takes their sum."""
+    start = _label_loss(outputs["start_logits"], records["start_positions"])
+    end = _label_loss(outputs["end_logits"], records["end_positions"])
+    return 0.5 * (start + end)
+
+
+def _span_accuracy(records: Records, outputs: Outputs) -> Any:
+    """1.0 where both the likeliest start and end are right, else 0.0."""
+    start = _label_accuracy(outputs["start_logits"], records["start_positions"])
+    end = _label_accuracy(outputs["end_logits"], records["end_positions"])
+    return start * end
+
+
+_SPAN_WEIGHTS = _real_examples("start_positions")
 SPAN = Objective(
-    {"cross_entropy": _loss(span_loss, _span, _span_weight)},
-    {"span_accuracy": _metric(span_accuracy, _span)},
+    {"cross_entropy": Loss(values=_span_loss, weights=_SPAN_WEIGHTS)},
+    {"span_accuracy": Loss(values=_span_accuracy, weights=_SPAN_WEIGHTS)},
 )
-TAGGING = Objective(
-    {"cross_entropy": _loss(tagging_loss, _tagging, _tagging_weight)},
-    {"accuracy": _metric(tagging_accuracy, _tagging)},
-)
+
+
+def _rows(logits: Any) -> Any:
+    """[..., V] to [N, V]."""
+    logits = ops.convert_to_tensor(logits)
+    return ops.reshape(logits, (-1, logits.shape[-1]))
+
+
+def _flat(x: Any) -> Any:
+    return ops.reshape(x, (-1,))

@@ -12,17 +12,11 @@ from bert_tf.modeling.adapters import Adapter, LowRankDense
 from bert_tf.modeling.fused import compiles_inference, next_seed
 from bert_tf.modeling.layers import activation, dense, layer_norm
 
-# Self-attention, and masks as a bias of its scores.
-#
 # Shapes: B batch, S sequence, H hidden, A heads, D = H / A.
 
 
 class AttentionBias(keras.layers.Layer):
-    """What to add to attention scores: 0 where a token may attend, else the penalty.
-
-    Args:
-        left_to_right: whether a token attends only to itself and earlier ones.
-    """
+    """What to add to attention scores: 0 where a token may attend, else the penalty."""
 
     def __init__(
         self, left_to_right: bool = False, dtype: Any = None, name: str | None = None
@@ -33,17 +27,9 @@ class AttentionBias(keras.layers.Layer):
     def call(
         self, input_mask: Any, attention_mask: Any = None, sequence_ids: Any = None
     ) -> Any:
-        """Turns masks of zeros and ones into a bias.
+        """The bias [B, 1, 1 or S, S] of masks [B, S] and [B, S (from), S (to)].
 
-        Args:
-            input_mask: [B, S], 0 for padding, which no token attends to.
-            attention_mask: [B, S (from), S (to)], 0 where the one token does not attend
-                to the other.
-            sequence_ids: [B, S], the number of each token's sequence in a packed row;
-                a token attends only to those of its own sequence.
-
-        Returns:
-            [B, 1, 1 or S, S].
+        In a packed row a token attends only to those with its own sequence's id.
         """
         visible = ops.cast(input_mask, self.compute_dtype)[:, None, None, :]
         if attention_mask is not None:
@@ -96,16 +82,9 @@ class SelfAttention(keras.layers.Layer):
         training: bool | None = None,
         seed: Any = None,
     ) -> tuple[Any, Any]:
-        """Attends.
+        """The context [B, S, H] and the probabilities before dropout [B, A, S, S].
 
-        Args:
-            x: [B, S, H].
-            attention_bias: [B, 1, 1 or S, S], added to the scores.
-            training: whether to drop out attention probabilities.
-            seed: of the dropout; drawn if it is not given.
-
-        Returns:
-            The context [B, S, H] and the probabilities before dropout [B, A, S, S].
+        The bias is added to the scores; the dropout's seed is drawn if it is not given.
         """
         if training or compiles_inference():
             if training and seed is None:
@@ -152,18 +131,11 @@ class SelfAttention(keras.layers.Layer):
         return ops.transpose(x, (0, 2, 1, 3))
 
 
-# One layer of the encoder: attention, then the feed-forward network.
-#
-# Post-layer-norm Transformer of Devlin et al. 2018 (section 3 and appendix A.2).
-#
-# Shapes: B batch, S sequence, H hidden.
+# One layer of the post-layer-norm Transformer (Devlin et al. 2018, section 3 and A.2).
 
 
 class ResidualOutput(keras.layers.Layer):
-    """LayerNorm(residual + Dropout(Dense(x))): how both halves of a layer end.
-
-    With an adapter, after the dropout: see `bert_tf.modeling.adapters`.
-    """
+    """LayerNorm(residual + Dropout(Dense(x))), an adapter after the dropout if any."""
 
     def __init__(
         self,
@@ -218,15 +190,10 @@ class ResidualOutput(keras.layers.Layer):
 class TransformerLayer(keras.layers.Layer):
     """Self-attention, then the feed-forward network, each with its residual.
 
-    Args:
-        config: the architecture.
-        recompute: whether the backward pass computes the layer again from its input,
-            instead of keeping what it computed (Chen et al. 2016, "Training deep nets
-            with sublinear memory cost"): with the same masks of dropout, less memory
-            and about a third more time.
-        adapter_size: the size of the layer's adapters; 0 for none.
-        dtype: Keras dtype policy.
-        name: the layer's name.
+    With `recompute` the backward pass computes the layer again from its input instead
+    of keeping what it computed (Chen et al. 2016, "Training deep nets with sublinear
+    memory cost"): with the same masks of dropout, less memory and about a third more
+    time.
     """
 
     def __init__(
@@ -260,11 +227,7 @@ class TransformerLayer(keras.layers.Layer):
     def call(
         self, x: Any, attention_bias: Any, training: bool | None = None
     ) -> tuple[Any, Any]:
-        """Transforms [B, S, H] into [B, S, H]; arguments as `SelfAttention`.
-
-        Returns:
-            The layer's output and its attention probabilities.
-        """
+        """The layer's output [B, S, H] and its attention probabilities."""
         if training and self.recompute:
             # These cost nothing in a graph that does not use them.
             probabilities = self.attention.probabilities(x, attention_bias)

@@ -6,12 +6,11 @@ layer that owns the classifier's output_weights and output_bias, which the origi
 keeps at the top.
 """
 
+from typing import Any
+
 import keras
 
 from bert_tf.modeling.encoder import BertEncoder
-
-# Layer of ours -> scope of the original.
-_SCOPES = {"classifier": ""}
 
 
 def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
@@ -28,16 +27,17 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     Raises:
         ValueError: a weight has no name, or two have the same.
     """
-    encoder = model
-    if not isinstance(model, BertEncoder):
-        encoder = getattr(model, "encoder", None)
+    encoder: Any = model if isinstance(model, BertEncoder) else None
+    encoder = encoder or getattr(model, "encoder", None)
     encoder_ids = {id(weight) for weight in encoder.weights} if encoder else set()
     names: dict[str, keras.Variable] = {}
     for weight in model.weights:
         if id(weight) in encoder_ids:
             name = "bert/" + _after(weight.path, encoder.name)
+        elif "/classifier/" in f"/{weight.path}":
+            name = _after(weight.path, "classifier")
         else:
-            name = _head_name(weight.path)
+            name = "cls/" + _after(weight.path, "cls")
         if name in names:
             raise ValueError(
                 f"Two weights must not have one name. Received: {name!r} for "
@@ -45,13 +45,6 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
             )
         names[name] = weight
     return names
-
-
-def _head_name(path: str) -> str:
-    for layer, scope in _SCOPES.items():
-        if f"/{layer}/" in f"/{path}":
-            return scope + _after(path, layer)
-    return "cls/" + _after(path, "cls")
 
 
 def _after(path: str, scope: str) -> str:

@@ -21,48 +21,29 @@ from bert_tf.errors import InputError
 
 
 def freeze(encoder: Any, frozen_layers: str) -> None:
-    """Sets `trainable = False` on layers; call it before the optimizer is built.
-
-    Args:
-        encoder: a BertEncoder.
-        frozen_layers: the parts, as above; "" for none.
-
-    Raises:
-        InputError: there is no such part.
-    """
+    """Freezes these parts; call it before the optimizer is built."""
     if not frozen_layers.strip():
         return
-    parts = _parts(encoder)
+    parts = {layer.name: layer for layer in encoder.layers if layer.variables}
     for name in frozen_layers.split(","):
         for layer in _layers(name.strip(), parts):
             layer.trainable = False
 
 
-def _parts(encoder: Any) -> dict[str, Any]:
-    """The encoder's layers with weights, by name, in their order."""
-    return {layer.name: layer for layer in encoder.layers if layer.variables}
-
-
 def _layers(name: str, parts: dict[str, Any]) -> list[Any]:
-    numbered = {
-        int(match[1]): layer
-        for match, layer in (
-            (re.fullmatch(r"layer_(\d+)", part), layer) for part, layer in parts.items()
-        )
-        if match
-    }
+    numbered = [layer for part, layer in parts.items() if part.startswith("layer_")]
     if name in parts:
         return [parts[name]]
     if name == "encoder":
-        return list(numbered.values())
+        return numbered
     if match := re.fullmatch(r"(\d+)(?:\s*-\s*(\d+))?", name):
         first, last = int(match[1]), int(match[2] or match[1])
-        if first <= last and last in numbered:
-            return [numbered[number] for number in range(first, last + 1)]
+        if first <= last < len(numbered):
+            return numbered[first : last + 1]
     others = [part for part in parts if not part.startswith("layer_")]
     raise InputError(
         f"`frozen_layers`: the model has no {name!r}. It has"
-        f" {', '.join(others)}, encoder, and layers 0-{max(numbered)}."
+        f" {', '.join(others)}, encoder, and layers 0-{len(numbered) - 1}."
     )
 
 
@@ -82,32 +63,20 @@ def _layers(name: str, parts: dict[str, Any]) -> list[Any]:
 # layer: frozen layers below it count, those above it do not.
 
 
-_LAYER = re.compile(r"(?:^|/)layer_(\d+)/")
-_EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
-
-
 def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
-    """The factor of each variable's learning rate.
-
-    Args:
-        paths: the paths of all variables, such as "bert/encoder/layer_3/...".
-        decay: above 0; 1 for the same rate everywhere.
-
-    Raises:
-        ValueError: `decay` is out of its range.
-    """
+    """The factor of each variable's learning rate, from the variables' paths."""
     if not 0.0 < decay <= 1.0:
         raise ValueError(
             "The layer-wise decay of the learning rate must be above 0 and at most 1."
             f" Received: {decay}"
         )
-    layers = [_LAYER.search(path) for path in paths]
+    layers = [re.search(r"(?:^|/)layer_(\d+)/", path) for path in paths]
     num_layers = max((int(layer[1]) + 1 for layer in layers if layer), default=0)
     factors = []
     for path, layer in zip(paths, layers, strict=True):
         if layer:
             depth = int(layer[1]) + 1
-        elif _EMBEDDINGS.search(path):
+        elif re.search(r"(?:^|/)embeddings/", path):
             depth = 0
         else:
             depth = num_layers + 1
@@ -127,37 +96,17 @@ def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
 def keeping_initial(encoder: Any, num_layers: int) -> Iterator[None]:
     """Within it, weights are loaded; at the end, the top gets its initial values back.
 
-    Those are the values that the model was made with: drawn by its own initializers,
-    LayerNorms 1 and biases 0, from the seed of the run.
-
-    Args:
-        encoder: a BertEncoder, just made.
-        num_layers: how many layers, from the top; the pooler is always one more. With
-            0 nothing is kept.
-
-    Raises:
-        InputError: the encoder has fewer layers.
+    Those are the values that the model was made with, of the highest `num_layers` and
+    the pooler; with 0 layers nothing is kept.
     """
-    initial = [
-        (variable, variable.numpy())
-        for layer in _top(encoder, num_layers)
-        for variable in layer.weights
-    ]
-    yield
-    for variable, value in initial:
-        variable.assign(value)
-
-
-def _top(encoder: Any, num_layers: int) -> list[Any]:
-    """The layers and the pooler; none where `num_layers` is 0."""
-    if not num_layers:
-        return []
-    layers = [
-        layer for layer in encoder.layers if re.fullmatch(r"layer_\d+", layer.name)
-    ]
+    layers = [layer for layer in encoder.layers if layer.name.startswith("layer_")]
     if num_layers > len(layers):
         raise InputError(
             f"`reinitialize_layers={num_layers}`: the model has {len(layers)} layers."
         )
     poolers = [layer for layer in encoder.layers if layer.name == "pooler"]
-    return layers[-num_layers:] + poolers
+    top = [*layers[-num_layers:], *poolers] if num_layers else []
+    initial = [(weight, weight.numpy()) for layer in top for weight in layer.weights]
+    yield
+    for weight, value in initial:
+        weight.assign(value)

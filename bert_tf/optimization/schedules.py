@@ -60,22 +60,19 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         power: float = 1.0,
         decay_from: str = "start",
     ):
-        if num_train_steps < 1:
+        if num_train_steps < 1 or num_warmup_steps < 0:
             raise ValueError(
-                f"`num_train_steps` must be positive. Received: {num_train_steps}"
+                "`num_train_steps` must be positive, `num_warmup_steps` not negative."
+                f" Received: {num_train_steps} and {num_warmup_steps}"
             )
-        if num_warmup_steps < 0:
-            raise ValueError(
-                f"`num_warmup_steps` must not be negative. Received: {num_warmup_steps}"
-            )
-        if shape not in SHAPES:
-            raise ValueError(
-                f"`shape` must be one of {', '.join(SHAPES)}. Received: {shape}"
-            )
-        if decay_from not in ("start", "warmup"):
-            raise ValueError(
-                f"`decay_from` must be start or warmup. Received: {decay_from}"
-            )
+        for name, value, values in (
+            ("shape", shape, SHAPES),
+            ("decay_from", decay_from, ("start", "warmup")),
+        ):
+            if value not in values:
+                raise ValueError(
+                    f"`{name}` must be one of {', '.join(values)}. Received: {value}"
+                )
         if shape in _ENDLESS and (end_learning_rate or decay_from != "start"):
             raise ValueError(
                 f"The schedule {shape} must not have `end_learning_rate` or"

@@ -1,30 +1,25 @@
 """Examples of a task as records, and batches of sequences of similar length."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
-from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.finished import FinishedResults, digest
+from bert_tf.finished import digest
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     PREFETCHED_BATCHES,
     Batch,
     InputShard,
-    count_records,
+    shuffled_numbers,
 )
 from bert_tf.records.spec import RecordSpec
-from bert_tf.records.writing import ShardWriter
 
 # A batch is padded to one of a few static lengths rather than to the longest possible
 # one, so that little is computed on padding and little is compiled.
@@ -209,25 +204,20 @@ class ExampleTable:
                 if name in self._sequences:
                     assert not value[~is_token].any(), f"{name}: padding that is not 0"
                     value = value[is_token]
-                # As from `RecordSpec.parse`.
+                # As `RecordSpec.parse` gives them.
                 is_int = np.issubdtype(value.dtype, np.integer)
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
                 )
         # Of each sequence: [N], or [N, C].
+        if not lengths:
+            raise InputError("There is no example: nothing to train on or to predict.")
         self._lengths = np.concatenate(lengths)
         stops = np.cumsum(self._lengths).reshape(self._lengths.shape)
         self._starts = stops - self._lengths
         self.lengths = self._lengths.reshape(len(self._lengths), -1).max(axis=1)
         self.mean_length = float(self._lengths.mean())
         self._columns = {name: np.concatenate(v) for name, v in columns.items()}
-
-    @classmethod
-    def read(cls, path: str, schema: RecordSpec) -> "ExampleTable":
-        """The records of a TFRecord file that is not compressed."""
-        dataset = tf.data.TFRecordDataset(path).batch(_PARSED_AT_ONCE)
-        blocks = dataset.map(schema.parse, num_parallel_calls=2).as_numpy_iterator()
-        return cls(blocks, schema)
 
     def __len__(self) -> int:
         """The number of records."""
@@ -346,10 +336,6 @@ class EvaluationBatches:
             yield self._table.padded(rows, int(length))
 
 
-# A split's examples are tokenized into TFRecords under the original's names
-# (train.tf_record, eval.tf_record, predict.tf_record). A manifest next to them records
-# what they were made from (`bert_tf.finished`), so that later runs reuse them.
-
 Block = Mapping[str, np.ndarray]
 
 # To be incremented when the same examples give other records.
@@ -357,75 +343,29 @@ _WAY_OF_MAKING = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Made:
-    """The manifest's description of the records."""
-
-    num_records: int
-    notes: dict
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitRecords:
-    """The records of one split."""
+    """The records of one split, in memory."""
 
-    path: str  # the TFRecord file
-    num_records: int  # the number of records in it
+    table: ExampleTable
     schema: RecordSpec  # what a record holds
     made_from: str  # a digest of all that the records were made from
-    # Messages about the making, such as texts that were cut.
-    notes: Mapping[str, Any]
 
     @classmethod
-    def prepare(
-        cls,
-        path: str,
-        schema: RecordSpec,
-        made_from: Any,
-        blocks: Iterable[Block],
-        notes: Callable[[], Mapping[str, Any]] = dict,
-        *,
-        is_alone: bool = True,
+    def of(
+        cls, schema: RecordSpec, made_from: Any, blocks: Iterable[Block]
     ) -> "SplitRecords":
-        """The existing records, if they were made from the same; else new ones.
-
-        A file gets its name when it is complete.
-        """
-        depends_on = [
-            _WAY_OF_MAKING,
-            [(f.name, f.dtype, f.length) for f in schema.features],
-            made_from,
-        ]
-        name = os.path.basename(path)
-        manifest_path = f"{path}.manifest.json"
-        finished: FinishedResults[_Made] = FinishedResults(manifest_path, _Made)
-        made = finished.find(name, depends_on)
-        if made and _has(path, made.num_records):
-            logging.info("%s is there already.", name)
-        else:
-            # The manifest must not describe other records if this process is killed
-            # before writing it. Another worker may have come first.
-            with contextlib.suppress(FileNotFoundError, *files.remote_errors()):
-                files.remove(manifest_path)
-            num_records = 0
-            with ShardWriter([path], is_alone=is_alone) as writer:
-                for block in blocks:
-                    writer.write(schema.serialize_block(block))
-                    num_records += len(next(iter(block.values())))
-            made = _Made(num_records=num_records, notes=dict(notes()))
-            finished.keep(name, depends_on, made)
-            logging.info("Wrote %d records to %s.", num_records, name)
+        """Records from blocks of them; `made_from` is what JSON can hold."""
+        features = [(f.name, f.dtype, f.length) for f in schema.features]
         return cls(
-            path=path,
-            num_records=made.num_records,
+            table=ExampleTable(blocks, schema),
             schema=schema,
-            made_from=digest(depends_on),
-            notes=made.notes,
+            made_from=digest([_WAY_OF_MAKING, features, made_from]),
         )
 
-    @functools.cached_property
-    def table(self) -> ExampleTable:
-        """The records in memory."""
-        return ExampleTable.read(self.path, self.schema)
+    @property
+    def num_records(self) -> int:
+        """The number of records."""
+        return len(self.table)
 
     @property
     def max_seq_length(self) -> int:
@@ -449,18 +389,21 @@ class SplitRecords:
         return self.table.by_length(batch_size, max_lengths)
 
 
+def endless_rows(
+    count: int, batch_size: int, seed: int, position: int, num_batches: int
+) -> np.ndarray:
+    """Batches [M, B] of shuffled records that reach into the next epoch."""
+    end = position + num_batches * batch_size
+    epochs = range(position // count, -(-end // count))
+    orders = [shuffled_numbers(count, seed, epoch) for epoch in epochs]
+    first = position - epochs.start * count
+    rows = np.concatenate(orders)[first : first + num_batches * batch_size]
+    return rows.reshape(num_batches, batch_size)
+
+
 def rows_digest(rows: Iterable[Any]) -> str:
     """Identifies a set of rows, as part of what records are made from."""
     sha256 = hashlib.sha256()
     for row in rows:
         sha256.update(json.dumps(row).encode("utf-8"))
     return sha256.hexdigest()
-
-
-def _has(path: str, num_records: int) -> bool:
-    """Whether a file exists and has that many records."""
-    try:
-        return files.exists(path) and count_records(path) == num_records
-    except InputError as error:
-        logging.warning("%s They are made again.", error)
-        return False

@@ -305,7 +305,7 @@ def create_records_on_beam(
     outcome = files.read_json(outcome_path, "outcome of the pipeline")
     tokenized = _check_outcome(record_set, folder, outcome)
     dropped: Counter[str] = Counter(outcome["dropped"])
-    manifest = record_set.complete(tokenized, dropped, [_result(job) for job in jobs])
+    manifest = record_set.complete(tokenized, dropped, list(_results(jobs)))
     files.remove(folder)
     for job in jobs:
         remove_leftovers(job.path)
@@ -346,11 +346,11 @@ def _open_folder(record_set: RecordSet) -> str:
     return folder
 
 
-def _result(job: ShardJob) -> ShardResult:
-    result = job.finished()
-    if result is None:
-        raise _not_seen(job.path)
-    return result
+def _results(jobs: Sequence[ShardJob]) -> Iterator[ShardResult]:
+    for job in jobs:
+        if (result := job.finished()) is None:
+            raise _not_seen(job.path)
+        yield result
 
 
 def _not_seen(path: str) -> InputError:
@@ -364,11 +364,15 @@ def _check_outcome(
     record_set: RecordSet, folder: str, outcome: dict[str, Any]
 ) -> list[TokenizedChunk]:
     """What was read; raises an error for problems that the workers found."""
+    tokenized = [TokenizedChunk(**summary) for summary in outcome["chunks"]]
     try:
-        _refuse(outcome["problems"], READING)
-        tokenized = [TokenizedChunk(**summary) for summary in outcome["chunks"]]
-        record_set.check_read(tokenized)
-        _refuse(outcome["problems"], WRITING)
+        for step in (READING, WRITING):
+            messages = [text for at, _, text in outcome["problems"] if at == step]
+            if messages:
+                more = f" ({len(messages) - 1} more like this.)" if messages[1:] else ""
+                raise InputError(messages[0] + more)
+            if step == READING:
+                record_set.check_read(tokenized)
     except InputError:
         if not any(map(files.exists, record_set.output_files)):
             # Nothing was written: the same names may be used for the corrected text.
@@ -377,10 +381,3 @@ def _check_outcome(
                 files.remove(path)
         raise
     return tokenized
-
-
-def _refuse(problems: Sequence[Problem], refused_step: int) -> None:
-    messages = [message for step, _, message in problems if step == refused_step]
-    if messages:
-        more = f" ({len(messages) - 1} more like this.)" if messages[1:] else ""
-        raise InputError(messages[0] + more)

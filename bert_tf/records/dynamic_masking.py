@@ -12,6 +12,7 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.instances.creation import TokenIds
+from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.records.manifest import Manifest, agreed
 from bert_tf.records.pipeline import RecordKeys
@@ -576,16 +577,9 @@ class MaskingOptions:
             mask_rate,
             random_rate,
         )
-        length, slots = lengths["max_seq_length"], lengths["max_predictions_per_seq"]
-        if slots < round(length * share):
-            logging.warning(
-                "--max_predictions_per_seq=%d is few for --max_seq_length=%d: a full"
-                " sequence needs %d for --masked_lm_prob=%g.",
-                slots,
-                length,
-                round(length * share),
-                share,
-            )
+        warn_if_few(
+            lengths["max_predictions_per_seq"], lengths["max_seq_length"], share
+        )
         return functools.partial(
             DynamicMasking,
             TokenIds.from_vocabulary(vocabulary.ids),

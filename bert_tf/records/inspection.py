@@ -11,7 +11,6 @@ An example is text, with a mark for each prediction: [MASK→river] where the mo
 it sees the token itself. Pieces are joined to words where nothing is predicted.
 """
 
-import dataclasses
 import os
 import textwrap
 from collections import Counter
@@ -430,105 +429,23 @@ def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
     return columns, rows, np.zeros_like(rows)
 
 
-# What the model sees at a token to predict; REPLACED is one of the first two, if the
-# id of [MASK] is unknown.
-MASKED, RANDOM, KEPT, REPLACED = "masked", "random", "kept", "replaced"
-
 # By the manifest's `pairs`: what next_sentence_labels mean.
-_NEXT_SENTENCE = {
+_LABELS = {
     "nsp": ("B follows A", "B is random"),
     "sop": ("A and B are in order", "A and B are swapped"),
-    "none": ("no pair", ""),
+    "none": ("no pair", "next sentence label 1"),
 }
-
-
-class ShownPrediction(NamedTuple):
-    """A token to predict: where it is, the token there, and the right token."""
-
-    position: int
-    seen: str
-    wanted: str
-    kind: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ShownRecord:
-    """A record, or a packed row's sequence, in readable form."""
-
-    record: int  # its number over all files, from 0
-    file: str
-    record_in_file: int
-    sequence: int  # its number in a packed row, from 1; 0 where a record is one
-    tokens: tuple[str, ...]  # as the model sees them; ids without a vocabulary
-    num_tokens_a: int  # [CLS] and [SEP] included
-    max_seq_length: int
-    predictions: tuple[ShownPrediction, ...]
-    label: str  # what `next_sentence_labels` or `label_ids` means
-    violations: tuple[str, ...]
-
-    def to_values(self) -> dict[str, Any]:
-        """The example as JSON."""
-        values = {
-            **dataclasses.asdict(self),
-            "predictions": [each._asdict() for each in self.predictions],
-        }
-        if not self.sequence:
-            del values["sequence"]
-        return values
-
-    def lines(self, width: int) -> list[str]:
-        """The example as text, wrapped to a terminal's columns."""
-        sequence = f", sequence {self.sequence}" if self.sequence else ""
-        num_b = len(self.tokens) - self.num_tokens_a
-        segments = f" (A {self.num_tokens_a}, B {num_b})" if num_b else ""
-        count = len(self.predictions)
-        lines = [
-            f"record {self.record}{sequence} (record {self.record_in_file} of"
-            f" {self.file}): {len(self.tokens)} of {self.max_seq_length} tokens"
-            f"{segments}; {f'{count} predictions; ' if count else ''}{self.label}"
-        ]
-        border = self.num_tokens_a
-        for name, start, end in (("A", 0, border), ("B", border, len(self.tokens))):
-            if start < end:
-                lines += textwrap.wrap(
-                    " ".join(self._words(start, end)),
-                    width,
-                    initial_indent=f"  {name} ",
-                    subsequent_indent="    ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-        return lines + [f"  ! {rule}" for rule in self.violations]
-
-    def _words(self, start: int, end: int) -> list[str]:
-        """The words and marks between two positions."""
-        marks = {each.position: each for each in self.predictions}
-        words: list[str] = []
-        joins = False  # whether the last word has all its pieces from the first on
-        for position in range(start, end):
-            token = self.tokens[position]
-            if position in marks:
-                _, seen, wanted, kind = marks[position]
-                seen = seen.strip("[]") if kind == MASKED else seen
-                words.append(f"[{seen}=]" if kind == KEPT else f"[{seen}→{wanted}]")
-                joins = False
-            elif joins and token.startswith(CONTINUATION):
-                words[-1] += token.removeprefix(CONTINUATION)
-            else:
-                words.append(token)
-                is_special = token.startswith("[") and token.endswith("]")
-                joins = not (token.startswith(CONTINUATION) or is_special)
-        return words
 
 
 def examples(
     records: InspectedRecords, start: int, num_examples: int
-) -> Iterator[ShownRecord]:
-    """The records of some numbers that can be parsed."""
+) -> Iterator[dict[str, Any]]:
+    """Some records in readable form, for programs; of packed rows each sequence."""
     if not num_examples:
         return
     end = start + num_examples
     number = 0
+    pairs = records.manifests[0].pairs if records.manifests else "nsp"
     for block in records.blocks():
         number = block.first + block.num_records
         if number > start:
@@ -537,22 +454,19 @@ def examples(
             for index, row in enumerate(rows.tolist()):
                 offset = block.rows[row]
                 if start <= block.first + offset < end:
-                    yield ShownRecord(
-                        record=block.first + offset,
-                        file=block.path,
-                        record_in_file=block.first_in_file + offset,
-                        sequence=int(sequences[index]),
-                        violations=tuple(
+                    values = {name: column[index] for name, column in columns.items()}
+                    yield {
+                        "record": block.first + offset,
+                        "file": block.path,
+                        "record_in_file": block.first_in_file + offset,
+                        **({"sequence": int(s)} if (s := sequences[index]) else {}),
+                        **read_example(values, records.vocabulary, pairs),
+                        "violations": [
                             text
                             for rule, text in RULES.items()
                             if rule in broken and broken[rule][row]
-                        ),
-                        **read_example(
-                            {name: values[index] for name, values in columns.items()},
-                            records.vocabulary,
-                            records.manifests[0].pairs if records.manifests else "nsp",
-                        ),
-                    )
+                        ],
+                    }
             if number >= end:
                 return
     if start >= number:
@@ -562,56 +476,98 @@ def examples(
 def read_example(
     record: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
 ) -> dict[str, Any]:
-    """A record's part of an `Example`, even if the record is broken."""
+    """A record's tokens as the model sees them, predictions and label, even if broken.
+
+    A prediction is "masked", "random" or "kept"; "replaced" is one of the first two, if
+    the id of [MASK] is unknown. Without a vocabulary tokens are ids.
+    """
     ids = record["input_ids"]
     used = np.flatnonzero(record["input_mask"] | ids)
     length = int(used[-1]) + 1 if len(used) else 0
     second = np.flatnonzero(record["segment_ids"][:length])
-    return {
-        "tokens": tuple(_token(token_id, vocabulary) for token_id in ids[:length]),
-        "num_tokens_a": int(second[0]) if len(second) else length,
-        "max_seq_length": len(ids),
-        "predictions": tuple(_predictions(record, vocabulary)),
-        "label": _label(record, pairs),
-    }
 
+    def token(token_id: int) -> str:
+        if vocabulary is None:
+            return str(token_id)
+        is_inside = 0 <= token_id < len(vocabulary)
+        return vocabulary.tokens[token_id] if is_inside else f"<id {token_id}?>"
 
-def _token(token_id: int, vocabulary: Vocabulary | None) -> str:
-    if vocabulary is None:
-        return str(token_id)
-    if 0 <= token_id < len(vocabulary):
-        return vocabulary.tokens[token_id]
-    return f"<id {token_id}?>"
-
-
-def _predictions(
-    record: Columns, vocabulary: Vocabulary | None
-) -> Iterator[ShownPrediction]:
-    if "masked_lm_positions" not in record:
-        return
-    ids = record["input_ids"]
-    mask_id = vocabulary.ids.get(MASK) if vocabulary is not None else None
+    mask_id = None if vocabulary is None else vocabulary.ids.get(MASK)
+    predictions = []
     for position, wanted, weight in zip(
-        record["masked_lm_positions"].tolist(),
-        record["masked_lm_ids"].tolist(),
-        record["masked_lm_weights"].tolist(),
+        *(
+            record.get(f"masked_lm_{name}", np.zeros(0)).tolist()
+            for name in ("positions", "ids", "weights")
+        ),
         strict=True,
     ):
         if weight > 0 and 0 <= position < len(ids):
             seen = int(ids[position])
-            kind = REPLACED if mask_id is None else RANDOM
-            kind = MASKED if seen == mask_id else KEPT if seen == wanted else kind
-            yield ShownPrediction(
-                position, _token(seen, vocabulary), _token(wanted, vocabulary), kind
-            )
-
-
-def _label(record: Columns, pairs: str) -> str:
+            kind = "kept" if seen == wanted else "random"
+            if mask_id is None and seen != wanted:
+                kind = "replaced"
+            elif seen == mask_id:
+                kind = "masked"
+            shown = {"seen": token(seen), "wanted": token(wanted), "kind": kind}
+            predictions.append({"position": position, **shown})
     if "label_ids" in record:
         labels = record["label_ids"].tolist()
-        return f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
-    label = int(record["next_sentence_labels"][0])
-    words = _NEXT_SENTENCE.get(pairs, _NEXT_SENTENCE["nsp"])
-    if label in (0, 1) and words[label]:
-        return words[label]
-    return f"next sentence label {label}"
+        label = f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
+    else:
+        number = int(record["next_sentence_labels"][0])
+        label = f"next sentence label {number}"
+        if number in (0, 1):
+            label = _LABELS.get(pairs, _LABELS["nsp"])[number]
+    return {
+        "tokens": [token(token_id) for token_id in ids[:length].tolist()],
+        "num_tokens_a": int(second[0]) if len(second) else length,
+        "max_seq_length": len(ids),
+        "predictions": predictions,
+        "label": label,
+    }
+
+
+def example_lines(example: Mapping[str, Any], width: int) -> list[str]:
+    """An example as text, wrapped to a terminal's columns."""
+    length, border = len(example["tokens"]), example["num_tokens_a"]
+    sequence = f", sequence {example['sequence']}" if "sequence" in example else ""
+    segments = f" (A {border}, B {length - border})" if border < length else ""
+    count = len(example["predictions"])
+    lines = [
+        f"record {example['record']}{sequence} (record {example['record_in_file']} of"
+        f" {example['file']}): {length} of {example['max_seq_length']} tokens"
+        f"{segments}; {f'{count} predictions; ' if count else ''}{example['label']}"
+    ]
+    for name, start, end in (("A", 0, border), ("B", border, length)):
+        if start < end:
+            lines += textwrap.wrap(
+                " ".join(_words(example, start, end)),
+                width,
+                initial_indent=f"  {name} ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return lines + [f"  ! {rule}" for rule in example["violations"]]
+
+
+def _words(example: Mapping[str, Any], start: int, end: int) -> list[str]:
+    """The words and marks between two positions."""
+    marks = {each["position"]: each for each in example["predictions"]}
+    words: list[str] = []
+    joins = False  # whether the last word has all its pieces from the first on
+    for position, token in enumerate(example["tokens"][start:end], start):
+        if mark := marks.get(position):
+            seen, kind = mark["seen"], mark["kind"]
+            seen = seen.strip("[]") if kind == "masked" else seen
+            words.append(
+                f"[{seen}=]" if kind == "kept" else f"[{seen}→{mark['wanted']}]"
+            )
+            joins = False
+        elif joins and token.startswith(CONTINUATION):
+            words[-1] += token.removeprefix(CONTINUATION)
+        else:
+            words.append(token)
+            is_special = token.startswith("[") and token.endswith("]")
+            joins = not (token.startswith(CONTINUATION) or is_special)
+    return words

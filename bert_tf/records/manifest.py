@@ -135,23 +135,6 @@ class Manifest:
         return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
 
     @property
-    def packed_length(self) -> int | None:
-        """Tokens of a row; None if rows are not packed."""
-        return self.max_seq_length if self.packed else None
-
-    @property
-    def sequence_length(self) -> int:
-        """Tokens of a sequence, padding included."""
-        return self.max_sequence_length if self.packed else self.max_seq_length
-
-    @property
-    def predictions_per_sequence(self) -> int:
-        """Masked-LM slots of a sequence."""
-        if self.packed:
-            return self.max_predictions_per_sequence
-        return self.max_predictions_per_seq
-
-    @property
     def num_records(self) -> int:
         """The records of all shards."""
         return sum(shard.num_records for shard in self.shards)
@@ -216,15 +199,6 @@ def is_temporary(path: str) -> bool:
 def is_companion(path: str) -> bool:
     """Whether a name is of a file that accompanies records: no record file, no text."""
     return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
-
-
-def lies_beside_records(path: str) -> bool:
-    """Whether a file accompanies an existing set."""
-    name = _TEMPORARY_SUFFIX.sub("", path)
-    name = name.removesuffix(MANIFEST_SUFFIX).removesuffix(VOCABULARY_SUFFIX)
-    return is_companion(path) and files.exists(
-        _SHARD_SUFFIX.sub("", name) + MANIFEST_SUFFIX
-    )
 
 
 def listed_records(paths: Iterable[str]) -> Iterator[str]:
@@ -300,31 +274,40 @@ def relative_name(record_file: str, manifest_file: str) -> str:
 # over if the user asks for it.
 
 
-# Which field each flag sets, in the order in which differences are reported.
-_FIELDS_OF_FLAGS = {
-    "vocab_file": "vocab_sha256",
-    "max_seq_length": "sequence_length",
-    "max_predictions_per_seq": "predictions_per_sequence",
-    **{
-        name: name
-        for name in (
-            "do_lower_case",
-            "packed_length",
-            "masking",
-            "do_whole_word_mask",
-            "masked_lm_prob",
-            "short_seq_prob",
-            "dupe_factor",
-            "random_seed",
-            "pairs",
-            "nsp_labels",
-            "input_format",
-            "split_sentences",
-            "deduplicate",
-            "min_document_tokens",
-        )
-    },
-}
+# The settings that have the names of their flags.
+_FLAGS = (
+    "do_lower_case",
+    "masking",
+    "do_whole_word_mask",
+    "masked_lm_prob",
+    "short_seq_prob",
+    "dupe_factor",
+    "random_seed",
+    "pairs",
+    "nsp_labels",
+    "input_format",
+    "split_sentences",
+    "deduplicate",
+    "min_document_tokens",
+)
+
+
+def _settings(manifest: Manifest) -> dict[str, Any]:
+    """What each flag was, in the order in which differences are reported."""
+    packed = manifest.packed
+    length, slots = manifest.max_seq_length, manifest.max_predictions_per_seq
+    return {
+        "vocab_file": manifest.vocab_sha256,
+        "max_seq_length": manifest.max_sequence_length if packed else length,
+        "max_predictions_per_seq": (
+            manifest.max_predictions_per_sequence if packed else slots
+        ),
+        "packed_length": length if packed else None,
+        **{name: getattr(manifest, name) for name in _FLAGS},
+        "output_file": _listed([shard.name for shard in manifest.shards]),
+        # As many have a random stream of their own.
+        "num_shards": sum(s.random_seed is not None for s in manifest.shards) or None,
+    }
 
 
 def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
@@ -366,19 +349,11 @@ def first_difference(
     ):
         if _content(theirs) != _content(ours):
             return "input_file", _described(theirs), _described(ours)
-    for flag, field in _FIELDS_OF_FLAGS.items():
-        before, now = getattr(existing, field), getattr(wanted, field)
-        if before != now:
-            return flag, before, now
-    before, now = (_listed([s.name for s in m.shards]) for m in (existing, wanted))
-    if before != now:
-        return "output_file", before, now
-    before, now = (
-        # As many as --num_shards have a random stream of their own.
-        sum(shard.random_seed is not None for shard in manifest.shards) or None
-        for manifest in (existing, wanted)
+    before, now = _settings(existing), _settings(wanted)
+    differences = (
+        (flag, before[flag], now[flag]) for flag in now if before[flag] != now[flag]
     )
-    return None if before == now else ("num_shards", before, now)
+    return next(differences, None)
 
 
 def _content(source: SourceFile | None) -> tuple[int, str] | None:

@@ -54,7 +54,13 @@ def packed_blocks(
         numbers = instances.order[window[order]]
         for first in range(0, len(starts) - 1, block_size):
             block = starts[first : first + block_size + 1]
-            yield row_columns(instances, numbers, block, settings)
+            yield instances.rows(
+                numbers,
+                block,
+                settings.record_length,
+                settings.max_predictions_per_record,
+                settings.max_sequences_per_record,
+            )
 
 
 def pack_rows(
@@ -136,79 +142,6 @@ def _best_fit(
             older[found] = newest[room]
             newest[room] = found
     return rows, num_rows
-
-
-def row_columns(
-    instances: Instances,
-    numbers: np.ndarray,
-    starts: np.ndarray,
-    settings: InstanceSettings,
-) -> dict[str, np.ndarray]:
-    """The features of rows that hold the instances of these numbers."""
-    tokens, predictions, slots = (
-        (len(starts) - 1, length)
-        for length in (
-            settings.record_length,
-            settings.max_predictions_per_record,
-            settings.max_sequences_per_record,
-        )
-    )
-    columns: dict[str, np.ndarray] = {
-        "input_ids": np.zeros(tokens, np.int64),
-        "input_mask": np.zeros(tokens, np.int64),
-        "segment_ids": np.zeros(tokens, np.int64),
-        "sequence_ids": np.zeros(tokens, np.int64),
-        "cls_positions": np.zeros(slots, np.int64),
-        "next_sentence_labels": np.zeros(slots, np.int64),
-        "next_sentence_weights": np.zeros(slots, np.float32),
-        "masked_lm_positions": np.zeros(predictions, np.int64),
-        "masked_lm_ids": np.zeros(predictions, np.int64),
-        "masked_lm_weights": np.zeros(predictions, np.float32),
-    }
-    _fill(instances.buffers, numbers, starts, *columns.values())
-    if settings.masking != STATIC_MASKING:
-        for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
-            del columns[name]
-    return columns
-
-
-@compiled
-def _fill(
-    buffers,
-    numbers,
-    starts,
-    row_ids,
-    row_mask,
-    row_segments,
-    row_sequences,
-    row_cls,
-    row_labels,
-    row_weights,
-    row_positions,
-    row_predicted,
-    row_predicted_weights,
-):
-    for row in range(len(starts) - 1):
-        place = slot = 0
-        for number in range(starts[row + 1] - starts[row]):
-            instance = numbers[starts[row] + number]
-            row_cls[row, number] = place
-            row_labels[row, number] = buffers.next_sentence_labels[instance]
-            row_weights[row, number] = 1.0
-            first = buffers.prediction_stops[instance - 1] if instance else 0
-            for index in range(first, buffers.prediction_stops[instance]):
-                row_positions[row, slot] = place + buffers.positions[index]
-                row_predicted[row, slot] = buffers.labels[index]
-                row_predicted_weights[row, slot] = 1.0
-                slot += 1
-            first = buffers.stops[instance - 1] if instance else 0
-            second_segment = first + buffers.first_lengths[instance]
-            for index in range(first, buffers.stops[instance]):
-                row_ids[row, place] = buffers.tokens[index]
-                row_mask[row, place] = 1
-                row_segments[row, place] = index >= second_segment
-                row_sequences[row, place] = number + 1
-                place += 1
 
 
 def unpacked_columns(

@@ -299,14 +299,9 @@ def training_dataset(
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
     """Endless batches for training, from position `start` of the stream on."""
-    total = sum(counts)
-    if total < 1:
-        raise ValueError(
-            f"`counts` must add up to a positive number. Received: {counts}"
-        )
-    epoch, rest = divmod(start, total)
+    epoch, rest = divmod(start, sum(counts))
     skipped_units = 0
-    order = _order(len(paths), seed, epoch)
+    order = _order(len(paths), seed, tf.constant(epoch, tf.int64)).numpy().tolist()
     while rest:
         unit = order[skipped_units * FILES_PER_UNIT :][:FILES_PER_UNIT]
         in_unit = sum(counts[index] for index in unit)
@@ -322,7 +317,7 @@ def training_dataset(
     def unit_dataset(number: tf.Tensor) -> tf.data.Dataset:
         epoch_of_unit = number // units_per_epoch
         unit_of_epoch = number % units_per_epoch
-        order_of_epoch = _order_in_graph(len(paths), seed, epoch_of_unit)
+        order_of_epoch = _order(len(paths), seed, epoch_of_unit)
         begin = unit_of_epoch * FILES_PER_UNIT
         unit_files = order_of_epoch[begin : begin + FILES_PER_UNIT]
         dataset = tf.data.Dataset.from_tensor_slices(
@@ -473,23 +468,23 @@ def _parse(
     return dataset.prefetch(PREFETCHED_BATCHES).with_options(options)
 
 
-def _order(num_files: int, seed: int, epoch: int) -> list[int]:
-    """The epoch's order of the files."""
-    return (
-        _order_in_graph(num_files, seed, tf.constant(epoch, tf.int64)).numpy().tolist()
-    )
-
-
-def _order_in_graph(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+def _order(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     return tf.random.experimental.stateless_shuffle(
         tf.range(num_files), seed=_seed_pair(seed, epoch)
     )
 
 
+def shuffled_numbers(count: int, seed: int, epoch: int) -> np.ndarray:
+    """0 to `count` - 1 in the epoch's order of a file with that many records."""
+    seeds = _seed_pair(seed, tf.constant(epoch, tf.int64))
+    numbers = _shuffle(tf.data.Dataset.range(count), count, seeds)
+    return numbers.batch(count).get_single_element().numpy()
+
+
 def _shuffle(
     dataset: tf.data.Dataset, buffer_size: int, seed_pair: tf.Tensor
 ) -> tf.data.Dataset:
-    """Shuffles numbered records in a buffer, in an order of the two seeds alone.
+    """Shuffles elements in a buffer, in an order of the two seeds alone.
 
     `Dataset.shuffle` mixes the process's global seed in, so that the order would depend
     on where that was set; and it fails on a seed tensor if the global seed is 0.
@@ -503,8 +498,8 @@ def _shuffle(
         buffer_size=tf.constant(buffer_size, tf.int64),
         seed=seeds[0],
         seed2=seeds[1],
-        output_types=[tf.string, tf.int64],
-        output_shapes=[[], []],
+        output_types=[spec.dtype for spec in tf.nest.flatten(dataset.element_spec)],
+        output_shapes=[spec.shape for spec in tf.nest.flatten(dataset.element_spec)],
         reshuffle_each_iteration=False,
     )
     return tf.data.experimental.from_variant(variant, dataset.element_spec)

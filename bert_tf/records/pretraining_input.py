@@ -55,21 +55,15 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
             known[os.path.normpath(path)] = manifest.max_seq_length
     lengths: dict[int, list[str]] = {}
     for path in paths:
-        length = known.get(os.path.normpath(path)) or _length_of_first_record(path)
-        if length:
-            lengths.setdefault(length, []).append(path)
+        length = known.get(os.path.normpath(path))
+        if length is None:
+            if (found := first_record([path])) is None:
+                continue
+            length = _length(features_of(found[1], path), "input_ids")
+        if not length:
+            raise InputError(f"{path}: the records must have `input_ids`.")
+        lengths.setdefault(length, []).append(path)
     return lengths
-
-
-def _length_of_first_record(path: str) -> int:
-    """0 for a file without records."""
-    found = first_record([path])
-    if found is None:
-        return 0
-    features = features_of(found[1], path)
-    if not (length := _length(features, "input_ids")):
-        raise InputError(f"{path}: the records must have `input_ids`.")
-    return length
 
 
 def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
@@ -223,9 +217,7 @@ class PretrainingRecords:
             seed=seed,
             start=start,
             shard=shard or ALL_ROWS,
-            compressions=self._compressions,
-            vocab_size=self._id_limit(vocab_size),
-            transform=self._transform(seed, packed),
+            **self._reading(seed, vocab_size, packed),
         )
 
     def evaluation_dataset(
@@ -238,8 +230,6 @@ class PretrainingRecords:
     ) -> tf.data.Dataset:
         """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`.
 
-        `packed` is as in `training_dataset`.
-
         Records that are masked as they are read have the same masks at every
         evaluation, whatever the run: they depend on the seed of the records' making.
         """
@@ -249,10 +239,8 @@ class PretrainingRecords:
             self.paths,
             self.schema,
             batch_size=batch_size,
-            compressions=self._compressions,
             repeat=repeat,
-            vocab_size=self._id_limit(vocab_size),
-            transform=self._transform(seed, packed),
+            **self._reading(seed, vocab_size, packed),
         )
 
     @functools.cached_property
@@ -272,35 +260,23 @@ class PretrainingRecords:
         known = {path for one in self.manifests for path in one.records_by_path()}
         return ["" if path in known else compression_of(path) for path in self.paths]
 
-    @property
-    def num_records(self) -> int:
-        """The records of all files."""
-        return sum(self.counts)
-
     def vocabulary(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
         """The vocabulary and its casing."""
-        vocabulary = self._vocabulary
-        if not self.manifests:
-            if vocabulary is None:
-                logging.warning(
-                    "The records have no manifest, so the run will have no vocab.txt:"
-                    " fill_mask will not work. Give --vocab_file."
-                )
-            return vocabulary, do_lower_case
-        manifest = self.manifests[0]
-        if do_lower_case is not None and do_lower_case != manifest.do_lower_case:
-            raise InputError(
-                f"`do_lower_case={do_lower_case}`, but the records of {manifest.path}"
-                f" were made with {manifest.do_lower_case}."
-            )
-        if vocabulary is None:
+        if self._vocabulary is None:
             logging.warning(
-                "%s is missing: the run will have no vocab.txt. Give --vocab_file.",
-                manifest.vocab_path,
+                "There is no vocabulary next to the records, so the run will have no"
+                " vocab.txt: fill_mask will not work. Give --vocab_file."
             )
-        return vocabulary, manifest.do_lower_case
+        for manifest in self.manifests[:1]:
+            if do_lower_case not in (None, manifest.do_lower_case):
+                raise InputError(
+                    f"`do_lower_case={do_lower_case}`, but the records of"
+                    f" {manifest.path} were made with {manifest.do_lower_case}."
+                )
+            do_lower_case = manifest.do_lower_case
+        return self._vocabulary, do_lower_case
 
     @functools.cached_property
     def _vocabulary(self) -> Vocabulary | None:
@@ -321,16 +297,14 @@ class PretrainingRecords:
 
     def refuse_other_vocabulary(self, other: "PretrainingRecords") -> None:
         """Raises InputError if other records were made with another vocabulary."""
-        for here in self.manifests[:1]:
-            for there in other.manifests:
-                if (here.vocab_sha256, here.do_lower_case) != (
-                    there.vocab_sha256,
-                    there.do_lower_case,
-                ):
-                    raise InputError(
-                        "Records of two vocabularies cannot be used together:"
-                        f" {here.path} and {there.path} name different ones."
-                    )
+        manifests = [*self.manifests[:1], *other.manifests]
+        used = {(each.vocab_sha256, each.do_lower_case): each for each in manifests}
+        if len(used) > 1:
+            first, second, *_ = used.values()
+            raise InputError(
+                "Records of two vocabularies cannot be used together:"
+                f" {first.path} and {second.path} name different ones."
+            )
 
     def refuse_other_pairs(self, other: "PretrainingRecords") -> None:
         """Raises InputError if a label means different things in both."""
@@ -340,13 +314,18 @@ class PretrainingRecords:
                 f" (pairs={other._kind.pairs}) cannot be used together."
             )
 
-    def _transform(self, seed: int, packed: bool) -> Transform | None:
-        """The function to apply to each parsed batch."""
+    def _reading(
+        self, seed: int, vocab_size: int | None, packed: bool
+    ) -> dict[str, Any]:
+        """The arguments of both kinds of data sets."""
         steps: list[Transform] = []
         if self._left_to_right:
             steps.append(next_token_targets)
         elif self._masking is not None:
             steps.append(self._masking(seed=seed))
+            # Masking looks ids up in the records' vocabulary.
+            num_tokens = self.manifests[0].vocab_size
+            vocab_size = min(num_tokens, vocab_size or num_tokens)
         if packed and not self.is_packed:
             steps.append(lambda batch, _: as_packed(batch))
 
@@ -355,14 +334,11 @@ class PretrainingRecords:
                 batch = step(batch, keys)
             return batch
 
-        return transform if steps else None
-
-    def _id_limit(self, vocab_size: int | None) -> int | None:
-        """The first invalid id: masking looks ids up in the records' vocabulary."""
-        if self._masking is None:
-            return vocab_size
-        num_tokens = self.manifests[0].vocab_size
-        return num_tokens if vocab_size is None else min(num_tokens, vocab_size)
+        return {
+            "compressions": self._compressions,
+            "vocab_size": vocab_size,
+            "transform": transform if steps else None,
+        }
 
 
 def as_packed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -38,7 +38,7 @@ from bert_tf.instances.creation import (
     create_instances,
     say_if_to_be_compiled,
 )
-from bert_tf.instances.masking import num_predictions
+from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.pairs import Documents, token_dtype
 from bert_tf.instances.settings import NEXT_SENTENCE, STATIC_MASKING, InstanceSettings
 from bert_tf.parallel import Workers, ordered_map
@@ -60,10 +60,8 @@ from bert_tf.records.tokenized_corpus import (
     TokenizedChunk,
     TokenizedCorpus,
     TokenizeJob,
-    hold_work_folder,
-    open_work_folder,
-    remove_finished,
     tokenize_chunk,
+    work_folder,
     work_folder_path,
 )
 from bert_tf.records.writing import ShardWriter, remove_leftovers
@@ -300,17 +298,11 @@ class RecordSet:
                 len(tokens_of),
                 listed,
             )
-        settings = self.settings
-        length, limit = settings.max_seq_length, settings.max_predictions_per_seq
-        full = num_predictions(length, settings.masked_lm_prob, length)
-        if settings.masking == STATIC_MASKING and limit < full:
-            logging.warning(
-                "--max_predictions_per_seq=%d is few for --max_seq_length=%d: a full"
-                " sequence needs %d for --masked_lm_prob=%g.",
-                limit,
-                length,
-                full,
-                settings.masked_lm_prob,
+        if self.settings.masking == STATIC_MASKING:
+            warn_if_few(
+                self.settings.max_predictions_per_seq,
+                self.settings.max_seq_length,
+                self.settings.masked_lm_prob,
             )
 
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
@@ -424,11 +416,9 @@ def _log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None
         logging.info("%s", line)
     if rows := report.get("rows"):
         logging.info(
-            "Packed %s sequences into %s rows: %.2f a row; %.2f%% of all places are"
-            " padding",
-            f"{rows['sequences']:,}",
-            f"{rows['rows']:,}",
-            rows["sequences_per_row"],
+            "Packed %d sequences into %d rows; %.2f%% of all places are padding",
+            rows["sequences"],
+            rows["rows"],
             100 * rows["padding_share"],
         )
 
@@ -578,13 +568,16 @@ def create_records(
     order; of a sharded set each file holds what the original would write for the
     file's group of documents and seed.
     """
-    folder = work_folder_path(record_set.name, work_dir)
+    folder = work_folder_path(record_set.name, record_set.identity, work_dir)
     if not overwrite and (finished := record_set.find_finished()):
-        remove_finished(folder, record_set.identity)
+        # A run may have been killed when all but the folder was done.
+        if os.path.isdir(folder):
+            with work_folder(folder):
+                pass
         return finished
     most_pieces = max(len(record_set.chunks), len(record_set.output_files))
     with (
-        hold_work_folder(folder),
+        work_folder(folder),
         Workers(min(num_workers, most_pieces)) as workers,
     ):
         return _create(record_set, folder, workers)
@@ -593,7 +586,8 @@ def create_records(
 def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     """Makes the set, with a work folder for its progress."""
     manifest = record_set.manifest
-    vocab_file = open_work_folder(folder, record_set.identity, record_set.vocabulary)
+    vocab_file = os.path.join(folder, "vocab.txt")
+    record_set.vocabulary.save(vocab_file)
     jobs = [
         TokenizeJob(
             index=index,

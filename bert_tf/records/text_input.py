@@ -9,7 +9,7 @@ from bert_tf import files
 from bert_tf import options as all_options
 from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
-from bert_tf.records.manifest import lies_beside_records, listed_records
+from bert_tf.records.manifest import is_companion, listed_records
 from bert_tf.text.documents import Chunk, find_sources, make_chunks
 
 # Small enough that all cores have work for texts from a few dozen MB.
@@ -102,13 +102,12 @@ def text_chunks(
             language=language,
         )
     assert options.input_file is not None
-    others = {files.identity(path) for path in passed_over}
     found = find_sources(options.input_file, "input_file")
-    others.update(files.identity(path) for path in listed_records(found))
+    others = {files.identity(path) for path in [*passed_over, *listed_records(found)]}
     paths = [
         path
         for path in found
-        if files.identity(path) not in others and not lies_beside_records(path)
+        if files.identity(path) not in others and not is_companion(path)
     ]
     if len(paths) < len(found):
         logging.info(

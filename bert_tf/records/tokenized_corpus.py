@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import glob
 import hashlib
 import json
 import os
@@ -154,20 +155,17 @@ class ChunkTokenizer:
 
 # The folder in which a run keeps its progress until its records are finished.
 #
-# The folder is hidden next to the records, `.NAME.work`, or set by --work_dir. It
-# belongs to one run: to its input, vocabulary and settings. The same command resumes
-# what is in it; another one starts over; a second one at the same time is refused.
-# When the records are finished it is removed.
-
-_OWNER_FILE = "made_for"
-_VOCABULARY_FILE = "vocab.txt"
+# The folder is hidden next to the records, `.NAME.work-HASH`, or set by --work_dir. The
+# hash is of the run's input, vocabulary and settings: the same command resumes what is
+# in it; another one for NAME removes it; a second one at the same time is refused.
 
 
-def work_folder_path(name: str, work_dir: str | None) -> str:
+def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
     """The path of a set's work folder."""
     folder, base = os.path.split(name)
+    end = f"work-{identity[:16]}"
     if work_dir is None and not files.is_remote(name):
-        return os.path.join(folder, f".{base}.work")
+        return os.path.join(folder, f".{base}.{end}")
     work_dir = work_dir or tempfile.gettempdir()
     if files.is_remote(work_dir):
         raise InputError(
@@ -176,24 +174,39 @@ def work_folder_path(name: str, work_dir: str | None) -> str:
         )
     # Sets of one name in several folders may share the user's folder.
     digest = files.sha256(files.absolute(name).encode())[:8]
-    return os.path.join(work_dir, f".{base}.{digest}.work")
+    return os.path.join(work_dir, f".{base}.{digest}.{end}")
 
 
 @contextlib.contextmanager
-def hold_work_folder(path: str) -> Iterator[None]:
+def work_folder(path: str) -> Iterator[None]:
     """Locks the folder against other runs and creates it; removes it at the end.
 
-    If the run ends with an error the folder stays. The system releases the lock of
-    a killed run.
+    If the run ends with an error the folder stays.
     """
+    base = glob.escape(path.rpartition("-")[0])
+    for other in files.glob(f"{base}-{'[0-9a-f]' * 16}"):
+        if other != path:
+            with _locked(other):
+                shutil.rmtree(other)
+    with _locked(path):
+        for name in os.listdir(path):
+            if ".tmp-" in name:
+                files.remove(os.path.join(path, name))
+        if os.listdir(path):
+            logging.info("Going on with what an interrupted run left in %s", path)
+        yield
+        shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """The system releases the lock of a killed run."""
     _refuse_strangers(path)
     handle = files.lock(
         path, "another run is making these records just now; wait for it, or stop it."
     )
     try:
         yield
-        _remove(path, os.listdir(path))
-        os.rmdir(path)
     finally:
         os.close(handle)
 
@@ -218,46 +231,6 @@ def _refuse_strangers(path: str) -> None:
             " remove it, or give another --work_dir."
         )
     os.chmod(path, 0o700)
-
-
-def open_work_folder(path: str, owner: str, vocabulary: Vocabulary) -> str:
-    """Prepares the folder, or resumes the one left by the same run."""
-    there, names = _owner_of(path), os.listdir(path)
-    if there == owner:
-        logging.info("Going on with what an interrupted run left in %s", path)
-        names = [name for name in names if ".tmp-" in name]
-    elif there is None and not all(
-        # A run killed at the very beginning leaves only a temporary file.
-        name.startswith(_OWNER_FILE)
-        for name in names
-    ):
-        raise InputError(f"{path} is in the way of the work folder; remove it.")
-    _remove(path, names)
-    # First of all, to mark the folder as ours.
-    files.write_atomically(os.path.join(path, _OWNER_FILE), owner)
-    vocab_file = os.path.join(path, _VOCABULARY_FILE)
-    vocabulary.save(vocab_file)
-    return vocab_file
-
-
-def remove_finished(path: str, owner: str) -> None:
-    """Removes the folder of a run killed when its records were complete."""
-    if os.path.isdir(path) and (not os.listdir(path) or _owner_of(path) == owner):
-        with hold_work_folder(path):
-            logging.info("Removing %s, which an interrupted run left.", path)
-
-
-def _owner_of(path: str) -> str | None:
-    owner_file = os.path.join(path, _OWNER_FILE)
-    if not files.exists(owner_file):
-        return None
-    return files.read_bytes(owner_file).decode("utf-8", "replace")
-
-
-def _remove(path: str, names: Sequence[str]) -> None:
-    """Removes the folder's files, the owner last, which marks the folder as ours."""
-    for name in sorted(names, key=lambda name: name.startswith(_OWNER_FILE)):
-        files.remove(os.path.join(path, name))
 
 
 # A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.

@@ -49,11 +49,6 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     values = []
     for name in names:
         column = np.ascontiguousarray(columns[name])
-        if column.dtype not in (np.int64, np.float32):
-            raise ValueError(
-                "`columns` must be int64 or float32. "
-                f"Received: {column.dtype} for {name!r}"
-            )
         # A float travels as the integer of its bits.
         values.append(
             column.view(np.int32).astype(np.int64)
@@ -230,16 +225,11 @@ def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
     return records
 
 
-def leftovers(paths: Iterable[str]) -> Iterator[str]:
-    """Temporary files left by killed writers of some files."""
-    for path in paths:
-        yield from filter(is_temporary, files.glob(glob.escape(path) + ".tmp-*"))
-
-
 def remove_leftovers(path: str) -> None:
     """Removes temporary files left by killed writers of a file."""
-    for leftover in leftovers([path]):
-        files.remove(leftover)
+    for leftover in files.glob(glob.escape(path) + ".tmp-*"):
+        if is_temporary(leftover):
+            files.remove(leftover)
 
 
 class ShardWriter:
@@ -250,8 +240,6 @@ class ShardWriter:
     """
 
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
-        if not paths or len(set(paths)) != len(paths):
-            raise ValueError(f"`paths` must be different files. Received: {paths}")
         self.paths = tuple(paths)
         self.num_records = [0] * len(paths)
         self._temporary = [files.temporary_name(path) for path in paths]

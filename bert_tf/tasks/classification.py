@@ -8,7 +8,6 @@ N examples, C outputs.
 """
 
 import dataclasses
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,9 +60,7 @@ from bert_tf.text.wordpiece import (
 )
 from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import classifier_flops
 
 _EXAMPLES_AT_ONCE = 1024
 
@@ -87,9 +84,6 @@ def task(
             **options,
         ),
         objective=CLASSIFIERS[target.kind],
-        training_flops=functools.partial(
-            classifier_flops, config, num_labels=target.num_outputs
-        ),
     )
 
 
@@ -167,10 +161,6 @@ class TextFeaturizer:
         return pairs
 
 
-# A split's records, under the original's names if it has one.
-_RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
-
-
 @dataclasses.dataclass(kw_only=True, eq=False)
 class LabelledSplits:
     """The examples of each split, tokenized once, and the scores of their outputs."""
@@ -182,8 +172,9 @@ class LabelledSplits:
     schema: Callable[[Target, int], RecordSpec]
     test_splits: Sequence[str]
     metrics: Sequence[str]
-    is_alone: bool
     _records: dict[str, SplitRecords] = dataclasses.field(default_factory=dict)
+    # Of each example of a split.
+    _window_counts: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
     def data(self, where: str | None) -> RunData:
         """The training set."""
@@ -195,7 +186,7 @@ class LabelledSplits:
         return self.records(split).made_from
 
     def records(self, split: str) -> SplitRecords:
-        """A split's records, in --output_dir."""
+        """A split's records."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
         return self._records[split]
@@ -213,7 +204,7 @@ class LabelledSplits:
             else options.eval_batch_size,
             num_outputs=self.targets[split].num_outputs,
         )
-        counts = records.notes.get("window_counts")
+        counts = self._window_counts[split]
         return average_windows(logits, counts) if counts else logits
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
@@ -242,22 +233,16 @@ class LabelledSplits:
         examples, target = self.examples[split], self.targets[split]
         length = self.options.max_seq_length
         featurizer = self.featurizer(target)
-        name = f"{_RECORD_NAMES.get(split, split)}.tf_record"
-        records = SplitRecords.prepare(
-            os.path.join(self.options.output_dir, name),
+        records = SplitRecords.of(
             self.schema(target, length),
             {**featurizer.settings, "examples": self._digest(split)},
             featurizer.blocks(examples),
-            lambda: {
-                "num_truncated": featurizer.num_truncated,
-                "window_counts": featurizer.window_counts,
-            },
-            is_alone=self.is_alone,
         )
-        if cut := records.notes["num_truncated"]:
+        self._window_counts[split] = featurizer.window_counts
+        if featurizer.num_truncated:
             logging.info(
                 "%d of %d %s examples were longer than --max_seq_length=%d and cut.",
-                *(cut, len(examples), split, length),
+                *(featurizer.num_truncated, len(examples), split, length),
             )
         if records.num_records > len(examples):
             logging.info(
@@ -311,7 +296,6 @@ def classification_task(
         schema=schema,
         test_splits=data_set.test_splits,
         metrics=metrics,
-        is_alone=num_workers(strategy) == 1,
     )
 
     def where() -> str | None:

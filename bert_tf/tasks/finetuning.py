@@ -25,13 +25,13 @@ from bert_tf.conversion.adapter_files import (
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.objectives import Objective
-from bert_tf.records import pipeline
 from bert_tf.records.batching import (
     ROWS,
     EvaluationBatches,
     LengthPlan,
     PlannedBatches,
     SplitRecords,
+    endless_rows,
     training_lengths,
 )
 from bert_tf.records.pipeline import InputShard
@@ -44,8 +44,7 @@ from bert_tf.tasks.run_options import (
 )
 from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints, run_folder
-from bert_tf.training.checkpoint_files import STATE_NAME
-from bert_tf.training.checkpoints import restore_or_initialize
+from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
@@ -232,10 +231,12 @@ def training_plan(
         batch_size=batch_size,
         data_id=int(records.made_from[:15], 16),
         evaluate=evaluate,
-        streams=[_of_one_length(records, config)],
+        streams=[],
     )
-    if max_lengths is not None:
-        phase = _by_length(phase, records, config, max_lengths)
+    if max_lengths is None:
+        phase = _of_one_length(phase, records, config.random_seed)
+    else:
+        phase = _by_length(phase, records, config.random_seed, max_lengths)
     fixed = {
         "num_train_epochs": num_train_epochs,
         "max_seq_length": records.max_seq_length,
@@ -267,31 +268,36 @@ def steps_of(
     return steps
 
 
-def _of_one_length(
-    records: SplitRecords, config: TrainingConfig
-) -> Callable[[int, InputShard], tf.data.Dataset]:
-    """The stream of all records, padded to max_seq_length."""
-    return lambda position, shard: pipeline.training_dataset(
-        [records.path],
-        [records.num_records],
-        records.schema,
-        batch_size=config.train_batch_size,
-        seed=config.random_seed,
-        start=position,
-        shard=shard,
-        shuffle_buffer=records.num_records,
+def _of_one_length(phase: Phase, records: SplitRecords, seed: int) -> Phase:
+    """The phase with a stream of all records, padded to max_seq_length."""
+
+    def data(position: int, shard: InputShard) -> tf.data.Dataset:
+        rows = endless_rows(
+            records.num_records, phase.batch_size, seed, position, phase.end_step
+        )
+        return _endless(records, rows, records.max_seq_length, shard)
+
+    return dataclasses.replace(phase, streams=[data])
+
+
+def _endless(
+    records: SplitRecords, rows: np.ndarray, length: int, shard: InputShard
+) -> tf.data.Dataset:
+    """Planned batches; tf.distribute keeps the size static only of endless data."""
+    return records.table.batches(rows, length, shard=shard).apply(
+        tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     )
 
 
 def _by_length(
-    phase: Phase, records: SplitRecords, config: TrainingConfig, max_lengths: int
+    phase: Phase, records: SplitRecords, seed: int, max_lengths: int
 ) -> Phase:
     """The phase with a stream for each of the static lengths."""
-    table, batch_size = records.table, config.train_batch_size
+    table, batch_size = records.table, phase.batch_size
     buckets = training_lengths(
         table.lengths, records.num_batches(batch_size), max_lengths
     )
-    plan = LengthPlan(table.lengths, batch_size, buckets, config.random_seed)
+    plan = LengthPlan(table.lengths, batch_size, buckets, seed)
     tokens = table.mean_length * records.num_records / plan.batches_per_epoch
     logging.info(
         "  Lengths of batches = %s; %.0f %% of it is tokens",
@@ -316,13 +322,7 @@ def _by_length(
     def stream(number: int) -> Callable[[int, InputShard], tf.data.Dataset]:
         def data(position: int, shard: InputShard) -> tf.data.Dataset:
             rows, of_rows = planned(position // batch_size)
-            # tf.distribute keeps the batch's size static only for an endless data set;
-            # no more batches are read than planned.
-            return table.batches(
-                rows[of_rows == number], buckets[number], shard=shard
-            ).apply(
-                tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-            )
+            return _endless(records, rows[of_rows == number], buckets[number], shard)
 
         return data
 
@@ -380,7 +380,7 @@ class FineTuningTask(Task, Generic[P]):
     metric: str
     identity: Callable[[str], str]
     baseline: Callable[[str], float | None] = lambda metric: None
-    num_examples: Callable[[SplitRecords], int] | None = None
+    num_examples: Callable[[], int] | None = None
     labels: Sequence[str] | None = None
     problem_type: str = SINGLE_LABEL
     trains_task: str | None = None
@@ -479,7 +479,7 @@ class FineTuning:
             options,
             data=data,
             max_lengths=options.max_lengths,
-            num_examples=task.num_examples(records) if task.num_examples else None,
+            num_examples=task.num_examples() if task.num_examples else None,
             epochs_flag=epochs_flag,
             until=until,
             evaluate=self._evaluate if options.eval_steps else None,

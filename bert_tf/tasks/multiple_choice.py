@@ -44,9 +44,7 @@ from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import Tokens, truncate_pair
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import multiple_choice_flops
 
 # Examples: SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for
 # each part, by name:
@@ -340,7 +338,6 @@ def task(
         name=name,
         build_model=lambda: BertMultipleChoice(config, recompute=recompute, **options),
         objective=CLASSIFICATION,
-        training_flops=functools.partial(multiple_choice_flops, config),
     )
 
 
@@ -439,7 +436,6 @@ def choice_task(
         schema=schema,
         test_splits=("test",),
         metrics=[ACCURACY],
-        is_alone=num_workers(strategy) == 1,
     )
 
     def write(folder: str, split: str, logits: np.ndarray, step: int) -> None:

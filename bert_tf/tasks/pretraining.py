@@ -31,7 +31,6 @@ from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import check_batch_size, is_chief
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import pretraining_flops
 from bert_tf.training.training_options import (
     Phase,
     PhaseSpec,
@@ -53,19 +52,16 @@ def pretraining_task(
     build_model = functools.partial(
         BertPretrainer, config, packed=packed, recompute=recompute
     )
-    flops = functools.partial(pretraining_flops, config, next_sentence=next_sentence)
     if next_sentence:
         return Task(
             name="pretraining",
             build_model=build_model,
             objective=MASKED_LM + NEXT_SENTENCE,
-            training_flops=flops,
         )
     return Task(
         name="pretraining",
         build_model=lambda: _masked_lm_alone(build_model()),
         objective=MASKED_LM,
-        training_flops=flops,
         unmeasured=("bert/pooler/", "cls/seq_relationship/"),
     )
 

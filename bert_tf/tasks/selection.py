@@ -50,8 +50,12 @@ from bert_tf.errors import DivergedError, InputError
 from bert_tf.tasks.finetuning import MAJORITY, SELECTION_NAME, FineTuning
 from bert_tf.tasks.run_options import Settings
 from bert_tf.training import checkpoints
-from bert_tf.training.checkpoint_files import STATE_NAME, candidates, remove_checkpoint
-from bert_tf.training.checkpoints import is_better
+from bert_tf.training.checkpoints import (
+    STATE_NAME,
+    candidates,
+    is_better,
+    remove_checkpoint,
+)
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.strategy import Agreement, check_batch_size, is_chief
 

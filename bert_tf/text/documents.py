@@ -1,6 +1,7 @@
 """Text files to documents: plain text, JSON lines, WikiExtractor's folders."""
 
 import dataclasses
+import functools
 import html
 import json
 import os
@@ -304,10 +305,6 @@ def make_chunks(
     """Cuts files into chunks, in order, depending only on the arguments."""
     chunks: list[Chunk] = []
     for path in paths:
-        if not files.exists(path):
-            raise InputError(f"No such input file: {path}")
-        if files.is_folder(path):
-            raise InputError(f"The input file is a folder, not a file: {path}")
         if not files.is_remote(path) and not os.path.isfile(path):
             raise InputError(
                 f"The input file is a pipe or a device, which cannot be read twice:"
@@ -356,32 +353,24 @@ def splitting_language(
 
 
 def _files_in(folder: str) -> list[str]:
-    return sorted(_walk(folder, ()))
-
-
-def _walk(folder: str, within: tuple[str, ...]) -> Iterator[str]:
+    walk: Any = functools.partial(os.walk, followlinks=True)
     if files.is_remote(folder):
         import tensorflow as tf
 
-        for parent, folders, names in tf.io.gfile.walk(folder):
-            folders[:] = [name for name in folders if _is_visible(name)]
-            yield from (
-                os.path.join(parent, name) for name in names if _is_visible(name)
-            )
-        return
-    # Links to folders are followed, but not in cycles.
-    within = (*within, os.path.realpath(folder))
-    for entry in os.scandir(folder):
-        if not _is_visible(entry.name):
-            continue
-        if not entry.is_dir():
-            yield entry.path
-        elif os.path.realpath(entry.path) not in within:
-            yield from _walk(entry.path, within)
+        walk = tf.io.gfile.walk
 
+    def is_wanted(parent: str, name: str) -> bool:
+        # Links to folders are followed, but not in cycles.
+        here = os.path.realpath(parent) + os.sep
+        is_cycle = here.startswith(os.path.realpath(os.path.join(parent, name)) + "/")
+        return not name.startswith((".", "_")) and not is_cycle
 
-def _is_visible(name: str) -> bool:
-    return not name.startswith((".", "_"))
+    found = []
+    for parent, folders, names in walk(folder):
+        folders[:] = [name for name in folders if is_wanted(parent, name)]
+        names = [name for name in names if not name.startswith((".", "_"))]
+        found += [os.path.join(parent, name) for name in names]
+    return sorted(found)
 
 
 # Readers of text: a chunk of a source into lines and ends of documents.

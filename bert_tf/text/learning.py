@@ -42,33 +42,23 @@ class WordCounts:
     are left. A forgotten word that occurs again starts over at 0 (Manku and Motwani
     2002, Approximate Frequency Counts over Data Streams). What is forgotten depends
     only on the text and its order; the counts of characters stay exact.
-
-    Attributes:
-        num_forgotten: occurrences that were forgotten.
-        max_error: no word's count is too low by more than this.
     """
 
     def __init__(self, max_words: int | None = None) -> None:
-        """An empty table."""
         self._max_words = max_words
-        self._words: dict[str, int] = defaultdict(int)
+        self.words: dict[str, int] = defaultdict(int)  # how often each occurs
         self._forgotten_characters: Counter[str] = Counter()
-        self.num_forgotten = 0
-        self.max_error = 0
-
-    @property
-    def words(self) -> Mapping[str, int]:
-        """How often each word occurs."""
-        return self._words
+        self.num_forgotten = 0  # occurrences that were forgotten
+        self.max_error = 0  # no word's count is too low by more than this
 
     @property
     def num_occurrences(self) -> int:
         """All words of the text, including those that were forgotten."""
-        return sum(self._words.values()) + self.num_forgotten
+        return sum(self.words.values()) + self.num_forgotten
 
     def characters(self) -> Counter[str]:
         """How often each character occurs, including forgotten words."""
-        return _characters(self._words) + self._forgotten_characters
+        return _characters(self.words) + self._forgotten_characters
 
     def add_lines(self, lines: Iterable[str], do_lower_case: bool) -> None:
         """Counts the words of a text."""
@@ -83,35 +73,32 @@ class WordCounts:
     def add(self, other: "WordCounts") -> None:
         """Adds the counts of the text that follows."""
         for word, count in other.words.items():
-            self._words[word] += count
+            self.words[word] += count
         self._forgotten_characters.update(other._forgotten_characters)
         self.num_forgotten += other.num_forgotten
         self.max_error += other.max_error
         self._forget()
 
     def _cut(self, runs: Mapping[str, int], do_lower_case: bool) -> None:
-        words = self._words
+        words = self.words
         for run, count in runs.items():
             for word in split_words(run, do_lower_case):
                 words[word] += count
         self._forget()
 
     def _forget(self) -> None:
-        if self._max_words is None or len(self._words) <= self._max_words:
+        if self._max_words is None or len(self.words) <= self._max_words:
             return
-        different = Counter(self._words.values())
-        left = len(self._words)
-        highest = 0
-        for count in sorted(different):
+        left, highest = len(self.words), 0
+        for count, num_words in sorted(Counter(self.words.values()).items()):
             if left <= self._max_words // 2:
                 break
             highest = count
-            left -= different[count]
-        forgotten = {w: count for w, count in self._words.items() if count <= highest}
-        for word in forgotten:
-            del self._words[word]
-        # A table that only had words deleted from it keeps its size.
-        self._words = defaultdict(int, self._words)
+            left -= num_words
+        forgotten = {w: count for w, count in self.words.items() if count <= highest}
+        # A new table: one that only had words deleted from it keeps its size.
+        kept = ((w, count) for w, count in self.words.items() if count > highest)
+        self.words = defaultdict(int, kept)
         self._forgotten_characters.update(_characters(forgotten))
         self.num_forgotten += sum(forgotten.values())
         self.max_error += highest
@@ -264,16 +251,12 @@ def _thresholds(highest: int, lowest: int) -> Iterator[int]:
 
 
 class _SpelledWords:
-    """The words in one row with gaps between them, cut into pieces.
-
-    Attributes:
-        pieces: the pieces' spellings; a piece is its index here.
-    """
+    """The words in one row with gaps between them, cut into pieces."""
 
     def __init__(
         self, words: Mapping[str, int], alphabet: Collection[str], limit: int
     ) -> None:
-        self.pieces = list(alphabet)
+        self.pieces = list(alphabet)  # their spellings; a piece is its index here
         starts = {piece for piece in self.pieces if len(piece) == 1}
         continuations = {
             piece.removeprefix(CONTINUATION)
@@ -512,11 +495,8 @@ def check_output_file(
     tokens = first_tokens(vocab_size, num_unused)
     if not path or files.is_folder(path):
         raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
-    folder = os.path.dirname(path)
-    if folder:
+    if folder := os.path.dirname(path):
         files.make_folder(folder)
-    if not files.is_remote(path) and not os.access(folder or ".", os.W_OK):
-        raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
     if overwrite or not files.exists(path):
         return
     content = files.read_bytes(path)

@@ -83,11 +83,6 @@ def is_cjk(char: str) -> bool:
     return any(first <= ord(char) <= last for first, last in CJK_RANGES)
 
 
-def _scanned() -> Iterator[str]:
-    for code_points in _SCANNED:
-        yield from map(chr, code_points)
-
-
 def _character_class(chars: Iterable[str], last: int) -> str:
     """The inside of a regular expression's [...], up to a last code point."""
     ranges: list[list[int]] = []
@@ -101,12 +96,6 @@ def _character_class(chars: Iterable[str], last: int) -> str:
     return "".join(rf"\U{first:08x}-\U{end:08x}" for first, end in ranges)
 
 
-def _cjk_class(last: int) -> str:
-    return "".join(
-        rf"\U{first:08x}-\U{end:08x}" for first, end in CJK_RANGES if end <= last
-    )
-
-
 @functools.cache
 def patterns(astral: bool) -> Patterns:
     """The patterns for text with (`astral`) or without characters above U+FFFF."""
@@ -114,7 +103,9 @@ def patterns(astral: bool) -> Patterns:
     removed, space, accents, punctuation = (
         _character_class(chars, last) for chars in _classes()
     )
-    cjk = _cjk_class(last)
+    cjk = "".join(
+        rf"\U{first:08x}-\U{end:08x}" for first, end in CJK_RANGES if end <= last
+    )
     return Patterns(
         rare=re.compile(f"[{removed}{cjk}]"),
         removed=re.compile(f"[{removed}]+"),
@@ -128,7 +119,7 @@ def patterns(astral: bool) -> Patterns:
 @functools.cache
 def _classes() -> tuple[list[str], list[str], list[str], list[str]]:
     removed, space, accents, punctuation = [], [], [], []
-    for char in _scanned():
+    for char in map(chr, itertools.chain(*_SCANNED)):
         if is_removed(char):
             removed.append(char)
         elif char.isspace():

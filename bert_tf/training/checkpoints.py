@@ -1,16 +1,49 @@
-"""A run's checkpoints and its best one: which exist, which are kept."""
+"""A run's checkpoints and its best one: written, read back, named, restored.
+
+    model.ckpt-STEP.index, model.ckpt-STEP.data-00000-of-00001   a checkpoint
+    model.ckpt-STEP.tmp-NUMBER...   one being written, or left by a killed run
+    checkpoint                      TensorFlow's CheckpointState: the newest one, and
+                                    all that are kept, oldest first
+    best/                           the checkpoint whose evaluation was the best, with
+                                    the run's config and vocabulary, so that
+                                    `--init_checkpoint=OUTPUT_DIR/best` means that one
+    best/best.json                  {"metric": "loss", "step": 3000, "value": 2.25}, and
+                                    "data": a number that identifies the evaluation
+                                    data, if known
+
+A checkpoint is a `tf.train.Checkpoint`:
+
+    weights/NAME     the model's weights by the original's variable names
+    optimizer/PATH   the optimizer's moments and its count of steps
+    random/N         the states of the model's random generators (dropout), in order
+    extra/NAME       other state of the engine, such as the scale of the loss
+    progress/step    the number of training steps done
+    progress/records the number of training records read: the input's position
+    progress/data    the fingerprint of those records; 0: unknown
+
+Everything that decides the next step is in it, so a resumed run is the same run.
+
+A checkpoint is written in the background and read back; only then is it named in the
+`checkpoint` file, and only after that are older ones removed. So a run that is killed
+at any moment can resume, from the newest that is whole, and a damaged checkpoint is
+never the only one, unless `max_to_keep` is 1.
+"""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import math
 import os
+import re
 import shutil
+import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -26,38 +59,21 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.errors import InputError
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.training.checkpoint_files import (
-    DamagedCheckpointError,
-    Snapshot,
-    candidates,
-    prefix_of,
-    read_state,
-    remove_checkpoint,
-    remove_leftovers,
-    restore_parts,
-    take_snapshot,
-    tensor_key,
-    write_checkpoint,
-    write_state,
-)
-from bert_tf.training.run_folder import FLAGS_NAME, STARTS_NAME
 from bert_tf.training.step import computing_in
 from bert_tf.training.task import Task
 
-# The best checkpoint of a run, by a metric of its evaluations, kept in best/.
-#
-#     model.ckpt-STEP...   the files of that checkpoint: hard links, or copies
-#     checkpoint           names it
-#     best.json            {"metric": "loss", "step": 3000, "value": 2.25}, and "data":
-#                          a number that identifies the evaluation data, if known
-#     bert_config.json, vocab.txt, ...    the run's own
-#
-# so that `--init_checkpoint=OUTPUT_DIR/best` means the best one.
-
-
+STATE_NAME = "checkpoint"
 FOLDER_NAME = "best"
 BEST_NAME = "best.json"
+FLAGS_NAME = "flags.json"
+STARTS_NAME = "starts.jsonl"
 
+_DATA, _INDEX = ".data-00000-of-00001", ".index"
+_FILE_NAME = re.compile(r"model\.ckpt-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))")
+# A run's other files under their temporary names in `bert_tf.files.write_atomically`.
+_TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
+
+# What best/ has of the run, in addition to the checkpoint.
 _COMPANIONS = (
     CONFIG_NAME,
     VOCAB_NAME,
@@ -70,6 +86,235 @@ _COMPANIONS = (
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 
 
+def prefix_of(folder: str, step: int) -> str:
+    """The name of a step's checkpoint for `tf.train.load_checkpoint`."""
+    return os.path.join(folder, f"model.ckpt-{step}")
+
+
+def candidates(folder: str) -> list[str]:
+    """The checkpoints to resume from, newest first; each has an index, written last."""
+    matches = [_FILE_NAME.fullmatch(name) for name in _names_in(folder)]
+    steps = sorted(int(match[1]) for match in matches if match and match[2])
+    return [prefix_of(folder, step) for step in reversed(steps)]
+
+
+def write_state(folder: str, prefixes: Sequence[str]) -> None:
+    """Names the folder's checkpoints, oldest first; the last one is the newest."""
+    names = [os.path.basename(prefix) for prefix in prefixes]
+    lines = [f'model_checkpoint_path: "{names[-1]}"\n']
+    lines += [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
+    files.write_atomically(os.path.join(folder, STATE_NAME), "".join(lines))
+
+
+def remove_checkpoint(prefix: str) -> None:
+    """Removes a checkpoint's files, the index first: without it, there is none."""
+    folder, name = os.path.split(prefix)
+    own = [file for file in _names_in(folder) if file.startswith(name + ".")]
+    for file in sorted(own, key=lambda file: not file.endswith(_INDEX)):
+        files.remove(os.path.join(folder, file))
+
+
+def remove_leftovers(folder: str) -> None:
+    """Removes what killed writes have left: incomplete checkpoints and files."""
+    whole = {os.path.basename(prefix) for prefix in candidates(folder)}
+    for name in _names_in(folder):
+        match = _FILE_NAME.fullmatch(name)
+        is_half = match is not None and (
+            match[4] is not None or f"model.ckpt-{match[1]}" not in whole
+        )
+        if is_half or _TEMPORARY.fullmatch(name):
+            logging.info("Removing %s, left by a run that was killed.", name)
+            files.remove(os.path.join(folder, name))
+
+
+def _names_in(folder: str) -> list[str]:
+    return files.names_in(folder) if files.is_folder(folder) else []
+
+
+# A checkpoint's tensors, read and checked against their checksums.
+#
+# TensorFlow's reader compares each tensor's bytes, and those of the index itself, with
+# the CRC-32C in the index.
+
+
+Parts = Mapping[str, Mapping[str, tf.Variable]]  # part -> name -> variable
+
+_KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+# TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
+# IndexError.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint cannot be read; the message gives the part and the reason."""
+
+
+def tensor_key(part: str, name: str) -> str:
+    """The key of `tf.train.Checkpoint(part={name: variable})` for the variable.
+
+    TensorFlow writes `..` for a dot in a name and `.S` for a slash.
+    """
+    return f"{part}/{name.replace('.', '..').replace('/', '.S')}{_KEY_SUFFIX}"
+
+
+def shown_key(key: str) -> str:
+    """A key in the form shown to the user: `weights/bert/pooler/dense/kernel`."""
+    escaped = key.removesuffix(_KEY_SUFFIX)
+    return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)
+
+
+class CheckpointReader:
+    """Reads one checkpoint and verifies its checksums."""
+
+    def __init__(self, prefix: str) -> None:
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes = self._reader.get_variable_to_dtype_map()
+        except _READ_ERRORS as error:
+            raise DamagedCheckpointError(
+                f"{os.path.basename(prefix)}.index cannot be read: {_reason(error)}"
+            ) from error
+        self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
+
+    def read(self, key: str) -> np.ndarray:
+        """One tensor."""
+        try:
+            return self._reader.get_tensor(key)
+        except _READ_ERRORS as error:
+            raise DamagedCheckpointError(
+                f"{shown_key(key)} cannot be read: {_reason(error)}"
+            ) from error
+
+
+def by_key(parts: Parts) -> dict[str, tf.Variable]:
+    """The variables by their keys in a checkpoint."""
+    return {
+        tensor_key(part, name): variable
+        for part, named in parts.items()
+        for name, variable in named.items()
+    }
+
+
+def _misfit(
+    reader: CheckpointReader,
+    variables: Mapping[str, tf.Variable],
+    optional: Collection[str],
+) -> str:
+    """The first difference between a checkpoint and the variables, or nothing."""
+    for key, variable in variables.items():
+        if key in reader.shapes:
+            there = f"{reader.dtypes[key].name}{list(reader.shapes[key])}"
+            here = f"{variable.dtype.name}{variable.shape.as_list()}"
+            if there != here:
+                return f"{shown_key(key)} is {there} there, {here} here"
+        elif key not in optional:
+            return f"{shown_key(key)} is not in it"
+    for key in reader.shapes:
+        if key.startswith("weights/") and key not in variables:
+            return f"{shown_key(key)} is left over"
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    """An error in a few words, without the checkpoint's name."""
+    if "hecksum" in str(error):
+        return "its bytes do not match their checksum"
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
+
+
+# A checkpoint's values, copied at once, written and read back in the background.
+#
+# TensorFlow's own asynchronous checkpoints (`tf.train.CheckpointOptions`) do not fit:
+# nothing can be checked between their writing and their naming, they hold a second copy
+# of all values permanently, and a failure is only reported at the next save.
+
+
+Snapshot = dict[str, dict[str, tf.Tensor]]  # part -> name -> value
+
+
+def take_snapshot(parts: Parts) -> Snapshot:
+    """A copy of the variables' values in host memory."""
+    # On the host a tensor read from a variable may share the variable's memory.
+    # TensorFlow allocates the copy, not numpy: the memory is reused for the next one.
+    with tf.device("CPU:0"):
+        return {
+            part: {
+                name: tf.raw_ops.DeepCopy(x=variable.read_value())
+                for name, variable in variables.items()
+            }
+            for part, variables in parts.items()
+        }
+
+
+def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
+    """Writes a checkpoint completely or not at all, and reads it back.
+
+    The files get their names when they are complete, the index last.
+    """
+    began = time.monotonic()
+    temporary = files.temporary_name(prefix)
+    try:
+        with tf.device("CPU:0"):
+            # Each value is removed from the snapshot: one copy in memory is enough.
+            host = {
+                part: {
+                    name: tf.Variable(values.pop(name), trainable=False)
+                    for name in list(values)
+                }
+                for part, values in snapshot.items()
+            }
+            checkpoint = tf.train.Checkpoint(**host)
+            # TensorFlow's own restoring needs this one; it is created when accessed.
+            checkpoint.save_counter.assign_add(1)
+            checkpoint.write(temporary)
+        for ending in (_DATA, _INDEX):
+            _flush(temporary + ending)
+        # In place of an older one: its index must at no moment be next to these data.
+        if files.exists(prefix + _INDEX):
+            files.remove(prefix + _INDEX)
+        for ending in (_DATA, _INDEX):
+            files.replace(temporary + ending, prefix + ending)
+        _compare(prefix, host)
+    except (OSError, tf.errors.OpError, DamagedCheckpointError) as error:
+        with contextlib.suppress(OSError, tf.errors.OpError):
+            remove_checkpoint(prefix)
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"{prefix} could not be written: {reason}. The checkpoints before it are"
+            " untouched: make room on a sound disk and start the same command again."
+        ) from error
+    logging.info("Wrote %s in %.1f s.", prefix, time.monotonic() - began)
+
+
+def _compare(prefix: str, host: Parts) -> None:
+    """Raises DamagedCheckpointError unless the files hold exactly these values."""
+    reader = CheckpointReader(prefix)
+    variables = by_key(host)
+    for key in sorted(reader.shapes):
+        value = reader.read(key)
+        variable = variables.pop(key, None)
+        if variable is not None and value.tobytes() != variable.numpy().tobytes():
+            raise DamagedCheckpointError(f"{shown_key(key)} reads back differently")
+    if variables:
+        raise DamagedCheckpointError(f"{shown_key(next(iter(variables)))} is missing")
+
+
+def _flush(path: str) -> None:
+    """Waits until a file's bytes are on the disk and so survive a power cut."""
+    if files.is_remote(path):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# The best checkpoint, by a metric of the evaluations.
+
+
 def is_better(value: float, than: float, name: str) -> bool:
     """Whether a value is better: lower for losses and errors, higher for others."""
     if math.isnan(value) or math.isnan(than):
@@ -79,21 +324,13 @@ def is_better(value: float, than: float, name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best evaluation so far, as in best.json.
-
-    Attributes:
-        step: the evaluated step.
-        value: the metric's value.
-        metric: its name.
-        data: an id of the evaluation data; 0 if unknown.
-        run: of a selection, the name of its best run.
-    """
+    """The best evaluation so far, as in best.json."""
 
     step: int
     value: float
     metric: str
-    data: int = 0
-    run: str | None = None
+    data: int = 0  # identifies the evaluation data; 0 if unknown
+    run: str | None = None  # of a selection, the name of its best run
 
 
 def read_best(folder: str) -> Best | None:
@@ -122,9 +359,8 @@ def keep_if_best(
 ) -> bool:
     """Keeps a step's checkpoint in best/ if its value is better than those before.
 
-    An evaluation that a killed run repeats changes nothing, or completes what it had
-    begun. A new metric starts over, and so do other data, such as those
-    of a second phase with longer sequences.
+    An evaluation that a killed run repeats completes what it had begun. A new metric
+    starts over, and so do other data, such as those of a second phase.
     """
     best = read_best(folder)
     if (
@@ -137,30 +373,28 @@ def keep_if_best(
             return False
     elif math.isnan(value):
         return False
-    source, target = prefix_of(folder, step), prefix_of(folder_of(folder), step)
-    files.make_folder(folder_of(folder))
+    best_folder = folder_of(folder)
+    source, target = prefix_of(folder, step), prefix_of(best_folder, step)
+    files.make_folder(best_folder)
     for companion in _COMPANIONS:
         path = os.path.join(folder, companion)
         if files.exists(path):
-            files.write_atomically(
-                os.path.join(folder_of(folder), companion), files.read_bytes(path)
-            )
+            content = files.read_bytes(path)
+            files.write_atomically(os.path.join(best_folder, companion), content)
     temporary = files.temporary_name(target)
-    for ending in (".data-00000-of-00001", ".index"):
+    for ending in (_DATA, _INDEX):
         # Renaming one hard link of a file to another one has no effect.
         if not _is_link(source + ending, target + ending):
             link(source + ending, temporary + ending)
             files.replace(temporary + ending, target + ending)
-    write_state(folder_of(folder), [target])
+    write_state(best_folder, [target])
+    described: dict[str, Any] = {"metric": name, "step": step, "value": value}
+    if data_id:
+        described["data"] = data_id
     files.write_atomically(
-        os.path.join(folder_of(folder), BEST_NAME),
-        json.dumps(
-            {"metric": name, "step": step, "value": value}
-            | ({"data": data_id} if data_id else {})
-        )
-        + "\n",
+        os.path.join(best_folder, BEST_NAME), json.dumps(described) + "\n"
     )
-    for other in candidates(folder_of(folder)):
+    for other in candidates(best_folder):
         if other != target:
             remove_checkpoint(other)
     logging.info("Step %d is the best so far: %s %.6g.", step, name, value)
@@ -190,37 +424,8 @@ def link(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-# The state of a run in its folder: saved, restored, limited to the last few.
-#
-# Layout of a checkpoint (`model.ckpt-STEP`, a `tf.train.Checkpoint`):
-#
-#     weights/NAME     the model's weights by the original's variable names
-#     optimizer/PATH   the optimizer's moments and its count of steps
-#     random/N         the states of the model's random generators (dropout), in order
-#     extra/NAME       other state of the engine, such as the scale of the loss
-#     progress/step    the number of training steps done
-#     progress/records the number of training records read: the input's position
-#     progress/data    the fingerprint of those records; 0: unknown
-#
-# Everything that decides the next step is in it, so a resumed run is the same run.
-#
-# A checkpoint is written in the background and read back; only then is it named in the
-# `checkpoint` file, and only after that are older ones removed. So a run that is killed
-# at any moment can resume, and a damaged checkpoint is never the only one, unless
-# `max_to_keep` is 1.
-
-
 class RunCheckpoints:
-    """Saves and restores one run; as a context manager, it ends with `wait`.
-
-    Attributes:
-        step: number of training steps done.
-        records: number of training records read.
-        data: fingerprint of the record set that `records` counts, below 2**63; 0 if
-            unknown.
-        latest: prefix of the newest valid checkpoint; on workers other than the chief,
-            of the newest that the chief was to write.
-    """
+    """Saves and restores one run; as a context manager, it ends with `wait`."""
 
     def __init__(
         self,
@@ -251,12 +456,17 @@ class RunCheckpoints:
             self._parts["optimizer"] = {
                 variable.path: variable.value for variable in optimizer.variables
             }
+            random_states = [
+                variable.value
+                for variable in model.non_trainable_variables
+                if variable.path.endswith("seed_generator_state")
+            ]
             self._parts["random"] = {
-                f"{number:04d}": variable.value
-                for number, variable in enumerate(_random_states(model))
+                f"{number:04d}": state for number, state in enumerate(random_states)
             }
             self._parts["extra"] = dict(extra)
-        self._named, self.latest = read_state(folder)
+        # The newest valid one; on other workers, the one that the chief was to write.
+        self.latest: str | None = next(iter(candidates(folder)), None)
         self._own: str | None = None  # the last one that was read or written here
         self._damaged: list[str] = []
         # One thread: one write at a time, and what follows a write comes after it.
@@ -275,7 +485,7 @@ class RunCheckpoints:
 
     @property
     def data(self) -> int:
-        """The fingerprint of the record set that `records` counts."""
+        """The fingerprint of the record set that `records` counts; 0 if unknown."""
         return int(self._progress["data"].numpy())
 
     def restore(self) -> bool:
@@ -284,13 +494,8 @@ class RunCheckpoints:
         A damaged one causes a warning, and the one before it is used. Incomplete files
         of killed runs are removed.
         """
-        # A reader may run while another process trains.
-        tidies = self._writes and self._resumes
-        if tidies:
-            for folder in (self._folder, folder_of(self._folder)):
-                remove_leftovers(folder)
-        damage: list[str] = []
         found = candidates(self._folder)
+        damage = []
         for prefix in found:
             try:
                 self._read(prefix)
@@ -300,21 +505,16 @@ class RunCheckpoints:
                 self._damaged.append(prefix)
                 continue
             self.latest = self._own = prefix
-            # If nothing names them, all existing ones are the run's.
-            named = self._named or found[::-1]
-            self._named = [one for one in named if one not in self._damaged]
-            if tidies and read_state(self._folder) != (self._named, prefix):
-                self._name(prefix)
-            if tidies:
-                # The run may have been killed between naming a checkpoint and this.
-                self._remove_old()
+            self._tidy()
             logging.info("Restored %s (step %d).", prefix, self.step)
             return True
-        if damage:
+        if damage or files.exists(os.path.join(self._folder, STATE_NAME)):
             raise InputError(
-                f"{damage[0]}; and no other in {self._folder} is whole. Bring its files"
-                " back, or give another --output_dir."
+                f"{(damage or ['A checkpoint is named'])[0]}; and no other in"
+                f" {self._folder} is whole. Bring its files back, or give another"
+                " --output_dir."
             )
+        self._tidy()
         return False
 
     def save(self, step: int, records: int, data: int = 0) -> None:
@@ -355,10 +555,24 @@ class RunCheckpoints:
         self.wait()
 
     def _read(self, prefix: str) -> None:
+        """Assigns a checkpoint's values to the run's variables."""
+        reader = CheckpointReader(prefix)
+        variables = by_key(self._parts)
+        # Earlier versions did not write these.
         optional = [tensor_key("extra", name) for name in self._parts.get("extra", ())]
         optional.append(tensor_key("progress", "data"))
+        misfit = _misfit(reader, variables, optional)
+        if misfit:
+            raise InputError(
+                f"{prefix} is of another model or optimizer than this run's: {misfit}."
+                " Give another --output_dir."
+            )
         self._progress["data"].assign(0)
-        restore_parts(prefix, self._parts, optional=optional, whole=self._resumes)
+        for key in sorted(reader.shapes):  # their order in the file
+            if key in variables:
+                variables[key].assign(reader.read(key))
+            elif self._resumes:
+                reader.read(key)
 
     def _in_background(self, function: Callable[..., object], *arguments: Any) -> None:
         def work() -> None:
@@ -376,39 +590,29 @@ class RunCheckpoints:
     def _write(self, prefix: str, snapshot: Snapshot) -> None:
         """Writes and names a checkpoint, then removes those that are too old."""
         write_checkpoint(prefix, snapshot)
-        self._name(prefix)
-        self.latest = self._own = prefix
-        for one in self._damaged:
-            if one != prefix:
-                remove_checkpoint(one)
+        for one in set(self._damaged) - {prefix}:
+            remove_checkpoint(one)
         self._damaged = []
-        self._remove_old()
+        self.latest = self._own = prefix
+        self._name_and_remove_old()
 
-    def _remove_old(self) -> None:
-        """Removes all but the newest `max_to_keep` of the named checkpoints."""
-        old = self._named[: -self._max_to_keep] if self._max_to_keep else []
+    def _tidy(self) -> None:
+        """Completes what a kill has interrupted, but not if the run is only read."""
+        if self._writes and self._resumes:
+            for folder in (self._folder, folder_of(self._folder)):
+                remove_leftovers(folder)
+            if self._own:
+                self._name_and_remove_old()
+
+    def _name_and_remove_old(self) -> None:
+        """Names all whole checkpoints, then removes all but the newest few of them."""
+        whole = [one for one in candidates(self._folder) if one not in self._damaged]
+        write_state(self._folder, whole[::-1])
+        old = whole[self._max_to_keep :] if self._max_to_keep else []
         for one in old:
             remove_checkpoint(one)
         if old:
-            self._named = self._named[len(old) :]
-            write_state(self._folder, self._named)
-
-    def _name(self, prefix: str) -> None:
-        """Names a checkpoint as the newest one."""
-        self._named = [
-            one for one in self._named if one != prefix and files.exists(one + ".index")
-        ]
-        self._named.append(prefix)
-        write_state(self._folder, self._named)
-
-
-def _random_states(model: keras.Model) -> list[keras.Variable]:
-    """The variables of the model's random generators, in the order of its layers."""
-    return [
-        variable
-        for variable in model.non_trainable_variables
-        if variable.path.endswith("seed_generator_state")
-    ]
+            write_state(self._folder, whole[: self._max_to_keep][::-1])
 
 
 # The weights that a model starts with: from its own folder, or another model's.

@@ -14,12 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.modeling.fused import pieces_in_inference, pieces_left_alone
 from bert_tf.records.batching import EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training.reporting import progress_bar
-from bert_tf.training.step import TOTAL_LOSS, evaluation_step
-from bert_tf.training.strategy import is_tpu, num_workers
+from bert_tf.training.step import TOTAL_LOSS, evaluation_step, prediction_step
+from bert_tf.training.strategy import check_batch_size
 from bert_tf.training.task import Task
 
 Batch = Mapping[str, Any]
@@ -52,7 +51,7 @@ class Evaluator:
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
         """The task's losses and metrics over a data set."""
-        _check_batch_size(self._strategy, dataset)
+        _check_batches(self._strategy, dataset, "eval_batch_size")
         sums: Arrays = {}
         if num_batches is not None:
             dataset = dataset.take(num_batches)
@@ -84,31 +83,10 @@ class Evaluator:
         }
 
 
-def evaluate(
-    task: Task,
-    model: keras.Model,
-    dataset: tf.data.Dataset,
-    *,
-    num_batches: int | None = None,
-    total_batches: int | None = None,
-    strategy: tf.distribute.Strategy | None = None,
-    jit_compile: bool = False,
-) -> dict[str, float]:
-    """Evaluates once: see `Evaluator` and `Evaluator.run`."""
-    return Evaluator(task, model, strategy, jit_compile=jit_compile).run(
-        dataset, num_batches=num_batches, total_batches=total_batches
-    )
-
-
 class Predictor:
     """Predicts with a model any number of times; its step is compiled once.
 
-    Args:
-        task: its name is shown.
-        model: the model, built under the strategy's scope.
-        strategy: the devices; the default one if None. Each of several workers must
-            iterate over all batches, and gets all rows.
-        jit_compile: whether XLA compiles the model as a whole.
+    Each of several workers must iterate over all batches, and gets all rows.
     """
 
     def __init__(
@@ -121,23 +99,14 @@ class Predictor:
     ) -> None:
         self._task = task
         self._strategy = strategy or tf.distribute.get_strategy()
-        self._step = _prediction_step(model, self._strategy, jit_compile)
+        self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
     def run(
         self, dataset: tf.data.Dataset | EvaluationBatches, *, total_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
-        """Yields (batch, outputs) as numpy arrays, batch by batch, rows in their order.
-
-        Args:
-            dataset: batches.
-            total_batches: how many there will be, for the progress bar.
-
-        Raises:
-            InputError: a record does not fit the model, or the replicas cannot share a
-                batch.
-        """
+        """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
         strategy = self._strategy
-        _check_batch_size(strategy, dataset)
+        _check_batches(strategy, dataset, "predict_batch_size")
         label = f"predict {self._task.name}"
         with progress_bar(total_batches, unit="batch", label=label) as bar:
             try:
@@ -152,66 +121,14 @@ class Predictor:
                 raise InputError(record_error(error)) from error
 
 
-def predict(
-    task: Task,
-    model: keras.Model,
-    dataset: tf.data.Dataset,
-    *,
-    total_batches: int,
-    strategy: tf.distribute.Strategy | None = None,
-    jit_compile: bool = False,
-) -> Iterator[tuple[Arrays, Arrays]]:
-    """Predicts once: see `Predictor` and `Predictor.run`."""
-    return Predictor(task, model, strategy, jit_compile=jit_compile).run(
-        dataset, total_batches=total_batches
-    )
-
-
-def _prediction_step(
-    model: keras.Model, strategy: tf.distribute.Strategy, jit_compile: bool
-) -> Callable[[Batch], Mapping[str, Any]]:
-    """A compiled function: batch -> each replica's outputs; with workers, all rows."""
-
-    def forward(batch: Batch) -> Mapping[str, Any]:
-        return model(batch, training=False)
-
-    as_a_whole = jit_compile and not is_tpu(strategy)
-    if as_a_whole:
-        forward = tf.function(forward, jit_compile=True, autograph=False)
-
-    @tf.function(reduce_retracing=not is_tpu(strategy))
-    def step(batch: Batch) -> Mapping[str, Any]:
-        outputs = strategy.run(forward, args=(batch,))
-        if num_workers(strategy) > 1:
-            outputs = {
-                name: strategy.gather(value, axis=0) for name, value in outputs.items()
-            }
-        return outputs
-
-    def call(batch: Batch) -> Mapping[str, Any]:
-        with (
-            pieces_left_alone()
-            if as_a_whole or is_tpu(strategy)
-            else pieces_in_inference()
-        ):
-            return step(batch)
-
-    return call
-
-
-def _check_batch_size(
-    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset | EvaluationBatches
+def _check_batches(
+    strategy: tf.distribute.Strategy,
+    dataset: tf.data.Dataset | EvaluationBatches,
+    flag: str,
 ) -> None:
     """Raises InputError if complete batches cannot be split evenly."""
-    replicas = strategy.num_replicas_in_sync
-    sizes = {spec.shape[0] for spec in dataset.element_spec.values()}
-    for size in sizes - {None}:
-        if size % replicas:
-            raise InputError(
-                f"Batches of {size} cannot be dealt out to {replicas} devices: give a"
-                f" batch size (--eval_batch_size, --predict_batch_size) that is a"
-                f" multiple of {replicas}."
-            )
+    for size in {spec.shape[0] for spec in dataset.element_spec.values()} - {None}:
+        check_batch_size(strategy, size, flag=flag)
 
 
 def _dealt_out(strategy: tf.distribute.Strategy, batch: Batch) -> Batch:

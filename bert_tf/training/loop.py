@@ -1,13 +1,13 @@
 """The training run: phases of steps, metrics, checkpoints, stopping without loss."""
 
-import contextlib
 import dataclasses
+import itertools
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -43,77 +43,28 @@ from bert_tf.training.strategy import (
     num_workers,
 )
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import model_flops_per_step, peak_flops
+from bert_tf.training.throughput import peak_flops, training_flops
 from bert_tf.training.training_options import Phase, TrainingConfig, TrainingData
 
-# The streams of batches that a phase reads: one for each shape of batch.
+# On the CPU one call of the compiled steps should take about this long: short enough to
+# move the bar and to notice signals, long enough that Python's share stays small.
+_SECONDS_PER_CALL = 0.5
 
 
 @dataclasses.dataclass
 class Stream:
-    """A stream of batches of one shape.
-
-    Attributes:
-        iterator: the batches that are left.
-        flops_per_step: floating-point operations of the model on one; None: unknown.
-        calls: calls of the device that have read from it. The first one compiles.
-    """
+    """A phase's stream of batches of one shape."""
 
     iterator: Iterator
     flops_per_step: float | None
-    calls: int = 0
-
-
-class Streams:
-    """A phase's streams, opened as they are needed."""
-
-    def __init__(
-        self,
-        phase: Phase,
-        position: int,
-        task: Task,
-        strategy: tf.distribute.Strategy,
-    ) -> None:
-        self._phase = phase
-        self._position = position
-        self._task = task
-        self._strategy = strategy
-        self._streams: dict[int, Stream] = {}
-
-    def next(self, position: int, count: int) -> tuple[Stream, int]:
-        """Where the next batches come from, and their number: `count` at most."""
-        phase = self._phase
-        number = phase.stream_of(position)
-        together = 1
-        while (
-            together < count
-            and phase.stream_of(position + together * phase.batch_size) == number
-        ):
-            together += 1
-        if number not in self._streams:
-            self._streams[number] = self._open(phase.streams[number])
-        return self._streams[number], together
-
-    def _open(self, data: TrainingData) -> Stream:
-        start = self._position
-        return Stream(
-            iter(distributed(self._strategy, lambda shard: data(start, shard))),
-            model_flops_per_step(self._task, data(start, ALL_ROWS).element_spec),
-        )
-
-
-# SIGTERM and SIGINT, handled between the steps.
+    calls: int = 0  # of the device, that have read from it; the first one compiles
 
 
 class Signals:
-    """Catches SIGTERM and SIGINT while in use; the loop polls it, saves and stops.
-
-    Attributes:
-        received: the signal's number; None until there is one.
-    """
+    """Catches SIGTERM and SIGINT while in use; the loop polls it, saves and stops."""
 
     def __init__(self) -> None:
-        self.received: int | None = None
+        self.received: int | None = None  # the signal's number
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Signals":
@@ -144,28 +95,8 @@ class Signals:
 #         OUTPUT_DIR/nonfinite-step-123.tfrecord --vocab_file=OUTPUT_DIR/vocab.txt
 
 
-_NAME = "nonfinite-step-{step}{again}.tfrecord"
-
-
 def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str) -> str:
     """Writes a batch to the run's folder. No file is overwritten."""
-    content = b"".join(map(framed, _records(batch)))
-    number = 1
-    while True:
-        again = f"-{number}" if number > 1 else ""
-        path = os.path.join(folder, _NAME.format(step=step, again=again))
-        if not files.exists(path):
-            files.write_atomically(path, content)
-            break
-        if files.read_bytes(path) == content:
-            break
-        number += 1
-    logging.info("%s: the batch of step %d is in %s.", task_name, step, path)
-    return path
-
-
-def _records(batch: Mapping[str, Any]) -> list[bytes]:
-    """A batch's serialized records; arrays of more dimensions are flattened."""
     columns = {}
     for name, value in batch.items():
         array = np.asarray(value)
@@ -173,76 +104,23 @@ def _records(batch: Mapping[str, Any]) -> list[bytes]:
         columns[name] = array.reshape(len(array), -1).astype(
             np.int64 if is_whole else np.float32
         )
-    schema = RecordSpec(
+    spec = RecordSpec(
         [
             Feature(
-                name,
-                INT64 if column.dtype == np.int64 else FLOAT32,
-                column.shape[1:],
+                name, INT64 if column.dtype == np.int64 else FLOAT32, column.shape[1:]
             )
             for name, column in columns.items()
         ]
     )
-    return schema.serialize_block(columns)
-
-
-# Checks that a run's numbers are finite; if not, the run ends with the reason.
-
-
-def check_losses(
-    losses: np.ndarray,
-    phase: Phase,
-    *,
-    step: int,
-    records: int,
-    folder: str,
-    task_name: str,
-) -> None:
-    """Checks the losses of the steps just made."""
-    finite = np.isfinite(losses)
-    if finite.all():
-        return
-    failed = int(np.argmin(finite))
-    failed_step = step + failed + 1
-    position = records + failed * phase.batch_size
-    stream = phase.streams[phase.stream_of(position)]
-    batch = next(iter(stream(position, ALL_ROWS)))
-    path = save_batch(folder, failed_step, batch, task_name)
-    raise DivergedError(
-        f"The loss is not finite at step {failed_step}. Lower --learning_rate, or"
-        f" lengthen the warmup. The step's batch is in {path} (python -m"
-        " bert_tf.tfrecords.inspect_records shows it)."
-    )
-
-
-def check_gradients(
-    loss_scale: LossScale, *, skipped: float, steps: int, step: int
-) -> None:
-    """Checks that float16's gradients do not overflow at every scale."""
-    if loss_scale.scale.numpy() > 1.0 or skipped < steps:
-        return
-    raise DivergedError(
-        f"The gradients are not finite at step {step}, even without scaling the loss."
-        " Train with --precision=bfloat16 or float32."
-    )
-
-
-def check_weights(model: keras.Model, step: int) -> None:
-    """Prevents writing a checkpoint whose next loss would not be finite."""
-    if all(
-        bool(tf.reduce_all(tf.math.is_finite(variable.value)))
-        for variable in model.trainable_variables
-    ):
-        return
-    raise DivergedError(
-        f"The weights are not finite after step {step}. Lower --learning_rate, or"
-        " lengthen the warmup."
-    )
-
-
-# On the CPU one call of the compiled steps should take about this long: short enough to
-# move the bar and to notice signals, long enough that Python's share stays small.
-_SECONDS_PER_CALL = 0.5
+    content = b"".join(map(framed, spec.serialize_block(columns)))
+    for again in itertools.chain([""], (f"-{n}" for n in itertools.count(2))):
+        path = os.path.join(folder, f"nonfinite-step-{step}{again}.tfrecord")
+        if not files.exists(path):
+            files.write_atomically(path, content)
+        if files.read_bytes(path) == content:
+            break
+    logging.info("%s: the batch of step %d is in %s.", task_name, step, path)
+    return path
 
 
 def train(
@@ -279,15 +157,7 @@ def train(
 
 
 class _Run:
-    """A run's state, and the steps that advance it.
-
-    Attributes:
-        model: the model.
-        checkpoints: its checkpoints.
-        step: training steps done.
-        records: records read of the set `data_id`.
-        data_id: the record set that `records` counts.
-    """
+    """A run's state, and the steps that advance it."""
 
     def __init__(
         self,
@@ -323,7 +193,15 @@ class _Run:
                 skip_nonfinite=config.precision == "float16",
                 global_clipnorm=None,  # the step clips, once, after the reduction
             )
-            _log_frozen(self.model)
+            trained, total = (
+                sum(int(np.prod(weight.shape)) for weight in weights)
+                for weights in (self.model.trainable_weights, self.model.weights)
+            )
+            if trained < total:
+                share = 100.0 * trained / total
+                logging.info(
+                    "Training %d of %d weights (%.2f %%).", trained, total, share
+                )
             # Built before the first trace: tf.function may not create variables later.
             self._optimizer.build(self.model.trainable_variables)
             self._loss_scale = LossScale() if config.precision == "float16" else None
@@ -347,7 +225,8 @@ class _Run:
                 initialize(
                     self.model, init_checkpoint, config.init_adapter, config.init_head
                 )
-        self.step = self.checkpoints.step
+        self.step = self.checkpoints.step  # training steps done
+        # Records read of the set `data_id`.
         self.records = self.checkpoints.records
         self.data_id = self.checkpoints.data
         self._refuse_other_steps()
@@ -429,39 +308,34 @@ class _Run:
             jit_compile=config.jit_compile,
             loss_scale=self._loss_scale,
         )
-        streams = Streams(phase, self.records, self._task, self._strategy)
+        streams: dict[int, Stream] = {}
+        start = self.records
         peak = None
-        if self._task.training_flops:
+        if hasattr(self.model, "bert_config"):
             peak = peak_flops(self._strategy, config.precision)
         window = LogInterval()
         seconds_per_step = None
         while self.step < phase.end_step:
             count = self._steps_of_next_call(phase, seconds_per_step)
-            stream, count = streams.next(self.records, count)
+            number = phase.stream_of(self.records)
+            numbers = (
+                phase.stream_of(self.records + i * phase.batch_size)
+                for i in range(count)
+            )
+            count = len(list(next(itertools.groupby(numbers))[1]))
+            if number not in streams:
+                streams[number] = self._open(phase.streams[number], start)
+            stream = streams[number]
             self._profiler.at(self.step)
             began = time.monotonic()
             with self._profiler.call(self.step):
                 results = _call(run_steps, stream.iterator, count)
             elapsed = time.monotonic() - began
-            with self._naming_last_checkpoint():
-                check_losses(
-                    results.losses,
-                    phase,
-                    step=self.step,
-                    records=self.records,
-                    folder=self._folder,
-                    task_name=self._task.name,
-                )
+            self._check_losses(results.losses, phase)
             self.step += count
             self.records += count * phase.batch_size
             if self._loss_scale:
-                with self._naming_last_checkpoint():
-                    check_gradients(
-                        self._loss_scale,
-                        skipped=results.sums[SKIPPED][0],
-                        steps=count,
-                        step=self.step,
-                    )
+                self._check_gradients(results.sums[SKIPPED][0], count)
             # The first call compiles; the second one, of a single step again, measures
             # the pace.
             window.add(
@@ -488,42 +362,92 @@ class _Run:
             self._bar.update(count)
             ends_phase = self.step == phase.end_step
             if self.step % config.log_steps == 0 or ends_phase:
-                metrics = window.close(peak)
+                metrics = window.metrics(peak)
                 metrics["learning_rate"] = self._learning_rate()
                 self._reporter.report(self.step, metrics)
+                window = LogInterval()
             stops = bool(terms or interrupts)
             evaluates = self._evaluates(phase)
-            if (
-                self.step % config.save_checkpoints_steps == 0
-                or ends_phase
-                or stops
-                or evaluates
-            ):
-                with self._naming_last_checkpoint():
-                    check_weights(self.model, self.step)
+            saves = self.step % config.save_checkpoints_steps == 0
+            if saves or ends_phase or stops or evaluates:
+                self._check_weights()
                 self.checkpoints.save(self.step, self.records, self.data_id)
             # When stopping, leave the evaluation to the next start.
             if evaluates and not stops:
                 self._evaluate(phase)
             self._stop_if_asked(terms, interrupts)
 
+    def _open(self, data: TrainingData, start: int) -> Stream:
+        """A stream from a position on, opened when it is first read."""
+        spec = data(start, ALL_ROWS).element_spec
+        return Stream(
+            iter(distributed(self._strategy, lambda shard: data(start, shard))),
+            training_flops(
+                getattr(self.model, "bert_config", None),
+                {name: tuple(one.shape) for name, one in spec.items()},
+            ),
+        )
+
     def _steps_of_next_call(self, phase: Phase, seconds_per_step: float | None) -> int:
         """How many steps to make before control returns to Python."""
+        if seconds_per_step is None:
+            return 1
         config = self._config
+        intervals = (config.log_steps, config.save_checkpoints_steps, config.eval_steps)
         until = min(
-            _next_multiple(self.step, config.log_steps),
-            _next_multiple(self.step, config.save_checkpoints_steps),
-            _next_multiple(self.step, config.eval_steps or phase.end_step),
+            *((self.step // n + 1) * n for n in intervals if n),
             self._profiler.next_boundary(self.step) or phase.end_step,
             phase.end_step,
             self.step + config.iterations_per_loop,
         )
         count = until - self.step
-        if seconds_per_step is None:
-            return 1
         if is_tpu(self._strategy):
             return count
         return min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
+
+    def _check_losses(self, losses: np.ndarray, phase: Phase) -> None:
+        """Ends the run if a loss of the steps just made is not finite."""
+        finite = np.isfinite(losses)
+        if finite.all():
+            return
+        failed = int(np.argmin(finite))
+        step = self.step + failed + 1
+        position = self.records + failed * phase.batch_size
+        stream = phase.streams[phase.stream_of(position)]
+        batch = next(iter(stream(position, ALL_ROWS)))
+        path = save_batch(self._folder, step, batch, self._task.name)
+        self._end_diverged(
+            f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
+            f" the warmup. The step's batch is in {path} (python -m"
+            " bert_tf.tfrecords.inspect_records shows it)."
+        )
+
+    def _check_gradients(self, skipped: float, steps: int) -> None:
+        """Ends the run if float16's gradients overflow at every scale."""
+        assert self._loss_scale is not None
+        if self._loss_scale.scale.numpy() <= 1.0 and skipped >= steps:
+            self._end_diverged(
+                f"The gradients are not finite at step {self.step}, even without"
+                " scaling the loss. Train with --precision=bfloat16 or float32."
+            )
+
+    def _check_weights(self) -> None:
+        """Ends the run before a checkpoint whose next loss would not be finite."""
+        if not all(
+            bool(tf.reduce_all(tf.math.is_finite(variable.value)))
+            for variable in self.model.trainable_variables
+        ):
+            self._end_diverged(
+                f"The weights are not finite after step {self.step}. Lower"
+                " --learning_rate, or lengthen the warmup."
+            )
+
+    def _end_diverged(self, message: str) -> NoReturn:
+        """Completes writing, and names the last checkpoint."""
+        self._wait_for_all()
+        raise DivergedError(
+            f"{message} Last good checkpoint: {self.checkpoints.latest or 'none'}."
+        )
 
     def _evaluates(self, phase: Phase) -> bool:
         """Whether to evaluate after the step just made."""
@@ -595,28 +519,6 @@ class _Run:
                 f" --output_dir={self._folder} must be one folder that all of them see."
             )
 
-    @contextlib.contextmanager
-    def _naming_last_checkpoint(self) -> Iterator[None]:
-        """Completes writing at a DivergedError, and adds the last checkpoint's name."""
-        try:
-            yield
-        except DivergedError as error:
-            self._wait_for_all()
-            raise DivergedError(
-                f"{error} Last good checkpoint: {self.checkpoints.latest or 'none'}."
-            ) from error
-
-
-def _log_frozen(model: keras.Model) -> None:
-    """Logs how many weights are trained, if not all of them."""
-    trained, total = (
-        sum(int(np.prod(weight.shape)) for weight in weights)
-        for weights in (model.trainable_weights, model.weights)
-    )
-    if trained < total:
-        share = 100.0 * trained / total
-        logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
-
 
 def _call(
     run_steps: Callable[[Iterator, tf.Tensor], StepResults],
@@ -631,7 +533,3 @@ def _call(
         )
     except READING_ERRORS as error:
         raise InputError(record_error(error)) from error
-
-
-def _next_multiple(step: int, interval: int) -> int:
-    return (step // interval + 1) * interval

@@ -1,12 +1,13 @@
 """What a run reports while it trains: lines, metrics.jsonl, TensorBoard, curves."""
 
+import collections
 import json
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,10 +18,6 @@ from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.pictures import drawing, png
 from bert_tf.training.step import LOSS_SCALE, SEQUENCES, SKIPPED, TOKENS
-from bert_tf.training.throughput import share_of_peak
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Metrics summed up between two lines of the log.
 
@@ -36,14 +33,9 @@ class LogInterval:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[str, np.ndarray] = {}
-        self._seconds = 0.0
-        self._input_seconds = 0.0
-        self._steps = 0
-        self._sequences = 0.0
-        self._tokens = 0.0
-        self._flops = 0.0
-        self._last: dict[str, np.ndarray] = {}
+        self._sums: dict[str, Any] = collections.defaultdict(float)
+        self._timed: dict[str, float] = collections.defaultdict(float)
+        self._last: Sums = {}
 
     def add(
         self,
@@ -54,17 +46,17 @@ class LogInterval:
         seconds: float | None = None,
         input_seconds: float = 0.0,
     ) -> None:
-        """Adds a call of the device."""
+        """Adds a call of the device; without `seconds`, it does not count for rates."""
         for name, value in sums.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-        self._last = dict(sums)
+            self._sums[name] = self._sums[name] + value
+        self._last = sums
         if seconds is not None:
-            self._steps += steps
-            self._seconds += seconds
-            self._input_seconds += input_seconds
-            self._sequences += float(sums[SEQUENCES][0])
-            self._tokens += float(sums[TOKENS][0])
-            self._flops += steps * (flops_per_step or 0.0)
+            self._timed["seconds"] += seconds
+            self._timed["input_seconds"] += input_seconds
+            self._timed["steps"] += steps
+            self._timed["sequences"] += float(sums[SEQUENCES][0])
+            self._timed["tokens"] += float(sums[TOKENS][0])
+            self._timed["flops"] += steps * (flops_per_step or 0.0)
 
     def shown(self) -> dict[str, str]:
         """The last call's metrics, for the progress bar."""
@@ -75,8 +67,8 @@ class LogInterval:
             if name not in hidden
         }
 
-    def close(self, peak_flops: float | None = None) -> dict[str, float]:
-        """The window's metrics; starts the next window."""
+    def metrics(self, peak_flops: float | None = None) -> dict[str, float]:
+        """The means over the steps, and the rates."""
         metrics = {
             name: mean(value)
             for name, value in self._sums.items()
@@ -84,17 +76,15 @@ class LogInterval:
         }
         if SKIPPED in self._sums:
             metrics[SKIPPED] = float(self._sums[SKIPPED][0])
-        if self._seconds:
-            metrics["steps_per_second"] = self._steps / self._seconds
-            metrics["sequences_per_second"] = self._sequences / self._seconds
-            if self._tokens:
-                metrics["tokens_per_second"] = self._tokens / self._seconds
-            metrics["input_wait_share"] = self._input_seconds / self._seconds
-            if peak_flops and self._flops:
-                metrics["model_flops_utilization"] = share_of_peak(
-                    self._flops, self._seconds, peak_flops
-                )
-        self.__init__()  # type: ignore[misc]
+        seconds = self._timed["seconds"]
+        if seconds:
+            for name in ("steps", "sequences", "tokens"):
+                if self._timed[name]:
+                    metrics[f"{name}_per_second"] = self._timed[name] / seconds
+            metrics["input_wait_share"] = self._timed["input_seconds"] / seconds
+            if peak_flops and self._timed["flops"]:
+                rate = self._timed["flops"] / seconds
+                metrics["model_flops_utilization"] = rate / peak_flops
         return metrics
 
 
@@ -180,30 +170,17 @@ class Reporter:
         if is_chief:
             self._summaries = tf.summary.create_file_writer(folder)
 
-    def report(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Records the metrics of training at a step."""
-        self._record(step, metrics)
-
     def report_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records an evaluation at a step, in place of an earlier one there."""
         if step in self._evaluations:
             self._keep(
                 lambda entry: entry["step"] != step or not self._is_of_our_kind(entry)
             )
-        self._record(step, metrics, EVALUATION)
+        self.report(step, metrics, EVALUATION)
         self._evaluations[step] = {n: float(value) for n, value in metrics.items()}
 
-    def has_evaluation(self, step: int) -> bool:
-        """Whether an evaluation at a step has been recorded; the same on all workers.
-
-        One of this reporter's kind: within the run, or after training. A run resuming
-        at a step with an evaluation asks this: it may have been killed between the
-        checkpoint and the evaluation.
-        """
-        return step in self._evaluations
-
     def evaluation(self, step: int) -> dict[str, float] | None:
-        """The line that `has_evaluation` looks for; None if there is none."""
+        """The evaluation recorded at a step, of this reporter's kind, on any worker."""
         return self._evaluations.get(step)
 
     def close(self) -> None:
@@ -211,9 +188,8 @@ class Reporter:
         if self._summaries is not None:
             self._summaries.close()
 
-    def _record(
-        self, step: int, metrics: Mapping[str, float], prefix: str = ""
-    ) -> None:
+    def report(self, step: int, metrics: Mapping[str, float], prefix: str = "") -> None:
+        """Records the metrics of training at a step, or what the prefix names."""
         if self._summaries is None:
             return
         named = {prefix + name: float(value) for name, value in metrics.items()}
@@ -304,27 +280,21 @@ def _evaluation_of(entry: _Entry) -> dict[str, float]:
     }
 
 
-# A run's metrics over its steps, as a picture: OUTPUT_DIR/curves.png.
-#
-# It is drawn from metrics.jsonl when training ends, and again when the trained model
-# has been evaluated. Panels: losses, accuracies, the learning rate, and the other
-# metrics of evaluations.
+# OUTPUT_DIR/curves.png: the run's metrics over its steps, drawn when training ends, and
+# again when the trained model has been evaluated.
 
 
 CURVES_NAME = "curves.png"
 
-_EVALUATION_PANEL = "evaluation"
-# The ending of a metric's name -> its axis label.
+# The ending of a metric's name -> its panel; evaluations' other metrics have one, too.
 _PANELS = {
     "loss": "nats",
     "accuracy": "share that is right",
     "learning_rate": "learning rate",
 }
-
+_EVALUATION_PANEL = "evaluation"
 # SQuAD's evaluations also report these, on another scale than its scores.
 _NO_SCORES = ("total", "_thresh")
-
-_NO_METRICS = {"step", "seconds", AFTER_TRAINING}
 
 # The steps, and the values at them.
 Curve = tuple[list[int], list[float]]
@@ -343,33 +313,38 @@ def write_curves(folder: str, title: str) -> None:
 def curves_picture(folder: str, title: str | None = None) -> bytes:
     """Training's metrics as lines, evaluations as points, as a PNG."""
     curves = read_curves(folder)
-    panels: dict[str, dict[str, Curve]] = {}
-    for name, curve in curves.items():
-        unit = next((u for end, u in _PANELS.items() if name.endswith(end)), None)
-        is_score = name.startswith(EVALUATION) and not name.endswith(_NO_SCORES)
-        if unit is None and is_score:
-            unit = _EVALUATION_PANEL
-        if unit is not None:
-            panels.setdefault(unit, {})[name] = curve
     if "loss" not in curves:
         raise InputError(
             f"{os.path.join(folder, METRICS_NAME)} has no loss yet: the first line"
             " comes after --log_steps steps."
         )
+    panels: dict[str, dict[str, Curve]] = {
+        label: {} for label in (*_PANELS.values(), _EVALUATION_PANEL)
+    }
+    for name, curve in curves.items():
+        label = next((p for end, p in _PANELS.items() if name.endswith(end)), None)
+        if label is None and name.startswith(EVALUATION):
+            label = None if name.endswith(_NO_SCORES) else _EVALUATION_PANEL
+        if label is not None:
+            panels[label][name] = curve
+    panels = {label: panel for label, panel in panels.items() if panel}
     with drawing():
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure  # 0.3 s that no run waits for
 
-        units = [u for u in (*_PANELS.values(), _EVALUATION_PANEL) if u in panels]
-        columns = len(units) if len(units) < 4 else 2
-        rows = -(-len(units) // columns)
-        figure = Figure(figsize=(5.0 * columns, 4.0 * rows), layout="constrained")
+        figure = Figure(figsize=(5.0 * len(panels), 4.0), layout="constrained")
         if title is None:
             title = os.path.basename(files.absolute(folder).rstrip("/"))
         figure.suptitle(title, fontsize="medium", parse_math=False)
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for panel, unit in zip(axes, units, strict=True):
-            _draw(panel, panels[unit])
-            panel.set_ylabel(unit)
+        all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (label, panel) in zip(all_axes, panels.items(), strict=True):
+            names = dict.fromkeys(name.removeprefix(EVALUATION) for name in panel)
+            for number, name in enumerate(names):
+                for one, style in ((name, ".-"), (EVALUATION + name, "o")):
+                    if one in panel:
+                        axes.plot(*panel[one], style, color=f"C{number}", label=one)
+            axes.set(xlabel="step", ylabel=label)
+            axes.grid(alpha=0.3)
+            axes.legend(fontsize="small")
         return png(figure)
 
 
@@ -378,29 +353,8 @@ def read_curves(folder: str) -> dict[str, Curve]:
     curves: dict[str, Curve] = {}
     path = os.path.join(folder, METRICS_NAME)
     for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):
-        for name in entry.keys() - _NO_METRICS:
+        for name in entry.keys() - {"step", "seconds", AFTER_TRAINING}:
             steps, values = curves.setdefault(name, ([], []))
             steps.append(entry["step"])
             values.append(entry[name])
-    return {name: curves[name] for name in sorted(curves)}
-
-
-def _draw(axes: "Axes", curves: Mapping[str, Curve]) -> None:
-    """Lines of training, and points of evaluations in the same colours."""
-    names = dict.fromkeys(name.removeprefix(EVALUATION) for name in curves)
-    for number, name in enumerate(names):
-        colour = f"C{number}"
-        if name in curves:
-            axes.plot(*curves[name], ".-", color=colour, linewidth=1, label=name)
-        if EVALUATION + name in curves:
-            axes.plot(
-                *curves[EVALUATION + name],
-                linestyle="none",
-                marker="o",
-                markerfacecolor="none",
-                color=colour,
-                label=EVALUATION + name,
-            )
-    axes.set_xlabel("step")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    return dict(sorted(curves.items()))

@@ -43,7 +43,10 @@ from bert_tf.conversion.tokenizer_files import (
 from bert_tf.errors import InputError
 from bert_tf.options import Options
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.checkpoint_files import (
+from bert_tf.training.checkpoints import (
+    FLAGS_NAME,
+    STARTS_NAME,
+    STATE_NAME,
     CheckpointReader,
     DamagedCheckpointError,
     candidates,
@@ -52,41 +55,26 @@ from bert_tf.training.checkpoint_files import (
 from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Agreement, is_chief
 
-FLAGS_NAME = "flags.json"
-STARTS_NAME = "starts.jsonl"
 EVAL_RESULTS_NAME = "eval_results.txt"
 
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """What a run trains on.
+    """What a run trains on."""
 
-    Attributes:
-        name: for messages: "3668 examples of /glue/MRPC/train.tsv".
-        digest: a SHA-256 of the examples, independent of their location.
-    """
-
-    name: str
-    digest: str
+    name: str  # for messages: "3668 examples of /glue/MRPC/train.tsv"
+    digest: str  # a SHA-256 of the examples, independent of their location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """One start of a run: a line of starts.jsonl.
-
-    Attributes:
-        task: the task's name.
-        data: what is trained on.
-        settings: the settings that decide a run's result, by name.
-        flags: all resolved flags.
-        step: what the run resumed at.
-    """
+    """One start of a run: a line of starts.jsonl."""
 
     task: str
     data: RunData
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # those that decide a run's result, by name
     flags: Mapping[str, Any]
-    step: int = 0
+    step: int = 0  # what the run resumed at
 
 
 @contextlib.contextmanager
@@ -126,12 +114,15 @@ def prepare(
     files.make_folder(folder)
     _refuse_other_task(folder, task, data)
     _refuse_other_head(folder, head)
-    config_path = os.path.join(folder, CONFIG_NAME)
-    flags_path = os.path.join(folder, FLAGS_NAME)
-    # A start that failed before its first checkpoint leaves nothing to protect; a
-    # config without flags next to it is the user's own.
-    has_run = files.exists(os.path.join(folder, "checkpoint"))
-    is_own = files.exists(config_path) and not files.exists(flags_path)
+    config_path, flags_path, vocab_path, state_path = (
+        os.path.join(folder, name)
+        for name in (CONFIG_NAME, FLAGS_NAME, VOCAB_NAME, STATE_NAME)
+    )
+    # A start that failed before its first checkpoint leaves nothing to protect; a file
+    # without flags next to it is the user's own.
+    has_run, has_flags = files.exists(state_path), files.exists(flags_path)
+    is_own = files.exists(config_path) and not has_flags
+    is_own_vocab = files.exists(vocab_path) and not has_flags
     if has_run and not files.exists(config_path):
         raise InputError(
             f"--output_dir={folder} has a checkpoint, but no {CONFIG_NAME}: it is"
@@ -140,23 +131,21 @@ def prepare(
         )
     if has_run or is_own:
         refuse_other_config(BertConfig.from_json_file(config_path), config, folder)
-    vocab_path = os.path.join(folder, VOCAB_NAME)
-    is_own_vocab = files.exists(vocab_path) and not files.exists(flags_path)
-    if vocabulary is not None and (
-        is_own_vocab or (has_run and files.exists(vocab_path))
+    if (
+        vocabulary is not None
+        and files.exists(vocab_path)
+        and (has_run or is_own_vocab)
     ):
-        there = Vocabulary.from_file(vocab_path)
+        there, casing = Vocabulary.from_file(vocab_path), casing_of(folder)
+        old_new = None
         if there.sha256 != vocabulary.sha256:
+            old_new = f"{len(there)} tokens", f"{len(vocabulary)}, or other ones"
+        elif casing not in (None, do_lower_case):
+            old_new = f"do_lower_case={casing}", str(do_lower_case)
+        if old_new:
             raise InputError(
-                f"--output_dir={folder} holds a run with another vocabulary"
-                f" ({len(there)} tokens there, {len(vocabulary)} here, or other ones)."
-                " Give another folder."
-            )
-        casing = casing_of(folder)
-        if casing is not None and casing != do_lower_case:
-            raise InputError(
-                f"--output_dir={folder} holds a run with do_lower_case={casing}; this"
-                f" one has {do_lower_case}. Give another folder."
+                f"--output_dir={folder} holds a run with another vocabulary or casing:"
+                f" {old_new[0]} there, {old_new[1]} here. Give another folder."
             )
     if not is_own:
         files.write_atomically(config_path, config.to_json_string())
@@ -226,15 +215,12 @@ def _last_start(folder: str) -> Start | None:
 
 def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> None:
     """Raises InputError if a folder's run has another task, or other data."""
-    if task is None or not files.exists(os.path.join(folder, "checkpoint")):
+    if task is None or not files.exists(os.path.join(folder, STATE_NAME)):
         return
     there = _last_start(folder)
     if there is None:
-        # Before runs had a history, flags.json had the classifiers' task.
-        old, new = _task_in_flags(folder) or task, task
-        if old.lower() == new.lower():
-            return
-    elif there.task != task:
+        return
+    if there.task != task:
         old, new = there.task, task
     elif data is not None and there.data.digest != data.digest:
         old, new = (f"{task}, {name}" for name in (there.data.name, data.name))
@@ -246,19 +232,6 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
     )
 
 
-def _task_in_flags(folder: str) -> str | None:
-    """A run's --task_name, from flags.json."""
-    path = os.path.join(folder, FLAGS_NAME)
-    if not files.exists(path):
-        return None
-    try:
-        values = files.read_json(path)
-    except InputError:
-        return None
-    name = values.get("task_name") if isinstance(values, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
     """Records what a classifier predicts, or checks that it agrees with the folder."""
     refuse_other_labels(folder, labels, problem_type)
@@ -268,26 +241,24 @@ def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
 def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
     """Raises InputError if the folder's classifier predicts something else."""
     there, problem_there = read_labels(folder)
-    if there is not None:
-        problem_there = problem_there or (SINGLE_LABEL if there else REGRESSION)
-        old, new = _described(there, problem_there), _described(labels, problem_type)
-        if old != new:
-            raise InputError(
-                f"--output_dir={folder} holds a run with {old}; this one has {new}."
-                " Give another folder."
-            )
+    if there is None:
+        return
+    problem_there = problem_there or (SINGLE_LABEL if there else REGRESSION)
+    old, new = (
+        f"{', '.join(names) or 'no labels'} ({kind})"
+        for names, kind in ((there, problem_there), (labels, problem_type))
+    )
+    if old != new:
+        raise InputError(
+            f"--output_dir={folder} holds a run with the labels {old}; this one has"
+            f" {new}. Give another folder."
+        )
 
 
 def recorded_labels(folder: str) -> list[str] | None:
     """The labels that a classifier's run recorded; None if there are none."""
     labels, _ = read_labels(folder)
     return None if labels is None else list(labels)
-
-
-def _described(labels: Sequence[str], problem_type: str) -> str:
-    """Labels and problem type for a message: "the labels no, yes"."""
-    words = f"the labels {', '.join(labels)}" if labels else "no labels"
-    return words if problem_type == SINGLE_LABEL else f"{words} ({problem_type})"
 
 
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:

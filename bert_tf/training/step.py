@@ -14,7 +14,7 @@ weights W_t depend on the records alone, and are known before the first forward 
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -31,7 +31,7 @@ from bert_tf.optimization.optimizers import (
     dense_gradient,
     next_loss_scale,
 )
-from bert_tf.training.strategy import is_tpu
+from bert_tf.training.strategy import is_tpu, num_workers
 from bert_tf.training.task import Task
 
 # The number formats that a model computes in: --precision.
@@ -49,7 +49,6 @@ _POLICIES = {
     "bfloat16": "mixed_bfloat16",
     "float16": "mixed_float16",
 }
-PRECISIONS = tuple(_POLICIES)
 
 
 @contextlib.contextmanager
@@ -64,24 +63,14 @@ def computing_in(precision: str) -> Iterator[None]:
 
 
 class LossScale:
-    """The scale of float16's loss, as large as the gradients allow.
-
-    Make it under the strategy's scope.
-
-    Attributes:
-        scale: scalar float32 variable.
-        good_steps: scalar int32 variable: finite steps since the scale last changed.
-    """
+    """The scale of float16's loss; make it under the strategy's scope."""
 
     def __init__(self) -> None:
         # Updated between the replicas' steps, never within.
         self.scale = tf.Variable(INITIAL_LOSS_SCALE, trainable=False, dtype=tf.float32)
+        # Finite steps since the scale last changed.
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int32)
-
-    @property
-    def variables(self) -> dict[str, tf.Variable]:
-        """What a checkpoint must contain."""
-        return {"scale": self.scale, "good_steps": self.good_steps}
+        self.variables = {"scale": self.scale, "good_steps": self.good_steps}
 
     def update(self, is_finite: tf.Tensor) -> None:
         """Updates the scale after a step whose gradient was finite or not."""
@@ -103,32 +92,13 @@ LOSS_SCALE = "loss_scale"
 
 
 class StepResults(NamedTuple):
-    """What several steps report.
+    """What several steps report."""
 
-    Attributes:
-        sums: name -> [total, weight], float32, summed over the steps. `loss` is the
-            sum of the steps' losses and their number; `tokens` counts tokens without
-            padding, `sequences` also those within packed rows.
-        losses: [steps] float32, each step's loss.
-        input_seconds: scalar float64: how long the steps waited for their batches.
-    """
-
+    # Summed over the steps. `loss` is the sum of the steps' losses and their number;
+    # `tokens` counts tokens without padding, `sequences` also those within packed rows.
     sums: Sums
-    losses: tf.Tensor
-    input_seconds: tf.Tensor
-
-
-def names_of_sums(task: Task, loss_scale: LossScale | None = None) -> list[str]:
-    """The names that a training step reports."""
-    return [
-        TOTAL_LOSS,
-        *task.objective.losses,
-        *task.objective.metrics,
-        GRADIENT_NORM,
-        TOKENS,
-        SEQUENCES,
-        *((SKIPPED, LOSS_SCALE) if loss_scale else ()),
-    ]
+    losses: tf.Tensor  # [steps] float32
+    input_seconds: tf.Tensor  # float64: how long the steps waited for their batches
 
 
 def replica_gradients(
@@ -155,14 +125,8 @@ def replica_gradients(
 
     if not jit_compile:
         return gradients_and_sums
-
     compiled = tf.function(gradients_and_sums, jit_compile=True, autograph=False)
-
-    def as_a_whole(*args):
-        with pieces_left_alone():
-            return compiled(*args)
-
-    return as_a_whole
+    return _within(pieces_left_alone, compiled)
 
 
 def training_steps(
@@ -182,7 +146,9 @@ def training_steps(
     gradients_of = replica_gradients(
         task, model, jit_compile=jit_compile and not is_tpu(strategy)
     )
-    names = names_of_sums(task, loss_scale)
+    names = [TOTAL_LOSS, *objective.losses, *objective.metrics]
+    names += [GRADIENT_NORM, TOKENS, SEQUENCES]
+    names += [SKIPPED, LOSS_SCALE] if loss_scale else []
 
     def replica_step(batch: Records) -> Sums:
         if num_replicas == 1:
@@ -253,14 +219,7 @@ def training_steps(
             sums = {name: sums[name] + step_sums[name] for name in names}
         return StepResults(sums, losses.stack(), input_seconds)
 
-    if not is_tpu(strategy):
-        return steps
-
-    def steps_on_tpu(*args):
-        with pieces_left_alone():
-            return steps(*args)
-
-    return steps_on_tpu
+    return _within(pieces_left_alone, steps) if is_tpu(strategy) else steps
 
 
 def evaluation_step(
@@ -307,13 +266,41 @@ def evaluation_step(
             for name, value in per_replica.items()
         }
 
-    def call(batch: Records) -> Sums:
-        with (
-            pieces_left_alone()
-            if as_a_whole or is_tpu(strategy)
-            else pieces_in_inference()
-        ):
-            return step(batch)
+    whole = as_a_whole or is_tpu(strategy)
+    return _within(pieces_left_alone if whole else pieces_in_inference, step)
+
+
+def prediction_step(
+    model: keras.Model, strategy: tf.distribute.Strategy, *, jit_compile: bool = False
+) -> Callable[[Records], Mapping[str, Any]]:
+    """A compiled function: batch -> each replica's outputs; with workers, all rows."""
+
+    def forward(batch: Records) -> Mapping[str, Any]:
+        return model(batch, training=False)
+
+    as_a_whole = jit_compile and not is_tpu(strategy)
+    if as_a_whole:
+        forward = tf.function(forward, jit_compile=True, autograph=False)
+
+    @tf.function(reduce_retracing=not is_tpu(strategy))
+    def step(batch: Records) -> Mapping[str, Any]:
+        outputs = strategy.run(forward, args=(batch,))
+        if num_workers(strategy) > 1:
+            outputs = {
+                name: strategy.gather(value, axis=0) for name, value in outputs.items()
+            }
+        return outputs
+
+    whole = as_a_whole or is_tpu(strategy)
+    return _within(pieces_left_alone if whole else pieces_in_inference, step)
+
+
+def _within(scope: Callable[[], Any], function: Callable) -> Callable:
+    """The function, traced and called within a scope of `bert_tf.modeling.fused`."""
+
+    def call(*args: Any) -> Any:
+        with scope():
+            return function(*args)
 
     return call
 

@@ -29,8 +29,6 @@ from bert_tf.training.training_options import DeviceOptions
 SECONDS_TO_ANSWER = 600
 _TPU_PORT = 8470  # TensorFlow's, of an address without one
 
-DISTRIBUTIONS = ("default", "one_device", "mirrored", "multi_worker", "tpu")
-
 
 def create_strategy(
     distribution: str = "default",
@@ -42,27 +40,19 @@ def create_strategy(
     num_tpu_cores: int | None = None,
 ) -> tf.distribute.Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
-    gpus = tf.config.list_physical_devices("GPU")
-    kind = "GPU" if gpus else "CPU"
-    strategy: tf.distribute.Strategy
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     if distribution == "default":
-        strategy = tf.distribute.get_strategy()
-    elif distribution == "one_device":
-        strategy = tf.distribute.OneDeviceStrategy(f"/{kind.lower()}:0")
-    elif distribution == "mirrored":
-        strategy = tf.distribute.MirroredStrategy(
-            [device.name for device in tf.config.list_logical_devices(kind)]
-        )
-    elif distribution == "multi_worker":
-        strategy = _multi_worker_strategy()
-    elif distribution == "tpu":
+        return tf.distribute.get_strategy()
+    if distribution == "one_device":
+        return tf.distribute.OneDeviceStrategy(f"/{kind.lower()}:0")
+    if distribution == "mirrored":
+        devices = tf.config.list_logical_devices(kind)
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    if distribution == "multi_worker":
+        return _multi_worker_strategy()
+    if distribution == "tpu":
         return _tpu_strategy(tpu_name, tpu_zone, gcp_project, master, num_tpu_cores)
-    else:
-        raise ValueError(
-            f"`distribution` must be one of {', '.join(DISTRIBUTIONS)}. "
-            f"Received: {distribution!r}"
-        )
-    return strategy
+    raise ValueError(f"There is no such `distribution`: {distribution!r}")
 
 
 def strategy_of(options: DeviceOptions) -> tf.distribute.Strategy:
@@ -127,17 +117,10 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     )
     text = os.environ.get("TF_CONFIG", "")
     try:
-        config = json.loads(text) if text else {}
-        _ = config["cluster"]["worker"], config["task"]["index"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise InputError(
-            f"--distribution=multi_worker needs the environment variable {wanted}."
-            f" Found: {text or 'nothing'}."
-        ) from error
-    try:
+        config = json.loads(text)
         spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
         job, index = config["task"]["type"], int(config["task"]["index"])
-        _ = spec.task_address(job, index)
+        _ = config["cluster"]["worker"], spec.task_address(job, index)
         if job not in ("chief", "worker"):
             raise ValueError(f"{job!r} does not train.")
         places = {
@@ -145,10 +128,10 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
             for other, addresses in spec.as_dict().items()
             for number, address in enumerate(addresses)
         }
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:  # JSON's are ValueErrors
         raise InputError(
-            f"--distribution=multi_worker: TF_CONFIG={text} names no such process:"
-            f" {str(error).splitlines()[0]} Give {wanted}."
+            f"--distribution=multi_worker: TF_CONFIG={text or 'nothing'} does not name"
+            f" this process: {str(error).splitlines()[0]} Give {wanted}."
         ) from error
     _meet(places, f"{job} {index}")
     return tf.distribute.MultiWorkerMirroredStrategy()
@@ -183,34 +166,30 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
             f" {places[own][1]}: {error.strerror}. Does another process have its index"
             " in TF_CONFIG?"
         ) from error
+    logging.info(
+        "%s waits for %s, for %d seconds at most.",
+        own,
+        ", ".join(missing),
+        SECONDS_TO_ANSWER,
+    )
     end = time.monotonic() + SECONDS_TO_ANSWER
-    is_said = False
     with listener:
-        while True:
+        while missing:
             for name, place in list(missing.items()):
                 with contextlib.suppress(OSError):
                     socket.create_connection(place, timeout=1.0).close()
                     del missing[name]
-            described = ", ".join(
-                f"{name} ({host}:{port})" for name, (host, port) in missing.items()
-            )
-            if not missing:
-                return
-            if time.monotonic() > end:
+            if missing and time.monotonic() > end:
+                described = ", ".join(
+                    f"{name} ({host}:{port})" for name, (host, port) in missing.items()
+                )
                 raise InputError(
                     f"--distribution=multi_worker: no answer from {described} in"
                     f" {SECONDS_TO_ANSWER} seconds. Start the same command there, with"
                     " its own index in TF_CONFIG; the ports must be open."
                 )
-            if not is_said:
-                logging.info(
-                    "%s waits for %s, for %d seconds at most.",
-                    own,
-                    described,
-                    SECONDS_TO_ANSWER,
-                )
-                is_said = True
-            time.sleep(0.5)
+            if missing:
+                time.sleep(0.5)
 
 
 def description(strategy: tf.distribute.Strategy) -> str:

@@ -291,29 +291,17 @@ class EvaluationOptions(Options, title=options.TRAINING):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig(TrainingOptions):
-    """How to train: the engine's settings.
+    """How to train: the engine's settings."""
 
-    Attributes:
-        num_train_steps: the step to train to, counted from the run's first start.
-        num_warmup_steps: steps of rising learning rate.
-        num_schedule_steps: steps of the learning-rate schedule; None for
-            `num_train_steps`.
-        reinitialize_layers: how many top layers to re-initialize, with the pooler: see
-            `bert_tf.optimization.layerwise`.
-        init_head: whether to load the checkpoint's head too.
-        init_adapter: LoRA's or adapters' weights to start from, on top of a
-            checkpoint: see `bert_tf.conversion.adapter_files`.
-        eval_steps: steps between two evaluations; 0 for none.
-        best_metric: the evaluation's metric whose best checkpoint is kept.
-    """
-
-    num_train_steps: int
+    num_train_steps: int  # the step to train to, counted from the run's first start
     num_warmup_steps: int
-    num_schedule_steps: int | None = None
+    num_schedule_steps: int | None = None  # None for num_train_steps
+    # How many top layers to re-initialize, with the pooler.
     reinitialize_layers: int = 0
-    init_head: bool = True
+    init_head: bool = True  # load the checkpoint's head too
+    # LoRA's or adapters' weights to start from, on top of a checkpoint.
     init_adapter: str | None = None
-    eval_steps: int = 0
+    eval_steps: int = 0  # steps between two evaluations; 0 for none
     best_metric: str = "loss"
 
     def problems(self) -> Iterator[str]:
@@ -329,11 +317,10 @@ class TrainingConfig(TrainingOptions):
     @property
     def decisive(self) -> dict[str, Any]:
         """The settings that decide a run's result, by name."""
-        names = [field.name for field in dataclasses.fields(self)]
         values = {
-            name: getattr(self, name)
-            for name in names
-            if name not in (*_WITHOUT_EFFECT, "given_names", "positional")
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in (*_WITHOUT_EFFECT, "given_names", "positional")
         }
         steps = values.pop("num_train_steps")
         values["num_schedule_steps"] = self.num_schedule_steps or steps
@@ -352,45 +339,29 @@ class TrainingConfig(TrainingOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A part of a run with its own records, length and batch size.
+    """A part of a run with its own records, length and batch size."""
 
-    Attributes:
-        end_step: its last step, counted from the run's first start.
-        batch_size: sequences per step, over all devices.
-        streams: the records; several streams if batches differ in shape: one for
-            each shape.
-        stream_of: the number of records read -> the stream that the next batch comes
-            from.
-        data_id: identifies sets of records, so that a run can check whether the records
-            that it has read are of this set; 0 if unknown.
-        evaluate: what to do every `eval_steps`; None for nothing.
-        evaluation_id: identifies the evaluation data: the best checkpoint is the best
-            of evaluations on the same data; 0 where it is the same in all phases.
-        name: for messages.
-    """
-
-    end_step: int
-    batch_size: int
+    end_step: int  # its last step, counted from the run's first start
+    batch_size: int  # sequences per step, over all devices
+    # The records: a stream for each shape of batch, and which of them the next batch
+    # comes from, by the number of records read.
     streams: Sequence[TrainingData]
     stream_of: Callable[[int], int] = lambda position: 0
+    # Identifies sets of records, so that a run can check whether the records that it
+    # has read are of this set; 0 if unknown.
     data_id: int = 0
-    evaluate: Evaluate | None = None
+    evaluate: Evaluate | None = None  # what to do every `eval_steps`
+    # The best checkpoint is the best of evaluations on the same data.
     evaluation_id: int = 0
     name: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class PhaseSpec:
-    """One phase of --phases: LENGTH:STEPS:BATCH.
-
-    Attributes:
-        max_seq_length: of its records.
-        num_steps: steps of this phase alone.
-        batch_size: sequences per step, over all devices.
-    """
+    """One phase of --phases: LENGTH:STEPS:BATCH."""
 
     max_seq_length: int
-    num_steps: int
+    num_steps: int  # of this phase alone
     batch_size: int
 
 

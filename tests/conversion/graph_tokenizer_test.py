@@ -13,7 +13,6 @@ from bert_tf.conversion.graph_tokenizer import GraphTokenizer
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.text.plain_tokenizer import plain_tokens
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -140,15 +139,6 @@ class GraphTokenizerTest(tf.test.TestCase):
             graph, python = knowing_characters(lower)
             self.assert_same(graph, python, list(nonsense(1, 300, 80)))
 
-    def test_nonsense_equals_the_rules_written_plainly(self):
-        graph, python = knowing_characters(True)
-        ids = python.vocabulary.ids
-        texts = list(nonsense(2, 100, 60))
-        found = graph.encode(tf.constant(texts)).to_list()
-        for text, line in zip(texts, found, strict=True):
-            expected = plain_tokens(text, set(ids), True)
-            self.assertEqual(line, [ids[token] for token in expected], repr(text))
-
     def test_final_sigma_looks_past_what_is_ignored(self):
         letters = ["ο", "δ", "σ", "ς", "a", ".", "'", "中", "[", "]"]
         graph, python = both([*letters, *("##" + c for c in letters)])
@@ -179,18 +169,6 @@ class GraphTokenizerTest(tf.test.TestCase):
             for _ in range(500)
         ]
         self.assert_same(graph, python, texts)
-
-    def test_hangul_comes_apart(self):
-        jamo = ["\u1112", "\u1161", "\u11ab"]
-        graph, python = both([*jamo, *("##" + c for c in jamo), "한"])
-        encoding = graph.encode_with_offsets(["x 한"])
-        self.assertEqual(encoding.ids.to_list(), [[1, 5, 9, 10]])
-        # Its three parts share the syllable.
-        self.assertEqual(encoding.starts.to_list(), [[0, 2, 2, 2]])
-        self.assertEqual(encoding.byte_ends.to_list(), [[1, 5, 5, 5]])
-        cased, _ = both(["한"], do_lower_case=False)
-        self.assertEqual(cased.encode(["한"]).to_list(), [[5]])
-        self.assert_same(graph, python, ["한한 하", "한\u0301한"])
 
     def test_a_word_has_two_hundred_characters(self):
         # Four bytes each: tensorflow-text counts bytes.

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shlex
 from unittest import mock
 
 import numpy as np
@@ -12,6 +11,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.config import BertConfig
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.weights import Tensor, Weights
@@ -93,14 +93,11 @@ class SafetensorsFilesTest(tf.test.TestCase):
         self.assertAllEqual(half, [1, -2, 2.0**-24, 65504, np.inf])
         self.assertAllEqual(brain, [1, -2, 2.0**-133, (2 - 2.0**-7) * 2.0**127, np.inf])
 
-    def test_other_numbers_are_refused_only_where_they_are_asked_for(self):
-        arrays = {"positions": np.arange(4), "a": np.ones(2, np.float64)}
-        safetensors.numpy.save_file(arrays, self.path())
-        tensors = read_tensors(self.path())
-        self.assertEqual(tensors["positions"].shape, (4,))
-        for name, dtype in (("positions", "I64"), ("a", "F64")):
-            problem = self.problem(tensors[name].read)
-            self.assertIn(f"{name} is of type {dtype}", problem)
+    def test_other_numbers_are_refused(self):
+        for array, dtype in ((np.arange(4), "I64"), (np.ones(2, np.float64), "F64")):
+            safetensors.numpy.save_file({"a": array}, self.path())
+            problem = self.problem(read_tensors, self.path())
+            self.assertIn(f"a is of type {dtype}", problem)
 
     def test_damaged_files(self):
         safetensors.numpy.save_file(ARRAYS, self.path())
@@ -123,7 +120,7 @@ class SafetensorsFilesTest(tf.test.TestCase):
     def test_no_file_and_a_folder(self):
         self.assertIn("No such file", self.problem(read_tensors, self.path()))
         os.mkdir(self.path())
-        self.assertIn("a folder", self.problem(read_tensors, self.path()))
+        self.assertIn("no safetensors file", self.problem(read_tensors, self.path()))
 
     def test_writing_that_fails_leaves_the_old_file_alone(self):
         self.path(b"old")
@@ -336,15 +333,6 @@ class ReadTest(HuggingFaceTestCase):
 
 
 class RefusedTest(HuggingFaceTestCase):
-    def test_damaged_weights(self):
-        folder = self.save("BertModel")
-        path = os.path.join(folder, "model.safetensors")
-        with open(path, "r+b") as file:
-            file.truncate(os.path.getsize(path) - 1)
-        self.check_problem(folder, f"{path} is damaged")
-        os.remove(path)
-        self.check_problem(folder, "no model.safetensors")
-
     def test_tensors_that_do_not_fit(self):
         tensors = one_layer.their_tensors(
             "BertModel", one_layer.random_weights("BertModel")
@@ -374,11 +362,6 @@ class RefusedTest(HuggingFaceTestCase):
     def test_configs_that_do_not_fit(self):
         for name, fields, message in (
             (
-                "BertForTokenClassification",
-                {"id2label": {"0": "O", "1": "B"}},
-                "2 labels, but the tagging .* 3 outputs",
-            ),
-            (
                 "BertForSequenceClassification",
                 {"problem_type": "ranking"},
                 "`problem_type` must be .*'ranking'",
@@ -393,29 +376,16 @@ class RefusedTest(HuggingFaceTestCase):
         ):
             self.check_problem(self.save(name, **fields), message)
 
-    def test_pickles_are_refused_with_a_line_that_converts_them(self):
-        for names in (
-            ["pytorch_model.bin", "training_args.bin"],
-            ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
-        ):
-            folder = self.save("BertModel")
-            os.remove(os.path.join(folder, "model.safetensors"))
-            for name in names:
-                with open(os.path.join(folder, name), "wb") as file:
-                    file.write(b"\x80\x04")
-            self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
-            message = self.check_problem(folder, "is a pickle")
-            with self.assertRaises(InputError) as caught:
-                huggingface.refuse_pickles(os.path.join(folder, names[0]))
-            for text in (message, str(caught.exception)):
-                python, c, code = shlex.split(text[text.index("python -c") :])
-                self.assertEqual((python, c), ("python", "-c"))
-                compile(code, "line", "exec")
-                self.assertIn(os.path.join(folder, names[0]), code)
-                self.assertIn(os.path.join(folder, "model.safetensors"), code)
-                self.assertIn("weights_only=True", code)
-            self.assertNotIn("training_args", message)
-            self.assertEqual(names[1] in message, "pytorch" in names[1])
+    def test_pickles_are_refused(self):
+        folder = self.save("BertModel")
+        os.remove(os.path.join(folder, "model.safetensors"))
+        path = os.path.join(folder, "pytorch_model.bin")
+        with open(path, "wb") as file:
+            file.write(b"\x80\x04")
+        self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
+        self.check_problem(folder, "model.bin is a pickle.*`save_pretrained` writes")
+        with self.assertRaisesRegex(InputError, "is a pickle"):
+            huggingface.refuse_pickles(path)
         # Next to safetensors they are no problem.
         self.read(self.save("BertModel", folder=folder))
 
@@ -425,26 +395,10 @@ class ConfigTest(HuggingFaceTestCase):
         folder = self.folder()
         self.dump({}, folder, "config.json")
         config, _ = huggingface.read_config(folder)
-        self.assertEqual(
-            dataclasses.asdict(config),
-            {
-                "vocab_size": 30522,
-                "hidden_size": 768,
-                "num_hidden_layers": 12,
-                "num_attention_heads": 12,
-                "intermediate_size": 3072,
-                "hidden_act": "gelu_erf",
-                "hidden_dropout_prob": 0.1,
-                "attention_probs_dropout_prob": 0.1,
-                "max_position_embeddings": 512,
-                "type_vocab_size": 2,
-                "initializer_range": 0.02,
-                "left_to_right": False,
-                "layer_norm_eps": 1e-12,
-                "masked_lm_hidden_act": None,
-                "masked_lm_layer_norm_eps": None,
-            },
+        expected = dataclasses.replace(
+            BertConfig.from_size("base"), hidden_act="gelu_erf"
         )
+        self.assertEqual(config, expected)
 
     def test_there_and_back(self):
         config = dataclasses.replace(
@@ -461,13 +415,8 @@ class ConfigTest(HuggingFaceTestCase):
         self.assertEqual(values["hidden_act"], "gelu")
 
     def test_activations_have_other_names_there(self):
-        for ours, theirs in (
-            ("gelu", "gelu_new"),  # The tanh approximation.
-            ("gelu_erf", "gelu"),
-            ("relu", "relu"),
-            ("tanh", "tanh"),
-            ("linear", "linear"),
-        ):
+        # "gelu_new" is the tanh approximation.
+        for ours, theirs in (("gelu", "gelu_new"), ("gelu_erf", "gelu"), ("relu",) * 2):
             config = dataclasses.replace(CONFIG, hidden_act=ours)
             values = huggingface.to_config(config, "BertModel")
             self.assertEqual(values["hidden_act"], theirs)
@@ -515,13 +464,6 @@ class ConfigTest(HuggingFaceTestCase):
         _, values = huggingface.read_config(self.write(arrays, num_labels=3))
         self.assertIsNone(huggingface.labels_in(values))
         self.assertLen(values["id2label"], 3)
-        arrays["output_weights"] = arrays["output_weights"][:1]
-        arrays["output_bias"] = arrays["output_bias"][:1]
-        _, values = huggingface.read_config(
-            self.write(arrays, labels=(), problem_type="regression")
-        )
-        self.assertEqual(huggingface.labels_in(values), ())
-        self.assertEqual(values["problem_type"], "regression")
 
 
 class WriteTest(HuggingFaceTestCase):
@@ -571,12 +513,6 @@ class WriteTest(HuggingFaceTestCase):
                 self.write(weights)
             last = sorted(os.listdir(self.get_temp_dir()))[-1]
             self.assertEqual(os.listdir(os.path.join(self.get_temp_dir(), last)), [])
-
-    def test_heads_that_no_class_has_together(self):
-        arrays = one_layer.random_weights("BertForPreTraining")
-        arrays |= one_layer.random_weights("BertForQuestionAnswering")
-        with self.assertRaisesRegex(InputError, "no class with these heads.*span"):
-            self.write(arrays)
 
     def test_a_masked_lm_with_a_computation_of_its_own(self):
         arrays = one_layer.random_weights("BertForPreTraining")

@@ -260,7 +260,7 @@ class OutTest(KerasHubTestCase):
             ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
             ("has a pooler", {}, less[0]),
             ("layer_1/output/dense/bias", {}, less[1]),
-            (r"needs \[PAD\], \[MASK\]\.", {}, None, tokens, True),
+            (r"needs \[PAD\]\.", {}, None, tokens, True),
         ):
             self.assert_one_line(
                 pattern,
@@ -380,12 +380,6 @@ class HandleTest(KerasHubTestCase):
         self.assertFalse(kerashub.is_handle("bert_base_en_uncased"))
         with open("bert_base_en.index", "w"):
             self.assertFalse(kerashub.is_handle("bert_base_en"))
-
-    def test_what_is_a_folder(self):
-        folder = self.folder()
-        self.assertFalse(kerashub.is_preset_folder(folder))
-        with open(os.path.join(folder, "model.weights.h5"), "w"):
-            self.assertTrue(kerashub.is_preset_folder(folder))
 
     def test_it_is_downloaded_whole(self):
         folder = self.saved(their_backbone())

@@ -61,12 +61,6 @@ class SourceTest(tf.test.TestCase):
             for name, values in source.weights.items():
                 self.assertAllEqual(opened.weights[name], values)
 
-    def test_a_run_goes_before_what_else_lies_in_its_folder(self):
-        folder = self.run_folder()
-        with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-            file.write(b"damaged")
-        self.assertEqual(find_format(folder), Format.RUN)
-
     def test_a_file_stands_for_its_folder_by_its_own_name(self):
         folder = self.run_folder()
         for name in ("other.safetensors", "other.h5"):
@@ -79,13 +73,6 @@ class SourceTest(tf.test.TestCase):
         with mock.patch.dict(os.environ, {"HOME": home}):
             self.assertEqual(open_source(f"~/{name}").format, Format.RUN)
             self.assertIsNotNone(open_tokenizer(f"~/{name}"))
-
-    def test_a_state_file_that_names_nothing(self):
-        folder = self.run_folder()
-        for path in tf.io.gfile.glob(os.path.join(folder, "model.ckpt-3*")):
-            os.remove(path)
-        with self.assertRaisesRegex(InputError, "names a checkpoint that is not there"):
-            open_source(folder)
 
     def test_nothing_there(self):
         empty = os.path.join(self.get_temp_dir(), "empty")
@@ -110,7 +97,7 @@ class SourceTest(tf.test.TestCase):
         with open(os.path.join(folder, "config.json"), "w") as file:
             file.write('{"model_type": "bert"}')
         for given in (folder, path):
-            with self.assertRaisesRegex(InputError, "is a pickle.*python -c"):
+            with self.assertRaisesRegex(InputError, "is a pickle"):
                 open_source(given)
 
     def test_without_a_config(self):

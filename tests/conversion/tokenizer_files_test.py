@@ -208,16 +208,11 @@ class TokenizerFilesTest(tf.test.TestCase):
             self.assertIn("tokenizer.json", difference)
             self.assertIn(named, difference)
 
-    def test_strip_accents_that_says_what_the_casing_says(self):
-        for value in (True, False):
-            config = {"do_lower_case": value, "strip_accents": value}
-            read_tokenizer(self.folder(vocab=TOKENS, config=config)).require_same()
-
     def test_casings_that_contradict_are_both_named(self):
         difference = self.difference(
             config={"do_lower_case": False}, tokenizer=tokenizer_json()
         )
-        self.assertRegex(difference, "lowercase=true.*do_lower_case=false")
+        self.assertIn("normalizer.lowercase=true", difference)
 
     def test_damaged_files_are_one_line(self):
         for contents, message in (

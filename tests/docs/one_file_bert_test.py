@@ -1,7 +1,9 @@
 """docs/one_file_bert.py runs, and computes what the package computes."""
 
 import ast
+import contextlib
 import importlib.util
+import io
 import os
 import pathlib
 import re
@@ -237,12 +239,34 @@ class OneFileBertTest(tf.test.TestCase):
             relative = 1e-5 if name.endswith("key/bias") else 1e-6
             self.assert_close(values, transposed(name, weight.numpy()), name, relative)
 
-    def test_it_trains_and_fills_in_a_blank(self):
+    def files(self):
+        """A text and its vocabulary."""
         folder = pathlib.Path(self.get_temp_dir())
         text = some_text(20)
         (folder / "text.txt").write_text(text, "utf-8")
         tokens = one_file.make_vocabulary(text, min_count=2)
         (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", "utf-8")
+        return folder, len(tokens)
+
+    def check_printed(self, printed, num_tokens, epochs):
+        self.assertIn(f"19 documents, {num_tokens} tokens, ", printed)
+        losses = [float(x) for x in re.findall(r" loss: ([\d.]+)", printed)]
+        self.assertLen(losses, epochs)
+        self.assertLess(losses[-1], 0.95 * losses[0])
+        *_, blank, first, _, _ = printed.splitlines()
+        self.assertRegex(blank, r"\[SEP\] \w+ speaks \[MASK\] \. \[SEP\]$")
+        self.assertRegex(first, r"^  0\.\d{3} \S+$")
+
+    def test_it_trains_and_fills_in_a_blank(self):
+        folder, num_tokens = self.files()
+        small = one_file.Settings(hidden_size=32, intermediate_size=64, epochs=2)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            one_file.main(folder / "text.txt", folder / "vocab.txt", small)
+        self.check_printed(out.getvalue(), num_tokens, 2)
+
+    @pytest.mark.slow
+    def test_as_a_program(self):
+        folder, num_tokens = self.files()
         done = subprocess.run(
             [sys.executable, PATH, "text.txt", "vocab.txt"],
             cwd=folder,
@@ -253,13 +277,7 @@ class OneFileBertTest(tf.test.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("Warning", done.stderr)
-        self.assertIn(f"19 documents, {len(tokens)} tokens, ", done.stdout)
-        losses = [float(x) for x in re.findall(r" loss: ([\d.]+)", done.stdout)]
-        self.assertLen(losses, one_file.Settings().epochs)
-        self.assertLess(losses[-1], 0.9 * losses[0])
-        *_, blank, first, _, _ = done.stdout.splitlines()
-        self.assertRegex(blank, r"\[SEP\] \w+ speaks \[MASK\] \. \[SEP\]$")
-        self.assertRegex(first, r"^  0\.\d{3} \S+$")
+        self.check_printed(done.stdout, num_tokens, one_file.Settings().epochs)
 
 
 if __name__ == "__main__":

@@ -86,9 +86,3 @@ def weights(folder):
                 )
             )
     return {name: array(arrays[name]) for name in sorted(arrays)}
-
-
-def example(record):
-    """A serialized tf.train.Example's integers by feature."""
-    features = tf.train.Example.FromString(record).features.feature
-    return {name: list(features[name].int64_list.value) for name in sorted(features)}

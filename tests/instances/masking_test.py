@@ -58,53 +58,6 @@ class MaskTest(tf.test.TestCase):
         self.assertEqual(positions, [1, 2, 4, 5])
         self.assertEqual(labels, [THE, CAT, PLAY, ING])
 
-    def test_stops_at_the_limit(self):
-        seen, positions, _ = masked(
-            [CLS, THE, CAT, SEP, PLAY, ING, SEP],
-            Script().shuffle([2, 1, 0, 3]).random(0.1),
-            max_predictions_per_seq=1,
-        )
-        self.assertEqual(positions, [4])
-        self.assertEqual(seen, [CLS, THE, CAT, SEP, MASK, ING, SEP])
-
-    def test_whole_words_and_a_draw_for_each_piece(self):
-        # Candidates: [1] the, [2 3] play ##ing, [5] cat; 7 tokens, 3 of them.
-        script = Script().shuffle([1, 2, 0])
-        script.random(0.1).random(0.85).random(0.2).random(0.5)
-        seen, positions, labels = masked(
-            [CLS, THE, PLAY, ING, SEP, CAT, SEP],
-            script,
-            masked_lm_prob=0.4,
-            whole_word=True,
-        )
-        self.assertEqual(positions, [2, 3, 5])
-        self.assertEqual(seen, [CLS, THE, MASK, ING, SEP, MASK, SEP])
-        self.assertEqual(labels, [PLAY, ING, CAT])
-
-    def test_a_word_that_does_not_fit_is_passed_over_for_a_shorter_one(self):
-        _, positions, _ = masked(
-            [CLS, THE, PLAY, ING, SEP, CAT, SEP],
-            Script().shuffle([1, 2, 0]).random(0.1),
-            max_predictions_per_seq=1,
-            whole_word=True,
-        )
-        self.assertEqual(positions, [5])
-
-    def test_a_piece_after_a_separator_joins_the_word_before_it(self):
-        # The second segment was cut in front: "##ing" goes with "the".
-        script = Script().shuffle([0]).random(0.1).random(0.1)
-        _, positions, _ = masked([CLS, THE, SEP, ING, SEP], script, whole_word=True)
-        self.assertEqual(positions, [1, 3])
-
-    def test_a_piece_at_the_very_front_is_a_word_of_its_own(self):
-        script = Script().shuffle([0, 1]).random(0.1).random(0.1)
-        _, positions, _ = masked([CLS, ING, SEP, CAT, SEP], script, whole_word=True)
-        self.assertEqual(positions, [1, 3])
-
-    def test_unknown_words_are_predicted_too(self):
-        script = Script().shuffle([0, 1]).random(0.1).random(0.1)
-        self.assertEqual(masked([CLS, UNK, SEP, UNK, SEP], script)[2], [UNK, UNK])
-
     def test_number_of_predictions(self):
         # 15 % of 128 is 19.2; of 5 is 0.75; halves go to the even number.
         self.assertEqual(num_predictions(128, 0.15, 20), 19)

@@ -58,68 +58,6 @@ class TruncatedTest(tf.test.TestCase):
         script = Script().random(0.5).random(0.49).random(0.9)
         self.assertEqual(self.truncated(4, 2, 3, script), (11, 13, 50, 51))
 
-    def test_what_fits_is_not_cut(self):
-        self.assertEqual(self.truncated(1, 2, 3, Script()), (10, 11, 50, 52))
-
-
-class NextSentencePairTest(tf.test.TestCase):
-    cut = staticmethod(pairs.next_sentence_pair)
-
-    def test_the_next_sentences(self):
-        corpus = Corpus([[1, 2], [3], [4, 5], [6]], [[9]])
-        script = Script().between(1, 1, 2).random(0.5)
-        segments, following = corpus.first_pair(self.cut, script, target=5)
-        self.assertEqual(segments, ([1, 2], [3, 4, 5], 0))
-        self.assertEqual(following, 3)
-
-    def test_a_random_next_and_the_rest_put_back(self):
-        # B aims at what A leaves of the target, from a sentence on that is drawn.
-        corpus = Corpus([[1, 2], [3], [4, 5]], [[7], [8, 8], [9]])
-        script = Script().between(1, 1, 2).random(0.49)
-        script.below(1, 2).below(1, 3)
-        segments, following = corpus.first_pair(self.cut, script, target=5)
-        self.assertEqual(segments, ([1, 2], [8, 8, 9], 1))
-        self.assertEqual(following, 1)
-
-    def test_no_sentence_is_lost_or_used_twice(self):
-        # Sentences of one token fill the target exactly, so nothing is cut.
-        corpus = Corpus([[number] for number in range(1, 100)], [[1000]] * 50)
-        for seed in range(20):
-            following = 1
-            for first, second, is_random_next in corpus.all_pairs(self.cut, seed):
-                self.assertEqual(first, list(range(following, first[-1] + 1)))
-                following = first[-1] + 1
-                if is_random_next:
-                    self.assertEqual(set(second), {1000})  # the rest was put back
-                else:
-                    self.assertEqual(second, list(range(following, second[-1] + 1)))
-                    following = second[-1] + 1
-            self.assertEqual(following, 100)
-
-    def test_a_lone_sentence_has_a_random_next_one(self):
-        for seed in range(10):
-            self.assertEqual(
-                Corpus([[1, 2]], [[3]]).all_pairs(self.cut, seed), [([1, 2], [3], 1)]
-            )
-
-    def test_the_only_document_answers_itself(self):
-        self.assertEqual(Corpus([[1, 2]]).all_pairs(self.cut, 0), [([1, 2], [1, 2], 1)])
-
-    def test_the_same_document_is_taken_after_ten_draws(self):
-        corpus = Corpus([[1, 2]], [[3]])
-        script = Script()
-        for _ in range(10):
-            script.below(0, 2)
-        script.below(0, 1)
-        segments, _ = corpus.first_pair(self.cut, script)
-        self.assertEqual(segments, ([1, 2], [1, 2], 1))
-
-    def test_half_of_the_pairs_are_random(self):
-        corpus = Corpus([[number] for number in range(2000)], [[1]] * 50)
-        labels = [label for *_, label in corpus.all_pairs(self.cut, 0, target=6)]
-        # About 500 pairs: four standard deviations are 0.09.
-        self.assertNear(np.mean(labels), 0.5, 0.09)
-
 
 class ExactNextSentencePairTest(tf.test.TestCase):
     cut = staticmethod(pairs.exact_next_sentence_pair)

@@ -77,30 +77,6 @@ class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class AttentionTest(tf.test.TestCase):
-    def test_packed_sequences_are_as_if_apart(self):
-        config = small_config()
-        apart = BertEncoder(config)
-        packed = BertEncoder(config, use_position_ids=True, use_attention_mask=True)
-        randomize(apart)
-        packed.set_weights(apart.get_weights())
-        records = random_records(config, batch=2, length=9)
-        first, second = 9, int(records["input_mask"][1].sum())
-        block = np.zeros((1, first + second, first + second), np.int32)
-        block[:, :first, :first] = 1
-        block[:, first:, first:] = 1
-        one = {
-            name: np.concatenate([records[name][0], records[name][1, :second]])[None]
-            for name in ("input_ids", "input_mask", "segment_ids")
-        }
-        one["attention_mask"] = block
-        one["position_ids"] = np.concatenate([np.arange(first), np.arange(second)])[
-            None
-        ]
-        expected = outputs_of(apart, records)["sequence_output"]
-        actual = outputs_of(packed, one)["sequence_output"][0]
-        self.assertAllClose(actual[:first], expected[0], rtol=1e-5, atol=1e-5)
-        self.assertAllClose(actual[first:], expected[1, :second], rtol=1e-5, atol=1e-5)
-
     def test_a_token_does_not_depend_on_padding_nor_on_what_comes_later(self):
         config = small_config()
         model = BertEncoder(config, use_attention_mask=True)

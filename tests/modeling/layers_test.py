@@ -21,20 +21,6 @@ class ActivationTest(tf.test.TestCase):
             atol=1e-6,
         )
 
-    def test_far_from_zero(self):
-        x = np.array([-50.0, -5.0, 50.0], np.float32)
-        for function in (layers.gelu, layers.gelu_erf):
-            self.assertAllClose(function(x), [0.0, 0.0, 50.0], atol=2e-6)
-
-    def test_chosen_by_name(self):
-        chosen = [
-            layers.activation(name)(tf.constant([-1.0, 2.0]))
-            for name in ("relu", "tanh", "linear")
-        ]
-        self.assertAllClose(
-            chosen, [[0.0, 2.0], [-0.7615942, 0.9640276], [-1.0, 2.0]], rtol=1e-6
-        )
-
 
 class LayerNormTest(tf.test.TestCase):
     def test_values(self):
@@ -44,16 +30,6 @@ class LayerNormTest(tf.test.TestCase):
         self.assertAllClose(
             layer(np.array([[2.0, 4.0, 6.0, 8.0]], np.float32)),
             [[-1.3416408, -0.4472136, 0.4472136, 1.3416408]],
-            rtol=1e-6,
-        )
-
-    def test_epsilon_is_added_to_the_variance(self):
-        layer = layers.layer_norm(4.0, None)
-        layer.build((None, 4))
-        # Mean 5, variance 5: (-3, -1, 1, 3) / sqrt(5 + 4).
-        self.assertAllClose(
-            layer(np.array([[2.0, 4.0, 6.0, 8.0]], np.float32)),
-            [[-1.0, -1 / 3, 1 / 3, 1.0]],
             rtol=1e-6,
         )
 

@@ -103,24 +103,10 @@ class WeightsByNameTest(tf.test.TestCase, parameterized.TestCase):
             model = build_model()
         self.assertEqual(shapes_of(model), expected)
 
-    def test_masked_lm_only(self):
-        model = BertPretrainer(small_config(), next_sentence=False)
-        expected = {
-            name: shape
-            for name, shape in (encoder_shapes(2) | PRETRAINING_SHAPES).items()
-            if "pooler" not in name and "seq_relationship" not in name
-        }
-        self.assertEqual(shapes_of(model), expected)
-
     def test_encoder_of_another_name_in_another_scope(self):
         with keras.name_scope("outer"):
             model = BertEncoder(small_config(), name="student")
         self.assertEqual(shapes_of(model), encoder_shapes(2))
-
-    def test_frozen_weights_keep_their_names(self):
-        model = BertClassifier(small_config(), 5)
-        model.encoder.trainable = False
-        self.assertLen(weights_by_name(model), len(encoder_shapes(2)) + 2)
 
     def test_names_lead_to_the_weights_that_act(self):
         # A kernel maps inputs (rows) to outputs (columns).

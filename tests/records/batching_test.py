@@ -1,10 +1,10 @@
 import itertools
-import json
 import os
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.errors import InputError
 from bert_tf.records.batching import (
     PADDING,
     ROWS,
@@ -12,9 +12,10 @@ from bert_tf.records.batching import (
     ExampleTable,
     LengthPlan,
     SplitRecords,
+    endless_rows,
     static_lengths,
 )
-from bert_tf.records.pipeline import InputShard
+from bert_tf.records.pipeline import InputShard, training_dataset
 from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import ShardWriter
 from bert_tf.tasks import classification
@@ -117,17 +118,14 @@ IDS = [[5, 6], [7, 8, 9, 10, 11, 12], [13, 14, 15]]
 class ExampleTableTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        path = os.path.join(self.get_temp_dir(), "records")
-        with ShardWriter([path]) as writer:
-            for number, ids in enumerate(IDS):
-                padding = [0] * (6 - len(ids))
-                record = {
-                    "input_ids": ids + padding,
-                    "input_mask": [1] * len(ids) + padding,
-                    "label_ids": [number + 0.5, -1.0],
-                }
-                writer.write([SCHEMA.serialize(record)])
-        self.table = ExampleTable.read(path, SCHEMA)
+        padded = [ids + [0] * (6 - len(ids)) for ids in IDS]
+        numbers = np.arange(3)
+        block = {
+            "input_ids": np.array(padded),
+            "input_mask": (np.array(padded) > 0).astype(int),
+            "label_ids": np.stack([numbers + 0.5, -np.ones(3)], axis=1),
+        }
+        self.table = ExampleTable([block], SCHEMA)
 
     def test_lengths_and_columns(self):
         self.assertLen(self.table, 3)
@@ -189,164 +187,56 @@ class ExampleTableTest(tf.test.TestCase):
         self.assertEqual(there, [[third], [[0] * 6], [first], [first]])
 
 
-def never():
-    """Records that nobody may begin to make."""
-    raise AssertionError("made again")
-    yield
-
-
 class SplitRecordsTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.path = os.path.join(self.get_temp_dir(), "train.tf_record")
-        self.manifest = self.path + ".manifest.json"
-        for name in os.listdir(self.get_temp_dir()):
-            os.remove(os.path.join(self.get_temp_dir(), name))
+    def of(self, records=None, made_from="a", length=L):
+        schema = classification.schema(TARGET, length)
+        records = blocks() if records is None else records
+        return SplitRecords.of(schema, {"examples": made_from}, records)
 
-    def prepare(self, records=None, made_from="a", length=L, **options):
-        return SplitRecords.prepare(
-            self.path,
-            classification.schema(TARGET, length),
-            {"examples": made_from},
-            blocks() if records is None else records,
-            **options,
-        )
+    def test_what_they_are_made_from(self):
+        first = self.of()
+        self.assertEqual((first.num_records, first.max_seq_length), (11, L))
+        self.assertEqual(self.of().made_from, first.made_from)
+        wide = [
+            {
+                name: np.pad(value, [(0, 0), (0, 4)]) if value.shape[1] == L else value
+                for name, value in block.items()
+            }
+            for block in blocks()
+        ]
+        others = (self.of(made_from="b"), self.of(wide, length=16))
+        ids = {first.made_from, *(other.made_from for other in others)}
+        self.assertLen(ids, 3)
 
-    def test_what_is_there_is_found_again(self):
-        first = self.prepare(notes=lambda: {"num_truncated": 3})
-        self.assertEqual(first.num_records, 11)
-        before = {
-            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
-            for name in os.listdir(self.get_temp_dir())
-        }
-        self.assertLen(before, 2)
-        again = self.prepare(never(), notes=never)
-        self.assertEqual(
-            (again.num_records, again.made_from, again.notes),
-            (11, first.made_from, {"num_truncated": 3}),
-        )
-        for name, time in before.items():
-            after = os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
-            self.assertEqual(after, time)
+    def test_no_example(self):
+        with self.assertRaisesRegex(InputError, "no example"):
+            self.of([])
 
-    def test_the_notes_are_those_of_when_all_are_made(self):
-        made = []
-
-        def counted():
-            for block in blocks():
-                made.append(len(block["label_ids"]))
-                yield block
-
-        records = self.prepare(counted(), notes=lambda: {"made": sum(made)})
-        self.assertEqual(records.notes, {"made": 11})
-        self.assertEqual(self.prepare(never()).notes, {"made": 11})
-
-    def test_anything_else_is_made_anew(self):
-        ids = [self.prepare().made_from]
-        others = (
-            {"made_from": "b"},
-            {"made_from": {"max_seq_length": 16}},
-            # As the schema's: a feature of another length.
-            {"length": 16},
-        )
-        for options in others:
-            wide = [
-                {
-                    name: np.pad(value, [(0, 0), (0, 4)])
-                    if options.get("length") and value.shape[1] == L
-                    else value
-                    for name, value in block.items()
-                }
-                for block in blocks(lengths=[4, 4])
-            ]
-            records = self.prepare(wide, **options)
-            self.assertEqual(records.num_records, 2)
-            self.assertLen(records.table, 2)
-            ids.append(records.made_from)
-        self.assertLen(set(ids), 4)
-
-    def test_a_damaged_manifest(self):
-        for damaged in ("{", "[]", '{"made_from": "x"}', "\xff"):
-            records = self.prepare()
-            with open(self.manifest, "w", encoding="latin-1") as file:
-                file.write(damaged)
-            with self.assertLogs(level="WARNING") as logs:
-                again = self.prepare()
-            self.assertIn("What it held is made again", logs.output[0])
-            self.assertEqual(again.made_from, records.made_from)
-            self.assertEqual(self.prepare(never()).num_records, 11)
-
-    def test_records_without_a_manifest_or_the_other_way_round(self):
-        for name in (self.manifest, self.path):
-            self.prepare()
-            os.remove(name)
-            with self.assertRaisesRegex(AssertionError, "made again"):
-                self.prepare(never())
-            self.prepare()
-
-    def test_killed_while_records_are_made(self):
-        def dies():
-            yield next(blocks())
-            raise SystemExit("killed")
-
-        for is_alone in (True, False):
-            self.prepare()
-            with self.assertRaises(SystemExit):
-                self.prepare(dies(), made_from="b", is_alone=is_alone)
-            # Neither takes what is there now for its own, unless it is its own.
-            table = self.prepare().table
-            self.assertAllEqual(table.column("label_ids")[:, 0], np.arange(11))
-            with self.assertRaisesRegex(AssertionError, "made again"):
-                self.prepare(never(), made_from="b")
-
-    def test_killed_between_records_and_manifest(self):
-        def dies():
-            raise SystemExit("killed")
-
-        for is_alone in (True, False):
-            self.prepare()
-            with self.assertRaises(SystemExit):
-                self.prepare(
-                    blocks(lengths=[4, 4]),
-                    made_from="b",
-                    notes=dies,
-                    is_alone=is_alone,
-                )
-            # The old manifest does not speak for the new records.
-            self.assertLen(self.prepare().table, 11)
-
-    def test_workers_write_the_same_file_at_the_same_time(self):
-        def while_another_writes():
-            first, *others = blocks()
-            yield first
-            self.prepare(is_alone=False)
-            yield from others
-
-        records = self.prepare(while_another_writes(), is_alone=False)
-        self.assertEqual(records.num_records, 11)
-        self.assertAllEqual(
-            records.table.column("label_ids")[:, 0], np.arange(11, dtype=np.float32)
-        )
-        self.assertCountEqual(
-            os.listdir(self.get_temp_dir()),
-            ["train.tf_record", "train.tf_record.manifest.json"],
-        )
-        with open(self.manifest) as file:
-            manifest = json.load(file)
-        kept = manifest["results"]["train.tf_record"]
-        self.assertEqual(kept["result"], {"num_records": 11, "notes": {}})
-        self.assertEqual(kept["made_from"], records.made_from)
+    def test_endless_rows_are_those_of_a_file_of_records(self):
+        path = os.path.join(self.get_temp_dir(), "records")
+        schema = RecordSpec([Feature("number", "int64", (1,))])
+        with ShardWriter([path]) as writer:
+            writer.write([schema.serialize({"number": [n]}) for n in range(11)])
+        for position in (0, 4, 9, 31):
+            dataset = training_dataset(
+                *([path], [11], schema),
+                batch_size=4,
+                seed=7,
+                start=position,
+                shuffle_buffer=11,
+            )
+            expected = [batch["number"][:, 0].numpy() for batch in dataset.take(6)]
+            self.assertAllEqual(endless_rows(11, 4, 7, position, 6), expected)
 
     def test_fewer_lengths_where_batches_are_few(self):
         (spec,) = {
-            batch["input_ids"].shape[1]
-            for batch in self.prepare().batches(4, max_lengths=2)
+            batch["input_ids"].shape[1] for batch in self.of().batches(4, max_lengths=2)
         }
         self.assertEqual(spec, 12)
 
     @several_lengths()
     def test_batches_of_all_records(self):
-        records = self.prepare()
+        records = self.of()
         batches = list(records.batches(4))
         self.assertAllEqual(
             [batch["rows"] for batch in batches],

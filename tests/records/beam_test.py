@@ -10,7 +10,6 @@ import tempfile
 import unittest
 from unittest import mock
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from absl import logging
@@ -21,7 +20,6 @@ from bert_tf.records import record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.tokenized_corpus import ChunkTokenizer
 from bert_tf.records.writing import ShardWriter
-from bert_tf.text.vocabulary import Vocabulary
 from tests.tfrecords.killed_command import was_killed
 from tfrecords import create_pretraining_data
 
@@ -306,73 +304,6 @@ class WrongInputTest(BeamCase):
             with self.assertRaisesRegex(InputError, message):
                 self.run_beam(*options, **changes)
         self.assertEqual(self.names(), [])
-
-
-@needs_beam
-class StepsTest(tf.test.TestCase):
-    def test_documents_go_to_their_number_modulo_the_groups(self):
-        from bert_tf.records import beam
-
-        summaries = [
-            (index, {"num_documents": count})
-            for index, count in ((2, 5), (0, 3), (1, 0), (3, 1))
-        ]
-        numbers = beam.first_numbers(summaries)
-        self.assertEqual(numbers, {0: 0, 1: 3, 2: 3, 3: 8})
-        # Documents [[1, 2], [3]], [[4]], [[5]] of the paragraphs 2, 1, 1.
-        part = (
-            np.arange(1, 6, dtype=np.uint16).tobytes(),
-            *(np.array(x, np.int32).tobytes() for x in ([2, 1, 1, 1], [2, 1, 1])),
-            np.array([1, 1, 1, 1], np.int32).tobytes(),
-        )
-        kept = np.array([False, True, False, True]).tobytes()
-        for choice, expected in (
-            ({}, {1: [1, 2, 3, 5], 0: [4]}),
-            ({(2, 4): kept}, {1: [3, 5]}),
-        ):
-            for wanted in ([0, 1], [0], []):
-                found = beam.deal(
-                    ((2, 4), part), numbers, (choice, {}), "uint16", 2, set(wanted)
-                )
-                tokens = {
-                    group: np.frombuffer(piece[0], np.uint16).tolist()
-                    for group, (_, piece) in found
-                }
-                self.assertEqual(
-                    tokens, {g: ids for g, ids in expected.items() if g in wanted}
-                )
-
-    def test_a_group_is_put_in_order_and_nothing_is_written_after_a_problem(self):
-        from bert_tf.records import beam
-
-        def packed(tokens, *lengths):
-            return (
-                np.array(tokens, np.uint16).tobytes(),
-                *(np.array(each, np.int32).tobytes() for each in lengths),
-            )
-
-        members = [
-            ((1, 2), packed([7, 8, 9], [2, 1], [2])),
-            beam.GROUP_MARK,
-            ((0, 3), packed([5, 6], [2], [1])),
-        ]
-        job = mock.Mock()
-        vocabulary = Vocabulary(TOKENS)
-        for finished, problems in (
-            (None, []),
-            (None, [(beam.READING, 1, "wrong")]),
-            ("result", []),
-        ):
-            job.finished.return_value = finished
-            group = (0, iter(members))
-            self.assertEqual(
-                list(beam.write(group, {0: job}, vocabulary, problems)), []
-            )
-        job.write.assert_called_once()
-        documents = job.write.call_args.args[0]
-        self.assertAllEqual(documents.tokens, [5, 6, 7, 8, 9])
-        self.assertAllEqual(documents.sentence_starts, [0, 2, 4, 5])
-        self.assertAllEqual(documents.document_starts, [0, 1, 3])
 
 
 class WithoutBeamTest(BeamCase):

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from bert_tf.records.inspection import (
     RULES,
-    ShownRecord,
     broken_rules,
+    example_lines,
     read_example,
 )
 from bert_tf.text.vocabulary import Vocabulary
@@ -143,10 +143,6 @@ class RulesTest(tf.test.TestCase):
             self.assertEqual(rules_of(unused), {"weights"})
         self.assertEqual(rules_of({"masked_lm_ids": [6, 9, 0]}), {"vocabulary"})
 
-    def test_an_empty_record(self):
-        empty = {"input_ids": [0] * 8, "input_mask": [0] * 8, "segment_ids": [0] * 8}
-        self.assertContainsSubset({"cls", "sep", "positions"}, rules_of(empty))
-
     def test_without_a_vocabulary(self):
         self.assertEqual(rules_of({"input_ids": [1, 9] * 4}, None), {"padding"})
         negative = {"input_ids": [2, -7, 4, 3, 8, 3, 0, 0]}
@@ -191,18 +187,17 @@ def columns(input_ids, second, predictions, label, length=14, slots=4):
 
 def example_of(values, vocabulary=VOCABULARY, pairs="nsp"):
     record = {name: array[0] for name, array in values.items()}
-    return ShownRecord(
-        record=3,
-        file="x",
-        record_in_file=1,
-        sequence=0,
-        violations=("a rule",),
+    return {
+        "record": 3,
+        "file": "x",
+        "record_in_file": 1,
+        "violations": ["a rule"],
         **read_example(record, vocabulary, pairs),
-    )
+    }
 
 
 def lines_of(values, *arguments, width=80, **options):
-    return example_of(values, *arguments, **options).lines(width)
+    return example_lines(example_of(values, *arguments, **options), width)
 
 
 class RenderTest(tf.test.TestCase):
@@ -226,14 +221,6 @@ class RenderTest(tf.test.TestCase):
         ):
             values = columns(**{**RECORD, "predictions": predictions})
             self.assertEqual(lines_of(values)[2], expected)
-
-    def test_a_piece_is_not_joined_over_a_border(self):
-        values = columns("[CLS] the [SEP] ##s ##ness [SEP]", 3, {}, 0)
-        self.assertEqual(
-            lines_of(values)[1:3], ["  A [CLS] the [SEP]", "  B ##s ##ness [SEP]"]
-        )
-        values = columns("[CLS] the ##s [SEP]", 2, {}, 0)
-        self.assertEqual(lines_of(values)[1:3], ["  A [CLS] the", "  B ##s [SEP]"])
 
     def test_without_a_vocabulary(self):
         self.assertEqual(
@@ -263,19 +250,6 @@ class RenderTest(tf.test.TestCase):
             first = lines_of(columns(**{**RECORD, "label": label}), pairs=pairs)[0]
             self.assertEndsWith(first, "3 predictions; " + words)
 
-    def test_classifiers_records(self):
-        values = {
-            name: values
-            for name, values in columns(**RECORD).items()
-            if name in ("input_ids", "input_mask", "segment_ids")
-        }
-        for label, words in (([2], "label 2"), ([2.5], "label 2.5")):
-            values["label_ids"] = np.array([label])
-            self.assertEqual(
-                lines_of(values)[0],
-                f"record 3 (record 1 of x): 12 of 14 tokens (A 7, B 5); {words}",
-            )
-
     def test_broken_records_are_shown(self):
         values = columns(**RECORD)
         values["input_mask"][:] = 0
@@ -303,8 +277,7 @@ class RenderTest(tf.test.TestCase):
 
 class ExampleTest(tf.test.TestCase):
     def test_for_programs(self):
-        values = example_of(columns(**RECORD)).to_values()
-        self.assertNotIn("sequence", values)
+        values = example_of(columns(**RECORD))
         self.assertEqual(
             values["predictions"],
             [
@@ -313,7 +286,7 @@ class ExampleTest(tf.test.TestCase):
                 {"position": 10, "seen": "cat", "wanted": "river", "kind": "random"},
             ],
         )
-        self.assertEqual(list(values["tokens"]), RECORD["input_ids"].split())
+        self.assertEqual(values["tokens"], RECORD["input_ids"].split())
         self.assertEqual(values["num_tokens_a"], 7)
 
 

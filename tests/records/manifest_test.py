@@ -175,11 +175,6 @@ class FindManifestsTest(ManifestCase):
         (found,) = find_manifests(["x", "../two/y"])
         self.assertEqual(found.records_by_path(), {"x": 2, "../two/y": 1})
 
-    def test_files_that_no_manifest_knows(self):
-        self.write("original.tfrecord", "1")
-        self.write_manifest("x.manifest.json")
-        self.assertEqual(find_manifests([self.path("original.tfrecord")]), [])
-
     def test_refuses_an_incomplete_set(self):
         self.write("x", "12345")
         self.write_manifest("x.manifest.json", complete=False)
@@ -211,10 +206,6 @@ class FindFinishedTest(ManifestCase):
     def test_the_finished_set(self):
         self.write_set()
         self.assertEqual(find_finished(self.wanted, self.outputs), MANIFEST)
-
-    def test_an_interrupted_set_is_made_again(self):
-        self.write_set(complete=False)
-        self.assertIsNone(find_finished(self.wanted, self.outputs))
 
     def test_a_removed_file_is_made_again(self):
         self.write_set()

@@ -1,5 +1,4 @@
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +11,7 @@ from bert_tf.instances.settings import (
     STATIC_MASKING,
     InstanceSettings,
 )
-from bert_tf.records.packing import pack_rows, row_columns, unpacked_columns
+from bert_tf.records.packing import pack_rows, unpacked_columns
 
 
 def pack(lengths, predictions=None, *, tokens=10, slots=99, sequences=99, seed=1):
@@ -123,20 +122,11 @@ ROWS = {
 }
 
 
-class Settings(NamedTuple):
-    """Rows of 8 tokens, 4 predictions and 2 sequences."""
-
-    record_length: int = 8
-    max_predictions_per_record: int = 4
-    max_sequences_per_record: int = 2
-    masking: str = STATIC_MASKING
-
-
-def instances():
+def instances(masking=STATIC_MASKING):
     return Instances(
         buffers=BUFFERS,
         order=np.arange(3),
-        settings=InstanceSettings(),
+        settings=InstanceSettings(masking=masking),
         num_documents=1,
         num_left_out=0,
     )
@@ -144,18 +134,16 @@ def instances():
 
 class PackedRowsTest(tf.test.TestCase):
     def test_rows_by_hand(self):
-        columns = row_columns(instances(), NUMBERS, STARTS, Settings())
+        columns = instances().rows(NUMBERS, STARTS, 8, 4, 2)
         self.assertEqual(columns.keys(), ROWS.keys())
         for name, values in ROWS.items():
             self.assertAllEqual(columns[name], values, name)
-        part = row_columns(instances(), NUMBERS, STARTS[1:], Settings())
+        part = instances().rows(NUMBERS, STARTS[1:], 8, 4, 2)
         for name, values in ROWS.items():
             self.assertAllEqual(part[name], values[1:], name)
 
     def test_unmasked_rows(self):
-        rows = row_columns(
-            instances(), NUMBERS, STARTS, Settings(masking=DYNAMIC_MASKING)
-        )
+        rows = instances(DYNAMIC_MASKING).rows(NUMBERS, STARTS, 8, 4, 2)
         self.assertAllEqual(
             sorted(rows), sorted(name for name in ROWS if "masked" not in name)
         )

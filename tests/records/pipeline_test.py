@@ -91,13 +91,6 @@ class CountRecordsTest(RecordCountsTestCase):
                 path = self.write("r", count, compression)
                 self.assertEqual(count_records(path), count)
 
-    def test_chunks_that_end_anywhere(self):
-        for compression in ("", "GZIP"):
-            path = self.write("r", 12, compression)
-            for size in (12, 13, 16, 29, 100):
-                with mock.patch.object(pipeline, "_CHUNK_BYTES", size):
-                    self.assertEqual(count_records(path), 12, size)
-
     def test_files_put_together(self):
         path = os.path.join(self.folder, "all")
         with open(path, "wb") as file:
@@ -315,18 +308,6 @@ class TrainingDatasetTest(PipelineTestCase):
         for global_seed in (0, 1):
             tf.random.set_seed(global_seed)
             self.assertEqual(first, self.stream(total))
-
-    def test_no_tuner_keeps_an_iterator_from_being_deleted(self):
-        self.write(5)
-        dataset = pipeline.training_dataset(
-            self.paths, self.counts, SCHEMA, batch_size=2, seed=7
-        )
-        self.assertIs(dataset.options().autotune.enabled, False)
-
-    def test_no_records_is_an_error(self):
-        self.write(0)
-        with self.assertRaisesRegex(ValueError, "positive number"):
-            self.stream(1)
 
     def test_an_id_outside_the_vocabulary_is_named(self):
         total = self.write(6)

@@ -11,7 +11,7 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
-from bert_tf.records.writing import masked_checksum, record_files
+from bert_tf.records.writing import masked_checksum
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records import unmasked
 from tests.training import toy
@@ -269,28 +269,8 @@ class MixedRecordsTest(PretrainingInputTestCase):
         with self.assertRaisesRegex(InputError, "must have `masked_lm_positions`"):
             PretrainingRecords(path)
 
-    def test_a_name_like_a_pattern_that_a_pattern_found(self):
-        folder = self.path("run[1]")
-        os.makedirs(folder)
-        toy.write_records(os.path.join(folder, "static.tfrecord"))
-        found = record_files(self.path("run*/static.tfrecord"), "input_file")
-        self.assertEqual(PretrainingRecords(found).paths, found)
-
 
 class PretrainingDatasetTest(PretrainingInputTestCase):
-    def test_records_without_masks_in_a_notebook(self):
-        path = self.write()
-        batch = next(
-            iter(
-                pretraining_dataset(
-                    path, batch_size=4, max_predictions_per_seq=2, masking_unit="span"
-                )
-            )
-        )
-        self.assertEqual(batch["masked_lm_positions"].shape, (4, 2))
-        with self.assertRaises(TypeError):
-            pretraining_dataset(path, batch_size=4, mask_unit="span")
-
     def test_options_of_masked_records_are_refused(self):
         static = toy.write_records(self.path("static.tfrecord"))
         with self.assertRaisesRegex(

@@ -71,22 +71,6 @@ class FiguresTest(tf.test.TestCase):
             },
         )
 
-    def test_types_do_not_matter(self):
-        narrow = {
-            name: values if values.dtype == np.float32 else values.astype(np.int32)
-            for name, values in COLUMNS.items()
-        }
-        self.assertEqual(
-            statistics_of(narrow).to_values(), statistics_of(COLUMNS).to_values()
-        )
-
-    def test_each_prediction_is_of_one_kind(self):
-        wanted = np.array([[MASK_ID, 9, 0], [7, 6, 5], [0, 0, 0]])
-        figures = statistics_of({**COLUMNS, "masked_lm_ids": wanted}).figures()
-        self.assertAllClose(figures["masked_share"], 3 / 5)
-        self.assertAllClose(figures["random_share"], 1 / 5)
-        self.assertAllClose(figures["kept_share"], 1 / 5)
-
     def test_without_the_id_of_mask(self):
         figures = statistics_of(COLUMNS, mask_id=None).figures()
         self.assertAllClose(figures["replaced_share"], 4 / 5)
@@ -184,11 +168,6 @@ class LinesTest(tf.test.TestCase):
             "33.3% of records",
         ):
             self.assertIn(expected, text)
-
-    def test_no_pairs_have_no_next_sentence(self):
-        text = "\n".join(statistics_of(rows_of(COLUMNS, [2])).lines())
-        self.assertIn("100.0% of records", text)
-        self.assertNotIn("next sentence", text)
 
 
 if __name__ == "__main__":

@@ -65,13 +65,6 @@ class SerializeBlockTest(tf.test.TestCase):
                     columns[name] = numbers >> int(rng.integers(0, 62))
             self.assert_same(columns)
 
-    def test_no_record(self):
-        self.assertEqual(serialize_block({"a": np.empty((0, 3), np.int64)}), [])
-
-    def test_another_type(self):
-        with self.assertRaisesRegex(ValueError, "int64 or float32.*float64 for 'a'"):
-            serialize_block({"a": np.zeros((1, 2))})
-
 
 class WriteRecordsTest(tf.test.TestCase):
     def test_tensorflow_writes_the_same_bytes(self):
@@ -125,15 +118,6 @@ class ShardWriterTest(tf.test.TestCase):
         self.assertEqual(sizes, [os.path.getsize(path) for path in paths])
         self.assertEqual(self.names(), ["a", "c", "new"])
 
-    def test_no_name_before_the_end(self):
-        with ShardWriter([self.path("a"), self.path("b")]) as writer:
-            writer.write([b"x"])
-            self.assertNotIn("a", self.names())
-            writer.close()
-            self.assertNotIn("a", self.names())
-            writer.publish()
-            self.assertEqual(self.names(), ["a", "b"])
-
     def test_an_exception_leaves_what_was_there(self):
         with open(self.path("a"), "wb") as file:
             file.write(b"precious")
@@ -184,11 +168,6 @@ class ShardWriterTest(tf.test.TestCase):
             ShardWriter(["/dev/null/a"]),
         ):
             pass
-
-    def test_a_callers_mistakes(self):
-        for paths in ([], ["a", "a"]):
-            with self.assertRaisesRegex(ValueError, "different files"):
-                ShardWriter(paths)
 
 
 class RecordFilesTest(tf.test.TestCase):

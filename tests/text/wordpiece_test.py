@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.errors import InputError
@@ -133,26 +134,6 @@ class WordPieceTokenizerTest(tf.test.TestCase):
             ["Café", "[UNK]", "Cafe", "[UNK]"],
         )
 
-    def test_controls_are_removed_and_do_not_split(self):
-        tokenizer = tokenizer_of("ab a b c")
-        for control in "\x00\x0b\x0c\x1c\x1f\x7f\x85\u200b\u200d\u00ad\ufeff\ufffd":
-            with self.subTest(hex(ord(control))):
-                text = f"a{control}b{control} {control}c"
-                self.assertEqual(tokenizer.tokenize(text), ["ab", "c"])
-                self.assertEqual(
-                    tokenizer.encode_with_offsets(text).offsets, [(0, 3), (6, 7)]
-                )
-
-    def test_white_space_splits(self):
-        tokenizer = tokenizer_of("ab a b")
-        for space in " \t\n\r\u00a0\u1680\u2003\u2028\u2029\u202f\u3000":
-            with self.subTest(hex(ord(space))):
-                self.assertEqual(tokenizer.tokenize(f"a{space}b"), ["a", "b"])
-                self.assertEqual(
-                    tokenizer.encode_with_offsets(f"a{space}b").offsets,
-                    [(0, 1), (2, 3)],
-                )
-
     def test_ideographs_stand_alone(self):
         tokenizer = tokenizer_of("a 中 文 \U00020000 \u8c48 カタ ##ナ \u1112\u1161")
         self.assertEqual(tokenizer.tokenize("a中文a"), ["a", "中", "文", "a"])
@@ -218,13 +199,6 @@ class WordPieceTokenizerTest(tf.test.TestCase):
                 encoding = tokenizer.encode_with_offsets(text)
                 self.assertEqual(encoding.tokens, tokens)
                 self.assertEqual(encoding.offsets, offsets)
-
-    def test_offsets_of_marks_that_are_reordered(self):
-        # Combining stem (class 216) and augmentation dot (226): marks, but no accents.
-        tokenizer = tokenizer_of("a ##\U0001d165 ##\U0001d16d")
-        encoding = tokenizer.encode_with_offsets("a\U0001d16d\U0001d165")
-        self.assertEqual(encoding.tokens, ["a", "##\U0001d165", "##\U0001d16d"])
-        self.assertEqual(encoding.offsets, [(0, 1), (2, 3), (1, 2)])
 
     def test_ids_and_tokens(self):
         tokenizer = tokenizer_of("a b a")
@@ -296,8 +270,13 @@ class SameAsPlainTest(tf.test.TestCase):
             for do_lower_case in (True, False):
                 self._check(text, do_lower_case)
 
-    def test_each_code_point_of_the_planes_with_rules(self):
+    def test_code_points_of_the_planes_with_rules(self):
         # Within a word, alone, and where it decides the form of a sigma.
+        self._check_code_points(range(0x3100), "a?B ? Σ?")
+        self._check_code_points(range(0x3100, 0x20000, 31), "a?B ? Σ?")
+
+    @pytest.mark.slow
+    def test_each_code_point_of_the_planes_with_rules(self):
         self._check_code_points(range(0x20000), "a?B ? Σ?")
         self._check_code_points(range(0xE0000, 0xE1000), "a?B ? Σ?")
 

@@ -1,31 +1,23 @@
 """The script: the right records in the right files, and a line for what is wrong."""
 
 import os
-import subprocess
-import sys
 from unittest import mock
 
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records import writing
-from bert_tf.records.manifest import Manifest, find_manifests
+from bert_tf.records.manifest import find_manifests
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances.plain_pretraining import plain_instances
-from tfrecords import create_pretraining_data
-
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "sat"]
-TOKENS += ["##s", "##ting", "on", "a", "mat", ".", "run", "##ning"]
-
-# Words of one or two pieces, so that the plain implementation needs no tokenizer.
-PIECES = {"cats": ["cat", "##s"], "dogs": ["dog", "##s"], "running": ["run", "##ning"]}
-
-FIRST = "the cats sat on a mat .\nthe dogs sat .\n\nrunning dogs sat on cats .\n"
-# Goes on with the first file's last document.
-SECOND = "a cat .\n\nthe mat sat on a dog .\nthe dog sat .\ncats sat running .\n"
+from tests.tfrecords.sharded_pretraining_data_test import (
+    SETTINGS,
+    TOKENS,
+    ScriptCase,
+    as_text,
+)
 
 DEFAULTS = {
     "max_seq_length": 128,
@@ -38,64 +30,20 @@ DEFAULTS = {
 }
 
 
-def documents(text):
-    return [
-        [
-            [piece for word in line.split() for piece in PIECES.get(word, [word])]
-            for line in block.splitlines()
-        ]
-        for block in text.strip().split("\n\n")
-    ]
-
-
-class ScriptCase(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.vocabulary = self.write("vocab.txt", "".join(f"{t}\n" for t in TOKENS))
-        self.input = ",".join([self.write("1.txt", FIRST), self.write("2.txt", SECOND)])
-
-    def path(self, name):
-        return os.path.join(self.get_temp_dir(), name)
-
-    def write(self, name, content):
-        with open(self.path(name), "wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
-        return self.path(name)
-
-    def run_script(self, **changes):
-        values = {
-            "input_file": self.input,
-            "output_file": self.path("out.tfrecord"),
-            "vocab_file": self.vocabulary,
-            **changes,
-        }
-        arguments = [f"--{name}={value}" for name, value in values.items()]
-        create_pretraining_data.run(cli.parse(create_pretraining_data.run, arguments))
-
-    def features(self, path):
-        return [
-            {
-                name: list(feature.int64_list.value or feature.float_list.value)
-                for name, feature in tf.train.Example.FromString(
-                    record.numpy()
-                ).features.feature.items()
-            }
-            for record in tf.data.TFRecordDataset(path)
-        ]
-
-    def names(self):
-        return sorted(
-            name for name in os.listdir(self.get_temp_dir()) if name.startswith("out")
-        )
-
-
 class RecordsTest(ScriptCase):
     def assert_records(self, num_outputs=1, **changes):
+        # The second file goes on with the first one's last document.
+        cut = [[self.documents[9][:1]], [self.documents[9][1:]]]
+        texts = (self.documents[:9] + cut[0], cut[1] + self.documents[10:])
+        for number, documents in enumerate(texts):
+            self.write(f"{number}.txt", as_text(documents).rstrip() + "\n")
         outputs = [self.path(f"out-{index}") for index in range(num_outputs)]
-        self.run_script(output_file=",".join(outputs), overwrite=True, **changes)
-        settings = {**DEFAULTS, **changes}
-        expected = plain_instances(documents(FIRST + SECOND), TOKENS, settings)
-        written = [self.features(path) for path in outputs]
+        self.run_script(
+            input_file=self.path("[01].txt"), output_file=",".join(outputs), **changes
+        )
+        settings = {**DEFAULTS, **{k: v for k, v in changes.items() if v != ""}}
+        expected = plain_instances(self.documents, TOKENS, settings)
+        written = [list(self.features(path)) for path in outputs]
         self.assertEqual(sum(map(len, written)), len(expected))
         length = settings["max_seq_length"]
         slots = settings["max_predictions_per_seq"]
@@ -121,7 +69,7 @@ class RecordsTest(ScriptCase):
             )
 
     def test_the_flags_defaults(self):
-        self.assert_records()
+        self.assert_records(**dict.fromkeys(SETTINGS, ""))
 
     def test_settings_and_several_files(self):
         self.assert_records(
@@ -136,22 +84,14 @@ class RecordsTest(ScriptCase):
         )
 
     def test_casing(self):
-        self.write("1.txt", "The CAT sat\n")
-        for do_lower_case, expected in ((True, [5, 6, 8]), (False, [1, 1, 8])):
+        self.write("text.txt", "The CAT sat\n")
+        known = [TOKENS.index(token) for token in ("the", "cat", "sat")]
+        for do_lower_case, expected in ((True, known), (False, [1, 1, known[2]])):
             self.run_script(
-                input_file=self.path("1.txt"),
-                do_lower_case=do_lower_case,
-                overwrite=True,
+                do_lower_case=do_lower_case, masking="dynamic", overwrite=True
             )
-            record = self.features(self.path("out.tfrecord"))[0]
-            tokens = dict(
-                zip(record["masked_lm_positions"], record["masked_lm_ids"], strict=True)
-            )
-            shown = [
-                tokens.get(position, record["input_ids"][position])
-                for position in (1, 2, 3)
-            ]
-            self.assertEqual(shown, expected)
+            record = next(self.features("out"))
+            self.assertEqual(record["input_ids"][1:4], expected)
 
 
 class SetTest(ScriptCase):
@@ -159,65 +99,51 @@ class SetTest(ScriptCase):
         shards = [self.path(f"out-0000{index}-of-00002") for index in range(2)]
         self.run_script(output_file=",".join(shards), max_seq_length=32)
         self.assertEqual(
-            self.names(),
+            list(self.files()),
             [*map(os.path.basename, shards), "out.manifest.json", "out.vocab.txt"],
         )
         self.assertEqual(record_files(self.path("out*"), "input_file"), shards)
         (manifest,) = find_manifests(shards)
         self.assertTrue(manifest.complete)
-        self.assertEqual(manifest.max_seq_length, 32)
-        self.assertEqual(manifest.vocab_size, len(TOKENS))
         self.assertEqual(
             manifest.records_by_path(),
-            {path: len(self.features(path)) for path in shards},
+            {path: len(list(self.features(path))) for path in shards},
         )
         vocabulary = Vocabulary.from_file(manifest.vocab_path)
         self.assertEqual(vocabulary.tokens, tuple(TOKENS))
         self.assertEqual(vocabulary.sha256, manifest.vocab_sha256)
 
-    def test_the_same_command_again_is_done_already(self):
+    def test_other_input_is_refused_unless_overwrite(self):
         self.run_script()
-        before = os.stat(self.path("out.tfrecord")).st_mtime_ns
-        with self.assertLogs("absl", "INFO") as logs:
+        self.write("text.txt", "the dog\n")
+        with self.assertRaisesRegex(InputError, "--input_file=.*text.txt .of .* bytes"):
             self.run_script()
-        self.assertIn("All is done already", logs.output[0])
-        self.assertEqual(os.stat(self.path("out.tfrecord")).st_mtime_ns, before)
-
-    def test_other_settings_or_input_are_refused_unless_overwrite(self):
-        self.run_script(random_seed=1)
-        with self.assertRaisesRegex(InputError, "--random_seed=1, not 2"):
-            self.run_script(random_seed=2)
-        self.run_script(random_seed=2, overwrite=True)
-        manifest = Manifest.from_json_file(self.path("out.tfrecord.manifest.json"))
-        self.assertEqual(manifest.random_seed, 2)
-        self.write("1.txt", "the dog\n")
-        with self.assertRaisesRegex(InputError, "--input_file=.*1.txt has .* bytes"):
-            self.run_script(random_seed=2)
+        self.run_script(overwrite=True)
 
     def test_overwriting_with_fewer_shards_leaves_none_of_the_old(self):
         old = [self.path(f"out-0000{index}-of-00002") for index in range(2)]
         self.run_script(output_file=",".join(old))
         self.run_script(output_file=self.path("out-00000-of-00001"), overwrite=True)
         self.assertEqual(
-            self.names(), ["out-00000-of-00001", "out.manifest.json", "out.vocab.txt"]
+            list(self.files()),
+            ["out-00000-of-00001", "out.manifest.json", "out.vocab.txt"],
         )
 
     def test_someones_own_file_is_not_written_over(self):
-        self.write("out.tfrecord", "precious")
-        with self.assertRaisesRegex(InputError, "out.tfrecord exists"):
+        self.write("out", "precious")
+        before = self.files()
+        with self.assertRaisesRegex(InputError, "out exists"):
             self.run_script()
-        with open(self.path("out.tfrecord")) as file:
-            self.assertEqual(file.read(), "precious")
+        self.assertEqual(self.files(), before)
         self.run_script(overwrite=True)
-        self.assertNotEmpty(self.features(self.path("out.tfrecord")))
+        self.assertNotEmpty(list(self.features("out")))
 
     def test_stopped_between_two_renames_the_same_command_ends_the_same(self):
         outputs = [self.path("out-a"), self.path("out-b")]
         self.run_script(output_file=",".join(outputs))
-        expected = {name: self.read(name) for name in self.names()}
-        for name in self.names():
+        expected = self.files()
+        for name in expected:
             os.remove(self.path(name))
-
         replace = os.replace
 
         def stop(source, target):
@@ -230,35 +156,31 @@ class SetTest(ScriptCase):
             self.assertRaises(KeyboardInterrupt),
         ):
             self.run_script(output_file=",".join(outputs))
-        self.assertIn("out-a", self.names())
-        self.assertNotIn("out-b", self.names())
+        self.assertFalse(os.path.exists(outputs[1]))
         with self.assertRaisesRegex(InputError, "not complete"):
             find_manifests(outputs[:1])
         self.run_script(output_file=",".join(outputs))
-        self.assertEqual({name: self.read(name) for name in self.names()}, expected)
+        self.assertEqual(self.files(), expected)
 
     def test_a_failed_run_leaves_the_finished_set(self):
         self.run_script()
-        expected = {name: self.read(name) for name in self.names()}
+        expected = self.files()
         with (
             mock.patch.object(writing, "write_records", side_effect=OSError),
             self.assertRaises(OSError),
         ):
             self.run_script(random_seed=2, overwrite=True)
-        self.assertEqual({name: self.read(name) for name in self.names()}, expected)
-
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return file.read()
+        self.assertEqual(self.files(), expected | {self.work_folder(): "a folder"})
 
 
 class WrongInputTest(ScriptCase):
     def test_one_line_for_what_is_wrong(self):
         empty = self.write("empty.txt", " \n\n")
-        latin = self.write("latin.txt", b"the cat\nBl\xe4tter\n")
+        latin = self.path("latin.txt")
+        with open(latin, "wb") as file:
+            file.write(b"the cat\nBl\xe4tter\n")
         no_mask = self.write("no_mask.txt", "[UNK]\n[CLS]\n[SEP]\nthe\n")
         for changes, message in (
-            ({"input_file": self.path("no*where")}, "--input_file: no file matches"),
             ({"input_file": empty}, "--input_file: nothing in .*empty.txt"),
             ({"input_file": latin}, "latin.txt:2: not UTF-8"),
             ({"vocab_file": no_mask}, r"no_mask.txt: .*Missing: \[MASK\]"),
@@ -267,97 +189,45 @@ class WrongInputTest(ScriptCase):
             ({"output_file": self.path("o") + ","}, "empty"),
             ({"output_file": self.get_temp_dir()}, "is a folder"),
             (
-                {"output_file": self.path("1.txt"), "overwrite": True},
-                "1.txt is also the input file",
+                {"output_file": self.path("text.txt"), "overwrite": True},
+                "text.txt is also the input file",
             ),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(**changes)
-        self.assertEqual(self.names(), [])
-
-    def test_flags_out_of_range(self):
-        for name, value in (
-            ("max_seq_length", 4),
-            ("max_predictions_per_seq", 0),
-            ("dupe_factor", 0),
-            ("masked_lm_prob", 0),
-            ("masked_lm_prob", 1.1),
-            ("short_seq_prob", -1),
-        ):
-            with self.assertRaisesRegex(flags.Error, name):
-                self.run_script(**{name: value})
         with self.assertRaisesRegex(flags.Error, "for --pairs=nsp alone"):
             self.run_script(pairs="sop", nsp_labels="exact")
+        self.assertEqual(set(self.files("o").values()), {"a folder"})
 
-    def assert_warns(self, message, **changes):
-        with self.assertLogs("absl", "WARNING") as logs:
-            self.run_script(**changes)
-        self.assertRegex("\n".join(logs.output), message)
-
-    def test_oddities_are_warnings_with_counts(self):
+    def test_oddities_are_warnings(self):
         empty = self.write("empty.txt", "\n")
-        self.assert_warns(
-            "1 of 3 input files have nothing in them: .*empty.txt",
-            input_file=f"{self.input},{empty}",
-        )
-
-    def test_few_predictions(self):
-        self.assert_warns(
-            "--max_predictions_per_seq=3 is few for --max_seq_length=128: .* needs 19",
-            max_predictions_per_seq=3,
-        )
+        one = self.write("one.txt", "the cat\nthe dog\n")
+        apart = self.write("apart.txt", "the cat\n\nthe dog\n\na mat\n")
+        text = self.path("text.txt")
+        for changes, message in (
+            (
+                {"input_file": f"{text},{empty}"},
+                "1 of 2 input files have nothing in them: .*empty.txt",
+            ),
+            (
+                {"max_seq_length": 128, "max_predictions_per_seq": 3},
+                "--max_predictions_per_seq=3 is few for --max_seq_length=128: .* 19",
+            ),
+            ({"input_file": one}, "one document only: random"),
+            ({"input_file": apart}, "All 9 instances have a random"),
+        ):
+            with self.assertLogs("absl", "WARNING") as logs:
+                self.run_script(**changes, overwrite=True)
+            self.assertRegex("\n".join(logs.output), message)
         with self.assertNoLogs("absl", "WARNING"):
             self.run_script(overwrite=True)
 
-    def test_one_document(self):
-        text = self.write("one.txt", "the cat .\nthe dog .\n")
-        self.assert_warns("one document only: random", input_file=text)
-
-    def test_a_blank_line_after_each_sentence(self):
-        text = self.write("apart.txt", "the cat .\n\nthe dog .\n\na mat .\n")
-        self.assert_warns("All 30 instances have a random", input_file=text)
-
     def test_lines_without_a_token(self):
-        text = self.write("odd.txt", "the cat .\n\x01\n\nthe dog .\n")
-        self.run_script(input_file=text)
-        manifest = Manifest.from_json_file(self.path("out.tfrecord.manifest.json"))
+        self.write("text.txt", "the cat\n\x01\n\nthe dog\n")
+        self.run_script()
         self.assertEqual(
-            manifest.report["dropped"],
+            self.manifest().report["dropped"],
             {"sentences without a token (control characters, say)": 1},
-        )
-
-
-class CommandLineTest(ScriptCase):
-    def command(self, *arguments):
-        options = ["-X", "importtime"] if "--help" in arguments else []
-        module = ["-m", "tfrecords.create_pretraining_data"]
-        return subprocess.run(
-            [sys.executable, *options, *module, *arguments],
-            capture_output=True,
-            text=True,
-        )
-
-    def test_help_names_the_flags_and_needs_no_tensorflow(self):
-        done = self.command("--help")
-        for name in (*DEFAULTS, "input_file", "output_file", "vocab_file", "overwrite"):
-            self.assertIn(name, done.stdout)
-        # -X importtime lists every module that is imported.
-        self.assertIn("absl.flags", done.stderr)
-        self.assertNotIn("tensorflow", done.stderr)
-
-    def test_exit_codes_and_one_line(self):
-        done = self.command("--input_file=nowhere.txt", "--output_file=o")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("vocab_file", done.stderr)
-        done = self.command(
-            "--input_file=nowhere.txt",
-            "--output_file=o",
-            f"--vocab_file={self.vocabulary}",
-        )
-        self.assertEqual(done.returncode, 2)
-        self.assertEqual(
-            done.stderr,
-            "create_pretraining_data: --input_file: no file matches 'nowhere.txt'.\n",
         )
 
 

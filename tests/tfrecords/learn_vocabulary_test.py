@@ -3,12 +3,10 @@
 import json
 import lzma
 import os
-import subprocess
-import sys
 from unittest import mock
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
@@ -117,23 +115,6 @@ class LearnVocabularyTest(tf.test.TestCase):
             else:
                 self.fail("no size was too large")
 
-    def test_any_number_of_workers(self):
-        paragraphs = [
-            f"{n} Ein Wort{n % 13} und{n % 17 * 7} nochn{n}" for n in range(99)
-        ]
-        for number in range(3):
-            self.write(f"many/{number}.txt", "\n\n".join(paragraphs[number::3]))
-        for workers in (1, 2, 3):
-            self.run_script(
-                f"--input_file={self.path('many')}",
-                f"--num_workers={workers}",
-                output=f"{workers}.txt",
-                vocab_size=100,
-            )
-        self.assertLen(self.tokens("1.txt"), 100)
-        self.assertEqual(self.tokens("1.txt"), self.tokens("2.txt"))
-        self.assertEqual(self.tokens("1.txt"), self.tokens("3.txt"))
-
     def test_same_command_again(self):
         text = self.write("in.txt", "\n".join(LINES))
         self.run_script(f"--input_file={text}")
@@ -232,34 +213,6 @@ class LearnVocabularyTest(tf.test.TestCase):
         # Of 9,007 characters the rarest are b, 4 times, and the snowman of a word that
         # was forgotten; all but these are 99.9%. Then the word bun has no spelling.
         self.assertRegex(said[-2], r"^4 words \(0\.1963%\) become \[UNK\]")
-
-    def test_flags_that_do_not_go_together(self):
-        for arguments in (
-            ["--output_file=x"],
-            ["--input_file=x"],
-            ["--output_file=x", "--input_file=x", "--tfds_name=y"],
-            ["--output_file=x", "--input_file=x", "--character_coverage=1.1"],
-            ["--output_file=x", "--input_file=x", "--vocab_size=0"],
-        ):
-            with self.assertRaises(flags.Error):
-                cli.parse(learn_vocabulary.run, arguments)
-
-    def test_command_line(self):
-        text = self.write("in.txt", "\n\n".join(LINES))
-        command = [sys.executable, "-m", "tfrecords.learn_vocabulary"]
-        command += [f"--input_file={text}", f"--output_file={self.path('vocab.txt')}"]
-        done = subprocess.run(
-            [*command, "--vocab_size=26"], capture_output=True, text=True, check=True
-        )
-        self.assertEqual(
-            done.stderr.splitlines()[0], "Counted 36 words, 5 different ones"
-        )
-        wrong = subprocess.run(
-            [*command, "--vocab_size=300"], capture_output=True, text=True, check=False
-        )
-        self.assertEqual(wrong.returncode, cli.EXIT_INPUT_ERROR)
-        self.assertLen(wrong.stderr.splitlines(), 1)
-        self.assertIn("--overwrite", wrong.stderr)
 
 
 if __name__ == "__main__":

@@ -45,38 +45,29 @@ class AgainTest(ScriptCase):
         expected = self.files()
         for torn in ("tokens", "sentence_lengths", "chunk.json"):
             self.stop_at("write_instances", overwrite=True)
-            os.truncate(self.path(f".out.work/chunk-00000/{torn}"), 0)
+            os.truncate(self.path(f"{self.work_folder()}/chunk-00000/{torn}"), 0)
             self.run_script(overwrite=True)
             self.assertEqual(self.files(), expected)
 
     def test_a_kill_when_all_but_the_work_folder_is_done(self):
         self.run_script(num_shards=2)
         expected = self.files()
-        remove = files.remove
-        for num_removed in (0, 2, 4):
-            removed = []
-
-            def remove_or_die(path, removed=removed, last=num_removed):
-                if ".out.work" in path:
-                    if len(removed) == last:
-                        raise KeyboardInterrupt
-                    removed.append(path)
-                remove(path)
-
-            with (
-                mock.patch.object(tokenized_corpus.files, "remove", remove_or_die),
-                self.assertRaises(KeyboardInterrupt),
-            ):
-                self.run_script(num_shards=2, overwrite=True)
-            self.assertIn(".out.work", os.listdir(self.folder))
-            with self.assertLogs("absl", "INFO") as logs:
-                self.run_script(num_shards=2)
-            self.assertIn("All is done already", "".join(logs.output))
-            self.assertEqual(self.files(), expected)
+        with (
+            mock.patch.object(
+                tokenized_corpus.shutil, "rmtree", side_effect=KeyboardInterrupt
+            ),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.run_script(num_shards=2, overwrite=True)
+        self.assertTrue(self.work_folder())
+        with self.assertLogs("absl", "INFO") as logs:
+            self.run_script(num_shards=2)
+        self.assertIn("All is done already", "".join(logs.output))
+        self.assertEqual(self.files(), expected)
         self.stop_at("write_shard", num_shards=2, random_seed=9, overwrite=True)
         with self.assertRaisesRegex(InputError, "random_seed=9"):
             self.run_script(num_shards=2)
-        self.assertIn(".out.work", os.listdir(self.folder))
+        self.assertTrue(self.work_folder())
 
     def test_an_older_shard_of_the_same_size(self):
         self.run_script(num_shards=2, max_predictions_per_seq=1, masked_lm_prob=0.1)
@@ -180,14 +171,13 @@ class AtOnceTest(ScriptCase):
             self.run_script(num_shards=2)
         self.assertStartsWith(refusals[0], "another run is making these records")
         self.assertTrue(self.manifest().complete)
-        self.assertNotIn(".out.work", os.listdir(self.folder))
+        self.assertFalse(self.work_folder())
 
     def test_a_folder_among_those_of_other_users_is_ours_alone(self):
         shared = self.path("shared")
         os.mkdir(shared)
         os.chmod(shared, 0o1777)
         arguments = {"work_dir": shared, "num_shards": 2}
-        path = tokenized_corpus.work_folder_path(self.path("out"), shared)
         with (
             mock.patch.object(
                 record_sets, "write_shard", side_effect=KeyboardInterrupt
@@ -195,6 +185,7 @@ class AtOnceTest(ScriptCase):
             self.assertRaises(KeyboardInterrupt),
         ):
             self.run_script(**arguments)
+        (path,) = (os.path.join(shared, name) for name in os.listdir(shared))
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
         os.chmod(path, 0o770)
         with self.assertRaisesRegex(InputError, "others may have made it"):
@@ -215,28 +206,6 @@ class AtOnceTest(ScriptCase):
             self.run_script(**arguments)
         self.assertIn("Going on with what an interrupted run", "".join(logs.output))
         self.assertEqual(os.listdir(shared), [])
-
-    def test_a_mount_that_shows_all_modes_alike(self):
-        shared = self.path("shared")
-        for path in (
-            shared,
-            tokenized_corpus.work_folder_path(self.path("out"), shared),
-        ):
-            os.mkdir(path)
-            os.chmod(path, 0o777)
-        self.run_script(work_dir=shared)
-        self.assertTrue(self.manifest().complete)
-
-    def test_one_work_folder_for_sets_of_one_name(self):
-        folders = {
-            tokenized_corpus.work_folder_path(self.path(name), "/work")
-            for name in ("a/wiki", "b/wiki")
-        }
-        self.assertLen(folders, 2)
-        remote = tokenized_corpus.work_folder_path("gs://bucket/wiki", None)
-        self.assertNotEqual(
-            remote, tokenized_corpus.work_folder_path("gs://other/wiki", None)
-        )
 
     def test_a_folder_that_cannot_be_locked(self):
         error = OSError(37, "No locks available")

@@ -22,7 +22,6 @@ from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks import classification
 from bert_tf.tasks.tables import Target
-from bert_tf.training import checkpoint_files as checkpoint_files_module
 from bert_tf.training import checkpoints as checkpoints_module
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
@@ -140,16 +139,6 @@ class RunCheckpointsTest(CheckpointsTestCase):
         weights = read_weights(self.folder)
         self.assertAllEqual(weights["bert/pooler/dense/kernel"], kernel(model).numpy())
 
-    def test_tensorflows_own_checkpoint_object_reads_it(self):
-        self.save_steps(7)
-        variable = tf.Variable(tf.zeros([8, 8]))
-        step = tf.Variable(0, dtype=tf.int64)
-        tf.train.Checkpoint(
-            weights={"bert/pooler/dense/kernel": variable}, progress={"step": step}
-        ).restore(self.path("model.ckpt-7")).assert_existing_objects_matched()
-        self.assertAllEqual(variable.numpy(), np.full((8, 8), 7))
-        self.assertEqual(step.numpy(), 7)
-
     def test_a_checkpoint_of_an_earlier_version_comes_back(self):
         # As written by tf.train.CheckpointManager, without progress/data and extra.
         model, optimizer, _ = make_run(self.folder)
@@ -177,12 +166,6 @@ class RunCheckpointsTest(CheckpointsTestCase):
         _, _, checkpoints = make_run(self.folder, extra={"loss_scale": scale})
         self.assertTrue(checkpoints.restore())
         self.assertEqual(scale.numpy(), 8.0)
-
-    def test_nothing_to_restore(self):
-        _, _, checkpoints = make_run(self.folder)
-        self.assertFalse(checkpoints.restore())
-        self.assertEqual(checkpoints.step, 0)
-        self.assertIsNone(checkpoints.latest)
 
     def test_another_models_checkpoint_is_refused_and_not_taken_for_damaged(self):
         self.save_steps(1, 2)
@@ -220,19 +203,6 @@ class RunCheckpointsTest(CheckpointsTestCase):
         )
         self.check_restores(4)
 
-    def test_zero_keeps_all(self):
-        self.save_steps(1, 2, 3, 4, 5, 6, 7, max_to_keep=0)
-        self.assertLen(self.checkpoint_files(), 14)
-
-    def test_kept_ones_of_earlier_starts_count(self):
-        self.save_steps(1, 2)
-        _, _, checkpoints = make_run(self.folder, max_to_keep=2)
-        checkpoints.restore()
-        checkpoints.save(3, 3)
-        checkpoints.wait()
-        self.assertLen(self.checkpoint_files(), 4)
-        self.assertFalse(os.path.exists(self.path("model.ckpt-1.index")))
-
     def test_old_ones_that_a_kill_has_left_are_removed(self):
         self.save_steps(1, 2, 3, 4, max_to_keep=0)  # named, and nothing removed
         _, _, checkpoints = make_run(self.folder, max_to_keep=2)
@@ -262,18 +232,6 @@ class RunCheckpointsTest(CheckpointsTestCase):
         self.assertEqual(other.step, 2)
         self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 2))
 
-    def test_under_mirrored_strategy(self):
-        strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-        with strategy.scope():
-            model, _, checkpoints = make_run(self.folder)
-        kernel(model).assign(np.full((8, 8), 6))
-        checkpoints.save(6, 24)
-        checkpoints.wait()
-        self.check_restores(6)
-        kernel(model).assign(np.zeros((8, 8)))
-        self.assertTrue(checkpoints.restore())
-        self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 6))
-
 
 class InTheBackgroundTest(CheckpointsTestCase):
     def make_busy_run(self):
@@ -301,15 +259,6 @@ class InTheBackgroundTest(CheckpointsTestCase):
         self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 3))
         self.check_restores(1)
 
-    def test_leaving_the_context_waits(self):
-        model, checkpoints = self.make_busy_run()
-        threading.Timer(0.2, self.go_on.set).start()
-        kernel(model).assign(np.full((8, 8), 5))
-        with checkpoints:
-            checkpoints.save(5, 20)
-        self.assertEqual(checkpoints.latest, self.path("model.ckpt-5"))
-        self.check_restores(5)
-
 
 class FailedWriteTest(CheckpointsTestCase):
     def test_a_full_disk_is_one_line_and_loses_nothing(self):
@@ -318,7 +267,7 @@ class FailedWriteTest(CheckpointsTestCase):
         def full(path):
             raise OSError(28, "No space left on device")
 
-        with mock.patch.object(checkpoint_files_module, "_flush", full):
+        with mock.patch.object(checkpoints_module, "_flush", full):
             checkpoints.save(2, 8)
             message = "model.ckpt-2 could not be written: .*No space left"
             with self.assertRaisesRegex(InputError, message) as caught:
@@ -338,14 +287,14 @@ class FailedWriteTest(CheckpointsTestCase):
 
     def test_what_reads_back_differently_is_not_named(self):
         checkpoints = self.save_steps(1, max_to_keep=1)
-        flush = checkpoint_files_module._flush
+        flush = checkpoints_module._flush
 
         def flip(path):
             flush(path)
             if "data" in path:
                 flip_byte(path, os.path.getsize(path) // 2)
 
-        with mock.patch.object(checkpoint_files_module, "_flush", flip):
+        with mock.patch.object(checkpoints_module, "_flush", flip):
             checkpoints.save(2, 8)
             with self.assertRaisesRegex(
                 InputError, "model.ckpt-2 could not be written"
@@ -373,13 +322,13 @@ class DamageTest(CheckpointsTestCase):
         self.data = self.path("model.ckpt-3.data-00000-of-00001")
         self.index = self.path("model.ckpt-3.index")
 
-    def test_truncated_data(self):
-        os.truncate(self.data, os.path.getsize(self.data) // 2)
-        self.check_falls_back(".* cannot be read: Read less bytes")
-
-    def test_missing_data(self):
-        os.remove(self.data)
-        self.check_falls_back(".* cannot be read")
+    def test_a_file_that_is_cut_off(self):
+        for path, what in (
+            (self.index, "model.ckpt-3.index cannot be read"),
+            (self.data, ".* cannot be read: Read less bytes"),
+        ):
+            os.truncate(path, os.path.getsize(path) // 2)
+            self.check_falls_back(what)
 
     def test_a_flipped_byte(self):
         with open(self.data, "rb") as file:
@@ -388,6 +337,8 @@ class DamageTest(CheckpointsTestCase):
         self.check_falls_back(
             "weights/bert/pooler/dense/kernel cannot be read: its bytes do not match"
         )
+        flip_byte(self.index, os.path.getsize(self.index) // 2)
+        self.check_falls_back(".* cannot be read")
 
     def test_a_flipped_byte_in_what_only_others_use(self):
         for step in (1, 2, 3):
@@ -396,43 +347,18 @@ class DamageTest(CheckpointsTestCase):
         with self.assertRaisesRegex(InputError, "_CHECKPOINTABLE_OBJECT_GRAPH"):
             make_run(self.folder)[2].restore()
 
-    def test_missing_index(self):
-        os.remove(self.index)
-        self.check_falls_back("model.ckpt-3.index is missing")
-
-    def test_truncated_index(self):
-        for size in (os.path.getsize(self.index) // 2, 10, 0):
-            os.truncate(self.index, size)
-            with self.assertLogs(level="WARNING") as logs:
-                self.assertTrue(make_run(self.folder, is_chief=False)[2].restore())
-            self.assertRegex("".join(logs.output), "3.index cannot be read")
-        self.check_falls_back("model.ckpt-3.index cannot be read")
-
-    def test_a_flipped_byte_in_the_index(self):
-        flip_byte(self.index, os.path.getsize(self.index) // 2)
-        self.check_falls_back(".* cannot be read")
-
-    def test_an_empty_or_broken_state_file(self):
-        for content in (b"", b"\0" * 100, b'model_checkpoint_path: "mod', b"\xff\xfe"):
+    def test_the_state_file_is_not_needed(self):
+        for content in (b"", b"\0" * 100, b'model_checkpoint_path: "model.ckpt-2"\n'):
             with open(self.path("checkpoint"), "wb") as file:
                 file.write(content)
-            with self.assertLogs(level="WARNING") as logs:
-                self.check_restores(3)
-            self.assertRegex("".join(logs.output), "checkpoint is damaged")
+            self.check_restores(3)
             kept = tf.train.get_checkpoint_state(self.folder).all_model_checkpoint_paths
             self.assertLen(kept, 3)
-
-    def test_a_missing_state_file(self):
         os.remove(self.path("checkpoint"))
         self.check_restores(3)
-
-    def test_a_state_file_that_names_what_is_gone(self):
-        for step in (3, 2):
-            os.remove(self.path(f"model.ckpt-{step}.index"))
-            os.remove(self.path(f"model.ckpt-{step}.data-00000-of-00001"))
-        with self.assertLogs(level="WARNING") as logs:
-            self.check_restores(1)
-        self.assertRegex("".join(logs.output), "model.ckpt-3.index is missing")
+        for ending in ("index", "data-00000-of-00001"):
+            os.remove(self.path(f"model.ckpt-3.{ending}"))
+        self.check_restores(2)
 
     def test_none_is_left(self):
         for name in self.checkpoint_files():
@@ -440,6 +366,10 @@ class DamageTest(CheckpointsTestCase):
         with self.assertRaisesRegex(
             InputError, "model.ckpt-3 is damaged: .* no other in .* is whole"
         ):
+            make_run(self.folder)[2].restore()
+        for name in self.checkpoint_files():
+            os.remove(self.path(name))
+        with self.assertRaisesRegex(InputError, "A checkpoint is named; and no other"):
             make_run(self.folder)[2].restore()
 
     def test_a_damaged_one_that_is_never_reached_again_goes_when_a_newer_is_whole(self):
@@ -461,27 +391,6 @@ class DamageTest(CheckpointsTestCase):
         self.assertEqual(checkpoints.step, 2)
         with open(self.path("checkpoint"), "rb") as file:
             self.assertEqual(file.read(), state)
-
-    def test_a_whole_one_that_was_not_named_yet_is_used(self):
-        # Killed between the last byte and the name.
-        with open(self.path("checkpoint"), "w") as file:
-            file.write(
-                'model_checkpoint_path: "model.ckpt-2"\n'
-                'all_model_checkpoint_paths: "model.ckpt-1"\n'
-                'all_model_checkpoint_paths: "model.ckpt-2"\n'
-            )
-        self.check_restores(3)
-
-    def test_an_older_one_that_the_user_names_is_used(self):
-        with open(self.path("checkpoint")) as file:
-            state = file.read()
-        with open(self.path("checkpoint"), "w") as file:
-            file.write(
-                state.replace('model_checkpoint_path: "model.ckpt-3', "", 1).replace(
-                    '"\n', 'model_checkpoint_path: "model.ckpt-2"\n', 1
-                )
-            )
-        self.check_restores(2)
 
     def test_what_killed_writes_have_left_is_removed(self):
         left = [
@@ -549,10 +458,6 @@ class KeepBestTest(CheckpointsTestCase):
             ],
         )
 
-    def test_a_metric_that_rises(self):
-        self.evaluate({1: 0.5, 2: 0.7, 3: 0.6}, "accuracy")
-        self.assertEqual(self.best()["step"], 2)
-
     def test_it_goes_on_over_starts(self):
         self.evaluate({1: 3.0, 2: 1.5})
         self.evaluate({3: 2.0})
@@ -567,15 +472,6 @@ class KeepBestTest(CheckpointsTestCase):
         self.evaluate({2: 1.5})
         self.assertEqual(self.best()["step"], 2)
         self.assertEqual(sorted(os.listdir(self.path("best"))), listing)
-
-    def test_another_metric_begins_anew(self):
-        self.evaluate({1: 0.1})
-        self.evaluate({2: 0.5}, "accuracy")
-        self.assertEqual(self.best()["metric"], "accuracy")
-
-    def test_not_a_number_is_never_the_best(self):
-        self.evaluate({1: float("nan")})
-        self.assertFalse(os.path.exists(self.path("best/best.json")))
 
     def test_another_value_of_the_same_step_must_be_better(self):
         """As of a run that went back to an older checkpoint with other settings."""
@@ -600,15 +496,10 @@ class KeepBestTest(CheckpointsTestCase):
     def test_a_damaged_file_begins_anew(self):
         self.evaluate({1: 0.1})
         for content in (
-            "",
             "{",
-            "[1]",
             '{"step": 3}',
-            "[" * 100_000,
             '{"metric": "loss", "step": Infinity, "value": 1.5}',
             '{"metric": "loss", "step": 1, "value": -Infinity}',
-            '{"metric": "loss", "step": 1, "value": 1%s}' % ("0" * 400),
-            '{"metric": "loss", "step": 1%s, "value": 1.5}' % ("0" * 400),
             '{"metric": ["loss"], "step": 1, "value": 1.5}',
         ):
             with open(self.path("best/best.json"), "w") as file:

@@ -17,7 +17,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training.evaluation import Evaluator, predict
+from bert_tf.training.evaluation import Evaluator, Predictor
 from tests.training import toy
 
 TASK = pretraining_task(toy.CONFIG)
@@ -35,7 +35,7 @@ def results_on(strategy, path, start):
     short = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4)
     whole = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4, repeat=True)
     odd = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=3, repeat=True)
-    pairs = list(predict(TASK, model, short, total_batches=3, strategy=strategy))
+    pairs = list(Predictor(TASK, model, strategy).run(short, total_batches=3))
     batches, outputs = zip(*pairs, strict=True)
     try:
         evaluator.run(odd, num_batches=1)

@@ -16,7 +16,7 @@ from bert_tf.modeling.objectives import Mean, Objective
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training.evaluation import Evaluator, evaluate, predict
+from bert_tf.training.evaluation import Evaluator, Predictor
 from tests.training import toy
 
 TASK = pretraining_task(toy.CONFIG)
@@ -33,7 +33,7 @@ class EvaluationTest(tf.test.TestCase):
         # With zero embeddings every token is equally likely, whatever the input.
         for weight in self.model.trainable_variables:
             weight.assign(tf.zeros(weight.shape))
-        results = evaluate(TASK, self.model, self.batches)
+        results = Evaluator(TASK, self.model).run(self.batches)
         self.assertAllClose(results["masked_lm_loss"], np.log(toy.V), rtol=1e-5)
         self.assertAllClose(results["next_sentence_loss"], np.log(2), rtol=1e-5)
         # argmax of equals is the first: label 0, every second record of ten.
@@ -42,21 +42,21 @@ class EvaluationTest(tf.test.TestCase):
 
     def test_so_many_batches(self):
         endless = self.batches.repeat()
-        results = evaluate(TASK, self.model, endless, num_batches=3)
-        self.assertEqual(results, evaluate(TASK, self.model, self.batches))
+        results = Evaluator(TASK, self.model).run(endless, num_batches=3)
+        self.assertEqual(results, Evaluator(TASK, self.model).run(self.batches))
 
     def test_a_loss_that_is_not_finite_is_one_line(self):
         bias = weights_by_name(self.model)["cls/predictions/output_bias"]
         bias.assign(np.full(bias.shape, np.nan))
         with self.assertRaisesRegex(InputError, "not finite"):
-            evaluate(TASK, self.model, self.batches)
+            Evaluator(TASK, self.model).run(self.batches)
 
     def test_nothing_to_evaluate(self):
         with self.assertRaisesRegex(InputError, "Nothing to evaluate"):
-            evaluate(TASK, self.model, self.batches.take(0))
+            Evaluator(TASK, self.model).run(self.batches.take(0))
 
     def test_predict_goes_through_all_batches_in_order(self):
-        pairs = list(predict(TASK, self.model, self.batches, total_batches=3))
+        pairs = list(Predictor(TASK, self.model).run(self.batches, total_batches=3))
         self.assertEqual([len(batch["input_ids"]) for batch, _ in pairs], [4, 4, 2])
         batch, outputs = pairs[2]
         expected = self.model(batch, training=False)["next_sentence_logits"]
@@ -89,7 +89,7 @@ class EvaluationTest(tf.test.TestCase):
             writer.write(b"no example")
         broken = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=1)
         with self.assertRaisesRegex(InputError, "cannot be read"):
-            list(predict(TASK, self.model, broken, total_batches=1))
+            list(Predictor(TASK, self.model).run(broken, total_batches=1))
 
 
 class SeveralDevicesTest(tf.test.TestCase):
@@ -117,7 +117,7 @@ class SeveralDevicesTest(tf.test.TestCase):
         self.assertEqual(several["sizes"], [4, 4, 1])
         self.assertAllClose(several["logits"], one["logits"], rtol=1e-6, atol=1e-6)
         self.assertRegex(
-            several["refusal"], "^Batches of 3 cannot be dealt out to 2 devices: "
+            several["refusal"], "^--eval_batch_size=3 cannot be dealt out to 2 devices "
         )
 
     @pytest.mark.slow

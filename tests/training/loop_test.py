@@ -21,93 +21,11 @@ from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpoints, loop, reporting
 from bert_tf.training.checkpoints import restore_or_initialize
-from bert_tf.training.loop import Streams, save_batch, train
+from bert_tf.training.loop import save_batch, train
 from bert_tf.training.reporting import LogInterval
-from bert_tf.training.task import Task
-from bert_tf.training.training_options import Phase, TrainingConfig
+from bert_tf.training.training_options import TrainingConfig
 from tests.training import toy
 from tfrecords import inspect_records
-
-# The stream that each batch of two records comes from.
-PLAN = (0, 0, 1, 0, 2, 2, 2, 0, 1, 1)
-TASK = Task(
-    name="toy",
-    build_model=lambda: None,
-    objective=None,
-    training_flops=lambda shapes: 100.0 * shapes["numbers"][1],
-)
-
-
-class StreamsTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.opened = set()
-        self.phase = Phase(
-            end_step=len(PLAN),
-            batch_size=2,
-            streams=[self.stream(number) for number in range(3)],
-            stream_of=lambda position: PLAN[min(position // 2, len(PLAN) - 1)],
-        )
-
-    def stream(self, number):
-        """Batches of length `number` + 3, full of their own number."""
-
-        def data(position, shard):
-            del shard
-            self.opened.add((number, position))
-            left = [
-                batch
-                for batch, stream in enumerate(PLAN)
-                if stream == number and batch >= position // 2
-            ]
-            return tf.data.Dataset.from_tensor_slices(left).map(
-                lambda batch: {"numbers": tf.fill([2, number + 3], batch)}
-            )
-
-        return data
-
-    def read(self, start, at_most):
-        """(length, batches) of each call, from batch `start` on, as the loop reads."""
-        streams = Streams(self.phase, 2 * start, TASK, tf.distribute.get_strategy())
-        calls = []
-        while start < len(PLAN):
-            stream, count = streams.next(2 * start, min(at_most, len(PLAN) - start))
-            stream.calls += 1
-            batches = [next(stream.iterator)["numbers"] for _ in range(count)]
-            calls.append((batches[0].shape[1], [int(batch[0, 0]) for batch in batches]))
-            self.assertEqual(stream.flops_per_step, 100.0 * batches[0].shape[1])
-            start += count
-        return calls
-
-    def test_as_many_of_one_stream_as_come_together(self):
-        self.assertEqual(
-            self.read(0, at_most=100),
-            [(3, [0, 1]), (4, [2]), (3, [3]), (5, [4, 5, 6]), (3, [7]), (4, [8, 9])],
-        )
-
-    def test_no_more_than_are_asked_for(self):
-        self.assertEqual(
-            [batches for _, batches in self.read(0, at_most=2)],
-            [[0, 1], [2], [3], [4, 5], [6], [7], [8, 9]],
-        )
-
-    def test_a_stream_is_opened_once_and_where_the_run_began(self):
-        self.assertEqual(
-            self.read(5, at_most=100), [(5, [5, 6]), (3, [7]), (4, [8, 9])]
-        )
-        self.assertEqual(self.opened, {(2, 10), (0, 10), (1, 10)})
-
-    def test_only_what_is_read_is_opened(self):
-        self.read(8, at_most=100)
-        self.assertEqual(self.opened, {(1, 16)})
-
-    def test_each_stream_counts_its_own_calls(self):
-        streams = Streams(self.phase, 0, TASK, tf.distribute.get_strategy())
-        first, _ = streams.next(0, 1)
-        first.calls += 1
-        self.assertEqual(streams.next(4, 1)[0].calls, 0)
-        self.assertIs(streams.next(6, 1)[0], first)
-
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
 BATCH = {
@@ -168,15 +86,6 @@ class SaveBatchTest(tf.test.TestCase):
             json.loads, self.inspect(path, "--format=json").splitlines()
         )
         self.assertEqual(statistics["problems"], [])
-
-    def test_the_script_shows_a_batch_of_a_classifier(self):
-        names = ("input_ids", "input_mask", "segment_ids")
-        batch = {name: BATCH[name] for name in names} | {
-            "label_ids": tf.constant([[1], [0]]),
-            "is_real_example": tf.constant([[1], [1]]),
-        }
-        path = save_batch(self.get_temp_dir(), 7, batch, "mrpc")
-        self.assertIn("all 2 records keep the rules", self.inspect(path))
 
     def test_the_script_shows_a_batch_of_packed_rows(self):
         batch = {
@@ -262,6 +171,16 @@ class LoopTestCase(tf.test.TestCase):
         for name, weight in weights_by_name(model).items():
             self.assertAllEqual(weight.numpy(), theirs[name].numpy(), name)
 
+    def stop_at_first_call(self):
+        """SIGTERM arrives during the first call of the device."""
+        add = LogInterval.add
+
+        def add_and_stop(self, sums, **numbers):
+            add(self, sums, **numbers)
+            signal.raise_signal(signal.SIGTERM)
+
+        return mock.patch.object(LogInterval, "add", add_and_stop)
+
 
 class ResumeTest(LoopTestCase):
     def test_a_run_that_was_stopped_ends_bit_identical(self):
@@ -298,30 +217,14 @@ class ResumeTest(LoopTestCase):
             "The warmup of 2,000 steps is longer than the run of 1", logs.output[0]
         )
 
-    def test_another_seed_is_another_run(self):
-        whole = self.whole()
-        other, _ = self.train("other", random_seed=1)
-        table = "bert/embeddings/word_embeddings"
-        self.assertNotAllClose(
-            weights_by_name(whole)[table].numpy(), weights_by_name(other)[table].numpy()
-        )
-
     def test_sigterm_saves_and_exits_with_143(self):
         whole = self.whole()
-        add = LogInterval.add
-
-        def add_and_stop(self, sums, **numbers):
-            add(self, sums, **numbers)
-            signal.raise_signal(signal.SIGTERM)
-
-        with (
-            mock.patch.object(LogInterval, "add", add_and_stop),
-            self.assertRaises(SystemExit) as caught,
-        ):
-            self.train("stopped")
-        self.assertEqual(caught.exception.code, 143)
-        _, step = restore_or_initialize(TASK_LOOP, self.folder("stopped"), None)
-        self.assertEqual(step, 1)
+        # In the last step too.
+        for name, num_train_steps in (("stopped", 9), ("last", 1)):
+            with self.stop_at_first_call(), self.assertRaises(SystemExit) as caught:
+                self.train(name, num_train_steps=num_train_steps, num_schedule_steps=9)
+            self.assertEqual(caught.exception.code, 143)
+        self.assertTrue(os.path.exists(self.folder("stopped") + "/model.ckpt-1.index"))
         model, _ = self.train("stopped")
         self.assert_same_weights(model, whole)
 
@@ -340,20 +243,6 @@ class ResumeTest(LoopTestCase):
         self.assertEqual(counts[:2], [1, 1])
         self.assertLessEqual(max(counts), 2)
 
-    def test_a_signal_in_the_last_step_is_heard(self):
-        add = LogInterval.add
-
-        def add_and_stop(self, sums, **numbers):
-            add(self, sums, **numbers)
-            signal.raise_signal(signal.SIGTERM)
-
-        with (
-            mock.patch.object(LogInterval, "add", add_and_stop),
-            self.assertRaises(SystemExit) as caught,
-        ):
-            self.train("stopped", num_train_steps=1)
-        self.assertEqual(caught.exception.code, 143)
-
     def test_weights_that_are_not_finite_are_not_saved(self):
         with self.assertRaisesRegex(InputError, "weights are not finite after step 1"):
             self.train("run", learning_rate=2e38, num_train_steps=1, num_warmup_steps=0)
@@ -369,11 +258,6 @@ class ResumeTest(LoopTestCase):
         self.assert_same_weights(whole, again)
         after = os.stat(os.path.join(self.folder("whole"), "metrics.jsonl")).st_mtime_ns
         self.assertEqual(before, after)
-
-    def test_only_the_last_checkpoints_are_kept(self):
-        self.train("few", keep_checkpoint_max=2)
-        names = [n for n in os.listdir(self.folder("few")) if n.endswith(".index")]
-        self.assertCountEqual(names, ["model.ckpt-6.index", "model.ckpt-9.index"])
 
 
 class PhasesTest(LoopTestCase):
@@ -441,6 +325,42 @@ class PhasesTest(LoopTestCase):
         # Nothing is read over where the records are the same: 4 steps of 2.
         self.assertEqual(list(dict.fromkeys(positions)), [(1, 0), (2, 0), (2, 8)])
 
+    def test_batches_of_one_shape_come_together(self):
+        plan = (0, 0, 1, 1, 1, 0, 1, 0, 0)
+        counts, opened = [], []
+
+        def stream(number):
+            path, length = ((self.records, 12), (self.longer, 16))[number]
+            read = toy.data(path, max_seq_length=length)
+
+            def data(position, shard):
+                opened.append((number, position))
+                return read(position, shard)
+
+            return data
+
+        call = loop._call
+
+        def noted_call(run_steps, iterator, count):
+            counts.append(count)
+            return call(run_steps, iterator, count)
+
+        phase = dataclasses.replace(
+            self.first,
+            end_step=9,
+            streams=[stream(0), stream(1)],
+            stream_of=lambda position: plan[min(position // 4, 8)],
+        )
+        with (
+            mock.patch.object(loop, "_call", noted_call),
+            mock.patch.object(loop, "_SECONDS_PER_CALL", 1e9),
+        ):
+            self.train("run", phases=[phase], save_checkpoints_steps=99, log_steps=99)
+        # The first call compiles, the second one measures the pace.
+        self.assertEqual(counts, [1, 1, 3, 1, 1, 2])
+        # Where the run began, though a stream is opened when it is first read.
+        self.assertEqual(set(opened), {(0, 0), (1, 0)})
+
 
 class EvaluationTest(LoopTestCase):
     def evaluation(self, losses):
@@ -484,28 +404,8 @@ class EvaluationTest(LoopTestCase):
         best = tf.train.latest_checkpoint(os.path.join(self.folder("run"), "best"))
         self.assertEndsWith(best, "model.ckpt-8")
 
-    def test_sigterm_during_the_last_evaluation_is_heard(self):
-        def evaluate(model):
-            signal.raise_signal(signal.SIGTERM)
-            return {"loss": 1.0}
-
-        phases = [toy.phase(self.records, 9, evaluate=evaluate)]
-        with self.assertRaises(SystemExit) as caught:
-            self.train("run", phases=phases, eval_steps=9)
-        self.assertEqual(caught.exception.code, 143)
-        self.assertEqual(self.metrics("run")[-1]["eval/loss"], 1.0)
-
     def test_who_is_told_to_stop_does_not_evaluate_first(self):
-        add = LogInterval.add
-
-        def add_and_stop(self, sums, **numbers):
-            add(self, sums, **numbers)
-            signal.raise_signal(signal.SIGTERM)
-
-        with (
-            mock.patch.object(LogInterval, "add", add_and_stop),
-            self.assertRaises(SystemExit),
-        ):
+        with self.stop_at_first_call(), self.assertRaises(SystemExit):
             self.train("run", phases=self.evaluation([1.0]), eval_steps=1)
         self.assertEmpty(self.evaluated)
         self.train("run", phases=self.evaluation([1.0] * 9), eval_steps=1)

@@ -59,13 +59,6 @@ class StepProfilerTest(tf.test.TestCase):
         profiler.close()
         self.assertEmpty(self.traces())
 
-    def test_what_is_behind_is_not_traced(self):
-        profiler = StepProfiler(self.get_temp_dir(), "3,5")
-        self.assertIsNone(profiler.next_boundary(5))
-        profiler.at(7)
-        profiler.close()
-        self.assertEmpty(self.traces())
-
     def test_no_steps(self):
         for spec in ("100", "5,5", "7,3", "a,b", "1,2,3", "-1,4", "1.5,3"):
             with self.assertRaisesRegex(InputError, f"--profile_steps={spec}: "):

@@ -17,23 +17,19 @@ def linear_model():
     return RecordModel(inputs, {"y": dense(inputs["x"])})
 
 
-def squared_error(batch, outputs):
-    return tf.reduce_sum(tf.square(outputs["y"] - batch["y"]) * batch["w"])
-
-
 TASK = Task(
     name="toy",
     build_model=linear_model,
     objective=Objective(
         {
             "error": Loss(
-                total=squared_error,
-                weight=lambda batch: tf.reduce_sum(batch["w"]),
+                values=lambda batch, outputs: tf.square(outputs["y"] - batch["y"]),
+                weights=lambda batch: batch["w"],
                 epsilon=0.5,
             ),
             "size": Loss(
-                total=lambda _, outputs: tf.reduce_sum(tf.square(outputs["y"])),
-                weight=lambda _: tf.constant(4.0),
+                values=lambda _, outputs: tf.square(outputs["y"]),
+                weights=lambda batch: tf.ones_like(batch["y"]),
             ),
         },
         {"count": lambda batch, _: Mean(tf.reduce_sum(batch["w"]), 1.0)},

@@ -155,36 +155,36 @@ class SameResultTest(StrategiesTestCase):
             self.assertEqual([line["step"] for line in lines], [5, 10, 15, 20])
 
     @pytest.mark.slow
-    def test_batches_by_length_make_the_same_steps(self):
+    def test_lamb_and_batches_by_length_make_the_same_steps(self):
         # Every other one is not full: to the second replica comes nothing but padding.
+        whole = {"jit_compile": xla_compiles_for_the_cpu()}
+        lamb = {"optimizer": "lamb"}
         alone = self.start(
             [
                 self.options("lengths", by_length=True),
-                self.options(
-                    "compiled",
-                    by_length=True,
-                    config={"jit_compile": xla_compiles_for_the_cpu()},
-                ),
+                self.options("compiled", by_length=True, config=whole),
+                self.options("lamb", config=lamb),
             ]
         )
+        mirrored = {"distribution": "mirrored", "num_cpus": 2}
+        parts = {"gradient_accumulation_steps": 2}
         together = self.start(
             [
-                self.options(
-                    "both",
-                    distribution="mirrored",
-                    num_cpus=2,
-                    by_length=True,
-                    config={"gradient_accumulation_steps": 2},
-                )
+                self.options("both", **mirrored, by_length=True, config=parts),
+                self.options("lamb2", **mirrored, compiled_updates=True, config=lamb),
             ]
         )
         self.finish(alone, together)
-        one = self.weights("lengths")
-        moved = self.distance(one, initial_weights(classifier()))
-        self.assertGreater(moved, 0.01)
-        for name in ("compiled", "both"):
-            difference = self.distance(one, self.weights(name)) / moved
-            self.assertLess(difference, 1e-3, name)
+        for first, others, task in (
+            ("lengths", ("compiled", "both"), classifier()),
+            ("lamb", ("lamb2",), toy.task(0.0)),
+        ):
+            one = self.weights(first)
+            moved = self.distance(one, initial_weights(task))
+            self.assertGreater(moved, 0.01)
+            for name in others:
+                difference = self.distance(one, self.weights(name)) / moved
+                self.assertLess(difference, 1e-3, name)
 
 
 # So that there is time to stop a run.

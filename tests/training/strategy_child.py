@@ -5,7 +5,8 @@
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
 config (fields of TrainingConfig), broken (normalise the loss by replica, which is
 wrong), slow (seconds to sleep after each call), weights (an .npz for the weights),
-by_length (rather fine-tune, on examples in batches by length).
+by_length (rather fine-tune, on examples in batches by length), compiled_updates (of
+every variable, however small).
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ import tensorflow as tf
 
 from bert_tf import cli
 from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.optimization import optimizers
 from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import SINGLE_LABEL, Target
@@ -69,7 +71,7 @@ def fine_tuned(folder, config, strategy):
     with toy_examples.several_lengths():
         plan = training_plan(
             classifier(),
-            toy_examples.prepare(os.path.join(folder, "examples"), TARGET),
+            toy_examples.prepare(TARGET),
             cli.parse(toy_examples.run, []),
             data=RunData("eleven examples", "0"),
             num_train_epochs=6.0,
@@ -100,6 +102,9 @@ def run(options, strategy):
     patches = [
         mock.patch.object(loop, "_call", slow_call) if options.get("slow") else None,
         per_replica_normalisation() if options.get("broken") else None,
+        mock.patch.object(optimizers, "SMALLEST_COMPILED_SIZE", 0)
+        if options.get("compiled_updates")
+        else None,
     ]
     for patch in filter(None, patches):
         patch.start()

@@ -38,11 +38,10 @@ def blocks(target=TARGET, lengths=LENGTHS):
         yield {name: value[start : start + 5] for name, value in whole.items()}
 
 
-def prepare(path, target=TARGET):
-    """The records as a file."""
-    return SplitRecords.prepare(
-        path, classification.schema(target, L), target.kind, blocks(target)
-    )
+def prepare(target=TARGET):
+    """The records."""
+    schema = classification.schema(target, L)
+    return SplitRecords.of(schema, target.kind, blocks(target))
 
 
 def several_lengths():

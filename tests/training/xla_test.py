@@ -6,7 +6,6 @@ CPU. The builds of TensorFlow for TPUs lack that compiler, but they know what th
 takes: there each operation is looked up.
 """
 
-import contextlib
 import dataclasses
 import os
 import unittest
@@ -31,7 +30,8 @@ from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
-from bert_tf.training import evaluation, run_folder
+from bert_tf.training import run_folder
+from bert_tf.training.evaluation import Predictor
 from bert_tf.training.step import computing_in, evaluation_step, training_steps
 from bert_tf.training.task import Task
 from tests.modeling.examples import random_choices, random_records, random_tags
@@ -95,7 +95,7 @@ def packed_records(folder):
                 )
             )
     return (
-        pipeline.training_dataset([path], [10], schema, batch_size=BATCH, seed=3),
+        pipeline.training_dataset([path], [12], schema, batch_size=BATCH, seed=3),
         pipeline.evaluation_dataset([path], schema, batch_size=BATCH, repeat=True),
     )
 
@@ -104,9 +104,8 @@ def labelled_records(folder, target):
     rng = np.random.default_rng(0)
     schema = classification.schema(target, toy.L)
     path = os.path.join(folder, "labelled")
-    padding = {feature.name: [0] * feature.length for feature in schema.features}
     with tf.io.TFRecordWriter(path) as writer:
-        for number in range(10):  # so that the last batch is filled up
+        for number in range(12):
             label = target.labels[number % 3] if target.labels else str(number / 4)
             writer.write(
                 schema.serialize(
@@ -120,10 +119,8 @@ def labelled_records(folder, target):
                 )
             )
     return (
-        pipeline.training_dataset([path], [10], schema, batch_size=BATCH, seed=3),
-        pipeline.evaluation_dataset(
-            [path], schema, batch_size=BATCH, padding=schema.serialize(padding)
-        ),
+        pipeline.training_dataset([path], [12], schema, batch_size=BATCH, seed=3),
+        pipeline.evaluation_dataset([path], schema, batch_size=BATCH),
     )
 
 
@@ -135,7 +132,7 @@ def first_batches(batches, count):
 
 def examples_by_length(folder):
     """As fine-tuning reads, with its last batch filled up."""
-    records = toy_examples.prepare(os.path.join(folder, "examples"))
+    records = toy_examples.prepare()
     options = toy_examples.options(train_batch_size=BATCH)
     plan = finetuning.training_plan(
         toy.task(),
@@ -247,14 +244,9 @@ class CompilingStrategy:
         return getattr(self._strategy, name)
 
 
-@contextlib.contextmanager
 def taken_for_a_tpu():
     """The engine takes any strategy for a TPU's."""
-    with (
-        mock.patch("bert_tf.training.step.is_tpu", lambda strategy: True),
-        mock.patch("bert_tf.training.evaluation.is_tpu", lambda strategy: True),
-    ):
-        yield
+    return mock.patch("bert_tf.training.step.is_tpu", lambda strategy: True)
 
 
 def train(task, dataset, strategy, precision="float32", optimizer="adamw", **options):
@@ -287,14 +279,8 @@ class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
         with taken_for_a_tpu():
             _, model = train(task, training, strategy)
             evaluation_step(task, model, strategy)(next(iter(held_out)))
-            for _ in evaluation.predict(
-                task,
-                model,
-                first_batches(held_out, 1),
-                total_batches=1,
-                strategy=strategy,
-            ):
-                pass
+            predictor = Predictor(task, model, strategy)
+            list(predictor.run(first_batches(held_out, 1), total_batches=1))
         self.assertLen(strategy.functions, 3)
         return strategy.functions
 
@@ -353,14 +339,9 @@ class CompiledTest(StepsTestCase):
         with taken_for_a_tpu():
             step = evaluation_step(task, model, compiled)
             compiled_sums = [step(batch) for batch in batches]
+            predictor = Predictor(task, model, compiled)
             predictions = list(
-                evaluation.predict(
-                    task,
-                    model,
-                    first_batches(held_out, 3),
-                    total_batches=3,
-                    strategy=compiled,
-                )
+                predictor.run(first_batches(held_out, 3), total_batches=3)
             )
         for ours, theirs in zip(compiled_sums, sums, strict=True):
             self.assertAllClose(ours, theirs, rtol=1e-5, atol=1e-6)

@@ -72,11 +72,9 @@ from bert_tf.tasks.squad.windows import (
 )
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import candidates, prefix_of
+from bert_tf.training.checkpoints import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import span_flops
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
 # token has a score as the answer's start and one as its end. If there is no answer,
@@ -91,7 +89,6 @@ def task(
         name=name,
         build_model=lambda: BertSpanPredictor(config, recompute=recompute, **options),
         objective=SPAN,
-        training_flops=functools.partial(span_flops, config),
     )
 
 
@@ -330,7 +327,6 @@ class Answerer:
 # The runs on SQuAD: questions in, answers out.
 
 
-RECORDS_NAME = "train.tf_record"
 FIRST_STAGE = "first_stage"
 
 
@@ -342,7 +338,6 @@ class Questions:
     found: ModelFiles
     training: CheckedQuestions | None
     scored: CheckedQuestions | None
-    is_alone: bool
 
     def __post_init__(self) -> None:
         # Refuses its lengths now rather than after training.
@@ -355,6 +350,11 @@ class Questions:
             f"{source.num_questions} questions of {source.source}",
             rows_digest([source.identity]),
         )
+
+    @property
+    def num_training_questions(self) -> int:
+        """How many there are to train on."""
+        return self._require(self.training).num_questions
 
     def identity(self, split: str) -> str:
         """A digest of a split's questions, and of how they are read."""
@@ -412,13 +412,13 @@ class Questions:
             for_training=for_training,
         )
 
+    @functools.cached_property
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
         length = self.options.max_seq_length
-        records = SplitRecords.prepare(
-            os.path.join(self.options.output_dir, RECORDS_NAME),
+        records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
             parallel_blocks(
@@ -426,22 +426,10 @@ class Questions:
                 featurizer,
                 num_workers=self.options.num_workers or available_cores(),
             ),
-            lambda: {
-                "num_questions": source.num_questions,
-                "skipped": dict(source.skipped),
-            },
-            is_alone=self.is_alone,
         )
         logging.info(
-            "%d questions have %d windows.",
-            records.notes["num_questions"],
-            records.num_records,
+            "%d questions have %d windows.", source.num_questions, records.num_records
         )
-        if not records.num_records:
-            raise InputError(
-                f"{source.source}: no paragraph has a token, so that there is"
-                " nothing to train on."
-            )
         return records
 
 
@@ -456,8 +444,8 @@ def squad_task(questions: Questions) -> FineTuningTask[Answers]:
         task(found.config, recompute=options.recompute, **built),
         head=names.SPAN,
         trains_task="squad",
-        records=questions.records,
-        num_examples=lambda records: records.notes["num_questions"],
+        records=lambda: questions.records,
+        num_examples=lambda: questions.num_training_questions,
         data=questions.data,
         predict=questions.predict,
         score=questions.score,
@@ -470,9 +458,7 @@ def squad_task(questions: Questions) -> FineTuningTask[Answers]:
     )
 
 
-def read_questions(
-    options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> Questions:
+def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
     """The options' questions, read once and checked."""
     # A metric that does not exist is reported before the files are read.
     best_metric(options.version_2_with_negative, options.best_metric)
@@ -494,8 +480,7 @@ def read_questions(
                     f"`{name}` needs a development set; {scored.source} has"
                     " questions without an answer."
                 )
-    is_alone = num_workers(strategy) == 1
-    return Questions(options, found, training, scored, is_alone)
+    return Questions(options, found, training, scored)
 
 
 def main(options: SquadOptions) -> None:
@@ -512,7 +497,7 @@ def main(options: SquadOptions) -> None:
     def make_task(
         options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
     ) -> FineTuningTask[Answers]:
-        kept.append(read_questions(options, found, strategy))
+        kept.append(read_questions(options, found))
         return squad_task(kept[0])
 
     def first_stage(run: FineTuning) -> str | None:
@@ -530,8 +515,7 @@ def main(options: SquadOptions) -> None:
             eval_steps=0,
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
-        is_alone = num_workers(run.strategy) == 1
-        questions = Questions(own, run.found, first, None, is_alone)
+        questions = Questions(own, run.found, first, None)
         stage = FineTuning(squad_task(questions), own, run.found, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder

@@ -5,7 +5,6 @@ word's vector is that of its first piece, in the window with most context of the
 """
 
 import dataclasses
-import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,8 +48,7 @@ from bert_tf.tasks.tagging.words import (
     read_features,
     read_splits,
 )
-from bert_tf.training.checkpoint_files import STATE_NAME
-from bert_tf.training.strategy import num_workers
+from bert_tf.training.checkpoints import STATE_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -134,9 +132,11 @@ class VectorBatches(EvaluationBatches):
 
 
 class VectorTable(ExampleTable):
-    """Records in memory whose batches for training have features."""
+    """Records of words' places whose batches for training have features."""
 
-    vectors: np.ndarray  # [T, L, F], set by `VectorRecords`
+    def __init__(self, places: ExampleTable, vectors: np.ndarray) -> None:
+        vars(self).update(vars(places))
+        self.vectors = vectors  # [T, L, F]
 
     def batches(
         self, rows: np.ndarray, length: int, *, shard: InputShard = ALL_ROWS
@@ -162,28 +162,6 @@ class VectorTable(ExampleTable):
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VectorRecords(SplitRecords):
-    """Records to train on, with their words' vectors [T, L, F]."""
-
-    vectors: np.ndarray
-
-    @classmethod
-    def of(cls, records: SplitRecords, vectors: np.ndarray) -> "VectorRecords":
-        """Records of places, and the vectors there."""
-        fields = dataclasses.fields(records)
-        values = {field.name: getattr(records, field.name) for field in fields}
-        return cls(**values, vectors=vectors)
-
-    @functools.cached_property
-    def table(self) -> VectorTable:
-        """The records in memory."""
-        table = VectorTable.read(self.path, self.schema)
-        assert isinstance(table, VectorTable)
-        table.vectors = self.vectors
-        return table
-
-
 def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """The vectors of the places `ids` where `mask` is 1, else zeros; [B, S, L, F]."""
     found = np.zeros([*ids.shape, *vectors.shape[1:]], np.float32)
@@ -196,9 +174,14 @@ def feature_task(
     options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[WordPredictions]:
     """The task of labelling words by a BiLSTM over the requested features."""
-    is_alone = num_workers(strategy) == 1
-    words = Words(options, found, read_splits(options), is_alone=is_alone)
+    words = Words(options, found, read_splits(options))
     frozen = _FrozenWords(options, found, words, strategy)
+
+    def records() -> SplitRecords:
+        places = words.records
+        table = VectorTable(places.table, frozen.vectors(TRAIN))
+        return dataclasses.replace(places, table=table)
+
     return FineTuningTask(
         name="tagging",
         objective=TAGGING,
@@ -208,7 +191,7 @@ def feature_task(
             hidden_size=options.bilstm_size,
             dropout=options.bilstm_dropout,
         ),
-        records=lambda: VectorRecords.of(words.records(), frozen.vectors(TRAIN)),
+        records=records,
         predict=frozen.predict,
         refuse_folder=frozen.refuse_folder,
         side_files={FEATURES_NAME: json.dumps(frozen.settings, indent=1) + "\n"},

@@ -80,11 +80,9 @@ from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, re
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoint_files import STATE_NAME
+from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import num_workers
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import tagger_flops
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
@@ -180,7 +178,6 @@ def task(
             config, num_labels, recompute=recompute, **options
         ),
         objective=TAGGING,
-        training_flops=functools.partial(tagger_flops, config, num_labels=num_labels),
     )
 
 
@@ -458,7 +455,6 @@ def entity_scores(
     return results
 
 
-RECORDS_NAME = "train.tf_record"
 SPLITS = ("train", "dev", "test")
 TRAIN = "train"
 # In the folder of a run on features: the model that they are from.
@@ -473,11 +469,8 @@ class Words:
         options: TaggingOptions,
         found: ModelFiles,
         splits: Mapping[str, Sequence[Sentence]],
-        *,
-        is_alone: bool,
     ) -> None:
         self._options = options
-        self._is_alone = is_alone
         self.splits = splits
         self._file_schemes = find_file_schemes(splits, options.tag_scheme)
         self.labels = find_labels(
@@ -609,15 +602,14 @@ class Words:
             "sentences": digest(self.splits[split]),
         }
 
+    @functools.cached_property
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         sentences, length = self.splits[TRAIN], self._options.max_seq_length
-        records = SplitRecords.prepare(
-            os.path.join(self._options.output_dir, RECORDS_NAME),
+        records = SplitRecords.of(
             schema(length),
             self._made_from(TRAIN),
             blocks(self.featurizer(sentences), self._label_ids[TRAIN], length),
-            is_alone=self._is_alone,
         )
         logging.info(
             "%d sentences, %d words, %d labels: %d windows.",
@@ -633,16 +625,14 @@ def tagging_task(
     options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> FineTuningTask[WordPredictions]:
     """The task of labelling words, on the options' sentences."""
-    words = Words(
-        options, found, read_splits(options), is_alone=num_workers(strategy) == 1
-    )
+    words = Words(options, found, read_splits(options))
     built = model_options(
         options, opened_adapter(options, found.config), has_pooler=False
     )
     num_labels = len(words.labels.names)
     return FineTuningTask.of(
         task(found.config, num_labels, recompute=options.recompute, **built),
-        records=words.records,
+        records=lambda: words.records,
         predict=words.predict,
         refuse_folder=refuse_features,
         **common_parts(words),

@@ -18,7 +18,7 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import frozen_features, words
 from bert_tf.tasks.tagging.frozen_features import (
     VectorBatches,
-    VectorRecords,
+    VectorTable,
     WordFeaturizer,
     feature_picture,
     feature_table,
@@ -87,8 +87,7 @@ class OfTokens:
 
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
-        return SplitRecords.prepare(
-            os.path.join(self.get_temp_dir(), "train.tf_record"),
+        return SplitRecords.of(
             words.schema(8),
             {},
             words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
@@ -108,8 +107,8 @@ class WordVectorsTest(tf.test.TestCase):
         self.assertAllEqual(batch["input_mask"], weights)
 
     def test_batches_to_train_on(self):
-        records = VectorRecords.of(self.records(), VECTORS)
-        dataset = records.table.batches(np.array([[1, 0, -1]]), 3)
+        table = VectorTable(self.records().table, VECTORS)
+        dataset = table.batches(np.array([[1, 0, -1]]), 3)
         self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
         (batch,) = dataset
         self.check(batch)
@@ -223,14 +222,14 @@ class FeatureTaggingTest(ScriptCase):
     def test_the_folders_flags_say_what_it_was_trained_with(self):
         options = {"learning_rate": None, "num_train_epochs": None}
         with (
-            mock.patch.object(
-                finetuning, "training_plan", side_effect=SystemExit
-            ) as finetune,
+            mock.patch.object(finetuning, "train", side_effect=SystemExit) as train,
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", **options)
-        own = finetune.call_args.kwargs
-        self.assertEqual((own["learning_rate"], own["num_train_epochs"]), (1e-3, 10.0))
+        own = train.call_args.kwargs
+        self.assertEqual(own["config"].learning_rate, 1e-3)
+        self.assertEqual(own["start"].settings["num_train_epochs"], 10.0)
+        self.assertIsNone(own["init_checkpoint"])
         with open(self.path("run", "flags.json")) as file:
             written = json.load(file)
         self.assertEqual(
@@ -239,7 +238,7 @@ class FeatureTaggingTest(ScriptCase):
         self.assertEqual(written["init_checkpoint"], self.model)
         # It has no checkpoint, so BERT itself may be fine-tuned there.
         with (
-            mock.patch.object(finetuning, "training_plan", side_effect=SystemExit),
+            mock.patch.object(finetuning, "train", side_effect=SystemExit),
             self.assertRaises(SystemExit),
         ):
             self.run_script("--do_train", features=None, bilstm_size=None)

@@ -470,7 +470,7 @@ class TaggingSessionTest(tf.test.TestCase):
         )
         found = finetuning.files_of(values, values.output_dir)
         splits = words.read_splits(values)
-        session = words.Words(values, found, splits, is_alone=True)
+        session = words.Words(values, found, splits)
         self.assertEqual(session.labels.scheme, "iob2")
         # I I B, O I: the same entities as in the file; strictly read one is none.
         found = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
