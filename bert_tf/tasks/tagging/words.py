@@ -44,9 +44,6 @@ from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import (
     PADDING,
     ROWS,
-    EvaluationBatches,
-    ExampleTable,
-    LengthPlan,
     SplitRecords,
     rows_digest,
 )
@@ -390,16 +387,10 @@ def predict_words(
     max_lengths: int | None,
 ) -> WordPredictions:
     """Predicts the words of some windows."""
-    table = ExampleTable(
-        blocks(features, labels, max_seq_length),
-        schema(max_seq_length),
+    records = SplitRecords.of(
+        schema(max_seq_length), None, blocks(features, labels, max_seq_length)
     )
-    if max_lengths is None:
-        plan = LengthPlan(table.lengths, batch_size, (max_seq_length,), seed=None)
-        rows = plan.epoch(0).rows
-        batches = EvaluationBatches(table, rows, np.full(len(rows), max_seq_length))
-    else:
-        batches = table.by_length(batch_size, max_lengths)
+    batches = records.batches(batch_size, max_lengths)
     found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
     for batch, outputs in predict(batches, len(batches)):
         (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
