@@ -418,14 +418,21 @@ class Questions:
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
         length = self.options.max_seq_length
+        found = parallel_blocks(
+            source,
+            featurizer,
+            num_workers=self.options.num_workers or available_cores(),
+        )
+        first = next(found, None)
+        if first is None:
+            raise InputError(
+                f"{source.source}: no paragraph has a token, so that there is"
+                " nothing to train on."
+            )
         records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
-            parallel_blocks(
-                source,
-                featurizer,
-                num_workers=self.options.num_workers or available_cores(),
-            ),
+            itertools.chain([first], found),
         )
         logging.info(
             "%d questions have %d windows.", source.num_questions, records.num_records
