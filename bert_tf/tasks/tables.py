@@ -77,9 +77,9 @@ class LeftOutRows:
         position. Blank lines at the end of the file shift none.
         """
         if not has_labels:
-            for line in (line for line in self.blank if line < self._last):
-                self.count(line)
-                self.add(line, "the row is blank.")
+            blank = [line for line in self.blank if line < self._last]
+            self.num_rows += len(blank)
+            self._unusable |= dict.fromkeys(blank, "the row is blank.")
         count = len(self._unusable)
         if count:
             first, reason = next(iter(self._unusable.items()))
@@ -192,29 +192,36 @@ class TableSplit:
                 left_out.blank.append(number)
                 continue
             left_out.count(number)
-            cells: dict[Column | None, str | None] = {None: None}
             try:
-                for column, place in places.items():
-                    cells[column] = row[place]
-                    if self.only.get(column, row[place]) != row[place]:
-                        break
-                else:
-                    label = cells[self.label]
-                    if label is not None and label == self.no_label:
-                        left_out.unlabelled.append(number)
-                        continue
-                    label = self.rename.get(label or "", label)
-                    yield number, cells[self.text_a] or "", cells[self.text_b], label
+                if any(row[places[column]] != v for column, v in self.only.items()):
+                    continue
+                cells = {column: row[place] for column, place in places.items()}
             except IndexError:
+                is_there = range(-len(row), len(row))
+                missing = next(
+                    c for c, place in places.items() if place not in is_there
+                )
                 left_out.add(
                     number,
-                    f"column {column!r} is missing: the row has {len(row)}"
+                    f"column {missing!r} is missing: the row has {len(row)}"
                     f" column{'' if len(row) == 1 else 's'}."
                     f"{_other_separator(row, path)}",
                 )
+                continue
+            label = None
+            if self.label is not None:
+                label = cells[self.label]
+                if label == self.no_label:
+                    left_out.unlabelled.append(number)
+                    continue
+                label = self.rename.get(label, label)
+            text_b = None if self.text_b is None else cells[self.text_b]
+            yield number, cells[self.text_a], text_b, label
 
 
-def table_rows(text: str, path: str, *, is_csv: bool) -> Iterator[tuple[int, list]]:
+def table_rows(
+    text: str, path: str, *, is_csv: bool
+) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of each row; in CSV a cell may span several lines."""
     if not is_csv:
         for number, line in enumerate(files.lines(text), start=1):

@@ -112,7 +112,11 @@ class TableSplitTest(tf.test.TestCase):
             ),
             # Without labels, each line is a prediction's.
             (f"id\ttext\n{rows}500\n", {"text_a": "text"}, ":502: column 'text'"),
-            ("text\none\n\ntwo\n\n", {"text_a": "text"}, "tsv:3: the row is blank"),
+            (
+                "text\none\n\n\ntwo\n\n",
+                {"text_a": "text"},
+                r"tsv:3: the row is blank. \(2 of 4 rows .*: lines 3, 4",
+            ),
             ("header only\n", {"text_a": 0}, "no examples"),
             ("\ufeff", {"text_a": 0}, "the file is empty"),
             (b"t\n\xff\xfe\n", {"text_a": 0}, "data.tsv:2: not UTF-8"),
