@@ -246,14 +246,12 @@ class BertConfig:
                 f" max_position_embeddings ({self.max_position_embeddings})."
             )
 
-    def check_vocabulary(
-        self, num_tokens: int, source: str, advice: str = "Give those of one model."
-    ) -> None:
+    def check_vocabulary(self, num_tokens: int, source: str) -> None:
         """Raises InputError if a vocabulary has ids outside the embedding table."""
         if num_tokens > self.vocab_size:
             raise InputError(
                 f"{source} has {num_tokens} tokens, but the model's `vocab_size`"
-                f" is {self.vocab_size}. {advice}"
+                f" is {self.vocab_size}. Give those of one model."
             )
 
     def to_dict(self) -> dict[str, Any]:

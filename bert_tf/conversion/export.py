@@ -47,7 +47,7 @@ def completed(
 ) -> Source:
     """A source, checked as a whole, with the user's options for it."""
     weights = source.weights
-    if config is not None and source.config is not None:
+    if config is not None:
         refuse_other_function(source, config, "--bert_config_file")
     config = config or source.require_config()
     check_against_config(weights, config)

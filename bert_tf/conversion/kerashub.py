@@ -15,11 +15,13 @@ own `from_preset` would skip tensors that config.json has no layer for, and woul
 mistake quantized numbers for weights; here both are errors.
 """
 
+import contextlib
+import functools
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,8 +96,6 @@ _TOKENIZER_FIXED = {
     "oov_token": "[UNK]",
 }
 
-# What h5py raises for a damaged file.
-_DAMAGED = (OSError, ValueError, KeyError, RuntimeError)
 # Stored next to weights: an optimizer's state, dropout's seeds.
 _NO_WEIGHTS = ("optimizer/", "seed_generator/")
 
@@ -353,6 +353,19 @@ def _backbone_files(folder: str) -> list[str]:
     return [os.path.join(folder, part) for part in sorted(parts)]
 
 
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    import h5py
+
+    try:
+        with h5py.File(path) as file:
+            yield file
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"{path} is damaged or no HDF5 file: {_first_line(error)}"
+        ) from error
+
+
 def _stored_in(path: str) -> dict[str, Tensor]:
     """The tensors of a file by their places, in KerasHub's layout."""
     import h5py
@@ -360,12 +373,20 @@ def _stored_in(path: str) -> dict[str, Tensor]:
 
     if not files.exists(path):
         raise InputError(f"No such file: {path}")
-    shapes: dict[str, tuple[int, ...]] = {}
+    tensors: dict[str, Tensor] = {}
     refused: list[str] = []
 
     def is_bfloat16(item: Any) -> bool:
         # Keras' mark for numbers of 16 bits that HDF5 has no type for.
         return item.attrs.get("dtype") == "bfloat16"
+
+    def read(place: str) -> np.ndarray:
+        with _opened(path) as file:
+            item = file[place]
+            array = item[()]
+            if is_bfloat16(item):
+                array = array.view(ml_dtypes.bfloat16)
+            return array.astype(np.float32, copy=False)
 
     def visit(place: str | bytes, item: Any) -> None:
         place = str(place)  # bytes in a damaged file
@@ -375,41 +396,18 @@ def _stored_in(path: str) -> dict[str, Tensor]:
             return
         if item.shape is None:
             refused.append(f"{place} is empty")
-            return
-        shapes[place] = item.shape
         # Such a tensor may refer to any file of this machine.
-        if item.external or item.is_virtual:
+        elif item.external or item.is_virtual:
             refused.append(f"{place} is outside the file")
         elif item.dtype.kind != "f" and not is_bfloat16(item):
             refused.append(f"{place} is quantized, {item.dtype}")
+        tensors[place] = Tensor(item.shape, functools.partial(read, place))
 
-    try:
-        with h5py.File(path) as file:
-            file.visititems(visit)
-    except _DAMAGED as error:
-        raise _damaged(path, error) from error
+    with _opened(path) as file:
+        file.visititems(visit)
     if refused:
         raise InputError(f"{path}: cannot be read: {listed(refused)}.")
-
-    def reading(place: str) -> Callable[[], np.ndarray]:
-        def read() -> np.ndarray:
-            try:
-                with h5py.File(path) as file:
-                    item = file[place]
-                    array = item[()]
-                    if is_bfloat16(item):
-                        array = array.view(ml_dtypes.bfloat16)
-                    return array.astype(np.float32, copy=False)
-            except _DAMAGED as error:
-                raise _damaged(path, error) from error
-
-        return read
-
-    return {place: Tensor(shape, reading(place)) for place, shape in shapes.items()}
-
-
-def _damaged(path: str, error: Exception) -> InputError:
-    return InputError(f"{path} is damaged or no HDF5 file: {_first_line(error)}")
+    return tensors
 
 
 def write(

@@ -73,8 +73,7 @@ def load_weights(
     source = _opened(checkpoint)
     weights = source.weights if init_head else source.weights.with_heads(())
     variables = weights_by_name(model)
-    if source.config is not None:
-        refuse_other_function(source, model.bert_config)
+    refuse_other_function(source, model.bert_config)
     _refuse_what_does_not_fit(weights, variables)
     missing = [name for name in variables if name not in weights]
     unused = [name for name in weights if name not in variables]
@@ -149,12 +148,13 @@ def refuse_other_function(
 
     The weights' shapes do not show it: heads of attention, activation, epsilon.
     """
-    there = source.require_config()
+    if source.config is None:
+        return
     fields = _FUNCTION
     if names.MASKED_LM in names.heads_of(source.weights):
         fields += _MASKED_LM_FUNCTION
     for field in fields:
-        old, new = getattr(there, field), getattr(config, field)
+        old, new = getattr(source.config, field), getattr(config, field)
         if old != new:
             raise InputError(
                 f"{source.path} was trained with {field}={old}; {said_by} has {new}."
@@ -335,7 +335,7 @@ def model_files(
     source = open_source(init_checkpoint) if init_checkpoint else None
     if bert_config_file:
         config = BertConfig.from_json_file(bert_config_file)
-        if source is not None and source.config is not None:
+        if source is not None:
             said_by = f"--bert_config_file={bert_config_file}"
             refuse_other_function(source, config, said_by)
     elif source is not None:
@@ -354,14 +354,7 @@ def model_files(
         path = _own_file(output_dir, VOCAB_NAME, "vocab_file")
         vocabulary, own_casing = Vocabulary.from_file(path), casing_of(output_dir)
     vocabulary.require_special_tokens(path)
-    has_own = source is not None and source.tokenizer.vocabulary is not None
-    config.check_vocabulary(
-        len(vocabulary),
-        path,
-        "Leave --vocab_file out: the checkpoint has its own."
-        if vocab_file and has_own
-        else "Give those of one model.",
-    )
+    config.check_vocabulary(len(vocabulary), path)
     if do_lower_case is None:
         do_lower_case = own_casing
     casing = checked_casing(source, vocabulary, do_lower_case, "--vocab_file")

@@ -23,7 +23,7 @@ Shapes: V vocabulary, P positions, T segment types, H hidden, F feed-forward, C 
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from bert_tf.config import BertConfig
 
@@ -33,21 +33,13 @@ HUGGING_FACE_ENCODER = "bert."
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A weight's names; `{}` stands for the number of the layer.
+    """A weight's names; `{}` stands for the number of the layer."""
 
-    Attributes:
-        original: in the original's checkpoints, and in ours.
-        shape: the dimensions there, by their letters or numbers.
-        hugging_face: in Hugging Face's; the encoder's without `bert.` before it.
-        keras_hub: its place in KerasHub's files; None if KerasHub has no such weight.
-        keras_hub_transposes: whether KerasHub's array is the transposed one.
-    """
-
-    original: str
-    shape: str
-    hugging_face: str
-    keras_hub: str | None = None
-    keras_hub_transposes: bool = False
+    original: str  # in the original's checkpoints, and in ours
+    shape: str  # the dimensions there, by their letters or numbers
+    hugging_face: str  # the encoder's without `bert.` before it
+    keras_hub: str | None = None  # its place in KerasHub's files, if it is in them
+    keras_hub_transposes: bool = False  # whether KerasHub's array is the transposed one
 
     @property
     def hugging_face_transposes(self) -> bool:
@@ -108,68 +100,45 @@ def _scores(tf: str, num: str, hf: str, hub: str | None = None) -> list[Name]:
 
 
 EMBEDDINGS = (
-    Name(
-        "bert/embeddings/word_embeddings",
-        "V H",
-        "embeddings.word_embeddings.weight",
-        "layers/reversible_embedding/vars/0",
-    ),
-    Name(
-        "bert/embeddings/token_type_embeddings",
-        "T H",
-        "embeddings.token_type_embeddings.weight",
-        "layers/embedding/vars/0",
-    ),
-    Name(
-        "bert/embeddings/position_embeddings",
-        "P H",
-        "embeddings.position_embeddings.weight",
-        "layers/position_embedding/vars/0",
+    *(
+        Name(
+            f"bert/embeddings/{table}",
+            shape,
+            f"embeddings.{table}.weight",
+            f"layers/{place}/vars/0",
+        )
+        for table, shape, place in (
+            ("word_embeddings", "V H", "reversible_embedding"),
+            ("token_type_embeddings", "T H", "embedding"),
+            ("position_embeddings", "P H", "position_embedding"),
+        )
     ),
     *_layer_norm("bert/embeddings", "embeddings", "layers/layer_normalization"),
 )
 
-# KerasHub's layer, and Hugging Face's and the original's scope of it.
-_HUB, _HF, _TF = (
-    "layers/transformer_encoder{}",
-    "encoder.layer.{}",
-    "bert/encoder/layer_{}",
-)
+
+def _in_layer(
+    kind: Callable[..., list[Name]], path: str, place: str, *shape: str
+) -> list[Name]:
+    """A part of each layer: Hugging Face's path is the original's, with dots."""
+    return kind(
+        f"bert/encoder/layer_{{}}/{path}",
+        *shape,
+        f"encoder.layer.{{}}.{path.replace('/', '.')}",
+        f"layers/transformer_encoder{{}}/{place}",
+    )
+
+
+_ATTENTION = "_self_attention_layer"
 LAYER = (
-    *(
-        name
-        for part in ("query", "key", "value")
-        for name in _dense(
-            f"{_TF}/attention/self/{part}",
-            "H H",
-            f"{_HF}.attention.self.{part}",
-            f"{_HUB}/_self_attention_layer/{part}_dense",
-        )
-    ),
-    *_dense(
-        f"{_TF}/attention/output/dense",
-        "H H",
-        f"{_HF}.attention.output.dense",
-        f"{_HUB}/_self_attention_layer/output_dense",
-    ),
-    *_layer_norm(
-        f"{_TF}/attention/output",
-        f"{_HF}.attention.output",
-        f"{_HUB}/_self_attention_layer_norm",
-    ),
-    *_dense(
-        f"{_TF}/intermediate/dense",
-        "H F",
-        f"{_HF}.intermediate.dense",
-        f"{_HUB}/_feedforward_intermediate_dense",
-    ),
-    *_dense(
-        f"{_TF}/output/dense",
-        "F H",
-        f"{_HF}.output.dense",
-        f"{_HUB}/_feedforward_output_dense",
-    ),
-    *_layer_norm(f"{_TF}/output", f"{_HF}.output", f"{_HUB}/_feedforward_layer_norm"),
+    *_in_layer(_dense, "attention/self/query", f"{_ATTENTION}/query_dense", "H H"),
+    *_in_layer(_dense, "attention/self/key", f"{_ATTENTION}/key_dense", "H H"),
+    *_in_layer(_dense, "attention/self/value", f"{_ATTENTION}/value_dense", "H H"),
+    *_in_layer(_dense, "attention/output/dense", f"{_ATTENTION}/output_dense", "H H"),
+    *_in_layer(_layer_norm, "attention/output", f"{_ATTENTION}_norm"),
+    *_in_layer(_dense, "intermediate/dense", "_feedforward_intermediate_dense", "H F"),
+    *_in_layer(_dense, "output/dense", "_feedforward_output_dense", "F H"),
+    *_in_layer(_layer_norm, "output", "_feedforward_layer_norm"),
 )
 
 POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "layers/dense"))

@@ -145,7 +145,19 @@ class _ServedModel(tf.Module):
         return found
 
     def text_signatures(self) -> dict[str, _Signature]:
-        """The signatures of functions of texts."""
+        """The functions of a text or a pair: text_a [B], text_b [B], "" for none."""
+        return {
+            SERVING_DEFAULT: (
+                lambda text_a, text_b: self._answer(self._inputs(text_a, text_b)),
+                [_texts("text_a"), _texts("text_b")],
+            ),
+            "one_text": (
+                lambda text_a: self._answer(self._inputs(text_a)),
+                [_texts("text_a")],
+            ),
+        }
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
         raise NotImplementedError
 
     def _call(self, inputs: _Tensors) -> _Tensors:
@@ -191,29 +203,7 @@ class _ServedModel(tf.Module):
         return tf.gather(tf.constant(self.labels), best) if self.labels else best
 
 
-class _ServedTexts(_ServedModel):
-    """What takes a text, or a pair of texts.
-
-    serving_default: text_a [B], text_b [B] ("" for none); one_text: text_a [B].
-    """
-
-    def text_signatures(self) -> dict[str, _Signature]:
-        return {
-            SERVING_DEFAULT: (
-                lambda text_a, text_b: self._answer(self._inputs(text_a, text_b)),
-                [_texts("text_a"), _texts("text_b")],
-            ),
-            "one_text": (
-                lambda text_a: self._answer(self._inputs(text_a)),
-                [_texts("text_a")],
-            ),
-        }
-
-    def _answer(self, inputs: _Tensors) -> _Tensors:
-        raise NotImplementedError
-
-
-class _ServedClassifier(_ServedTexts):
+class _ServedClassifier(_ServedModel):
     """Returns what the model's problem type asks for.
 
     One of several labels: logits and probabilities [B, C], label [B]. Any of them:
@@ -246,7 +236,7 @@ class _ServedClassifier(_ServedTexts):
         }
 
 
-class _ServedFeatures(_ServedTexts):
+class _ServedFeatures(_ServedModel):
     """Returns the encoder's output for each token, and for each text.
 
     sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;

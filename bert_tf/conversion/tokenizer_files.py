@@ -192,16 +192,19 @@ def write_tokenizer(
 
 def casing_of(folder: str) -> bool | None:
     """A checkpoint folder's casing; None if nothing gives it."""
-    path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
-    if files.exists(path):
-        casing = _object_in(path).get("do_lower_case")
+    for name, part, key in (
+        (TOKENIZER_CONFIG_NAME, None, "do_lower_case"),
+        (TOKENIZER_NAME, "normalizer", "lowercase"),
+    ):
+        path = os.path.join(folder, name)
+        values = _object_in(path) if files.exists(path) else {}
+        casing = (_part(values, part) if part else values).get(key)
+        if not isinstance(casing, bool | None):
+            raise InputError(
+                f"{path}: `{key}` must be true or false. Found: {casing!r}."
+            )
         if casing is not None:
-            return _boolean(casing, "do_lower_case", path)
-    path = os.path.join(folder, TOKENIZER_NAME)
-    if files.exists(path):
-        casing = _part(_object_in(path), "normalizer").get("lowercase")
-        if casing is not None:
-            return _boolean(casing, "normalizer.lowercase", path)
+            return casing
     name = os.path.basename(os.path.normpath(files.absolute(folder or ".")))
     # The releases' names, such as multi_cased_L-12_H-768_A-12; the first multilingual
     # model and the Chinese one are lower-cased without it in their names.
@@ -275,9 +278,3 @@ def _object_in(path: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path}: must hold one JSON object.")
     return values
-
-
-def _boolean(value: Any, key: str, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{path}: `{key}` must be true or false. Found: {value!r}.")
-    return value

@@ -34,19 +34,23 @@ class RecordModel(keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own, like the two below; InputError if an input does not fit."""
+        """Keras' own, like the two below; InputError if an input or label is wrong."""
         self._check(x)
-        return super().fit(x, y, *args, **kwargs)
+        return super().fit(x, self._labels(y), *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """See `fit`."""
         self._check(x)
-        return super().evaluate(x, y, *args, **kwargs)
+        return super().evaluate(x, self._labels(y), *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """See `fit`."""
         self._check(x)
         return super().predict(x, *args, **kwargs)
+
+    def _labels(self, y: Any) -> Any:
+        """Targets in Keras' form; a head checks them."""
+        return y
 
     def _check(self, inputs: Any) -> None:
         """Raises InputError for ids out of range, or more tokens than positions."""

@@ -108,14 +108,6 @@ class HeadModel(RecordModel):
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError if an input or a label does not fit the model."""
-        return super().fit(x, self._labels(y), *args, **kwargs)
-
-    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """See `fit`."""
-        return super().evaluate(x, self._labels(y), *args, **kwargs)
-
     def _labels(self, y: Any) -> Any:
         """Targets in Keras' form, checked."""
         if isinstance(y, list | tuple):

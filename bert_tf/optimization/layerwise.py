@@ -26,12 +26,16 @@ def freeze(encoder: Any, frozen_layers: str) -> None:
         return
     parts = {layer.name: layer for layer in encoder.layers if layer.variables}
     for name in frozen_layers.split(","):
-        for layer in _layers(name.strip(), parts):
+        for layer in _layers(name.strip(), parts, _numbered(encoder)):
             layer.trainable = False
 
 
-def _layers(name: str, parts: dict[str, Any]) -> list[Any]:
-    numbered = [layer for part, layer in parts.items() if part.startswith("layer_")]
+def _numbered(encoder: Any) -> list[Any]:
+    """The Transformer layers; `layer_mixture` is none."""
+    return [each for each in encoder.layers if re.fullmatch(r"layer_\d+", each.name)]
+
+
+def _layers(name: str, parts: dict[str, Any], numbered: list[Any]) -> list[Any]:
     if name in parts:
         return [parts[name]]
     if name == "encoder":
@@ -99,7 +103,7 @@ def keeping_initial(encoder: Any, num_layers: int) -> Iterator[None]:
     Those are the values that the model was made with, of the highest `num_layers` and
     the pooler; with 0 layers nothing is kept.
     """
-    layers = [layer for layer in encoder.layers if layer.name.startswith("layer_")]
+    layers = _numbered(encoder)
     if num_layers > len(layers):
         raise InputError(
             f"`reinitialize_layers={num_layers}`: the model has {len(layers)} layers."

@@ -151,30 +151,26 @@ def training_steps(
     names += [SKIPPED, LOSS_SCALE] if loss_scale else []
 
     def replica_step(batch: Records) -> Sums:
-        if num_replicas == 1:
-            return own_step(batch)
         replica = tf.distribute.get_replica_context()
-        with masks_of_replica(replica.replica_id_in_sync_group):
-            return own_step(batch)
-
-    def own_step(batch: Records) -> Sums:
-        replica = tf.distribute.get_replica_context()
+        is_alone = num_replicas == 1
+        number = replica.replica_id_in_sync_group
 
         def over_replicas(tensors):
-            if num_replicas == 1:
+            if is_alone:
                 return tensors
             return replica.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
         weights = over_replicas(objective.weights(batch))
         scale = loss_scale.scale if loss_scale else tf.constant(1.0)
-        if accumulation_steps == 1:
-            gradients, sums = gradients_of(batch, weights, scale)
-        else:
-            gradients, sums = _accumulated(
-                lambda micro_batch: gradients_of(micro_batch, weights, scale),
-                batch,
-                accumulation_steps,
-            )
+        with contextlib.nullcontext() if is_alone else masks_of_replica(number):
+            if accumulation_steps == 1:
+                gradients, sums = gradients_of(batch, weights, scale)
+            else:
+                gradients, sums = _accumulated(
+                    lambda micro_batch: gradients_of(micro_batch, weights, scale),
+                    batch,
+                    accumulation_steps,
+                )
         gradients = over_replicas(gradients)
         # As if the unscaled gradient were clipped.
         clip, norm = clip_scale(gradients, GLOBAL_CLIP_NORM * scale)

@@ -232,7 +232,7 @@ class ModelFilesTest(FolderTestCase):
             ({"vocab_file": f"{dog}/vocab.txt"}, "vocab_file has .*model/vocab.txt"),
             (
                 {"vocab_file": f"{large}/vocab.txt"},
-                "large/vocab.txt.*Leave --vocab_file out",
+                "large/vocab.txt.*Give those of one model",
             ),
             ({"do_lower_case": False}, "do_lower_case=False.*model was"),
             (

@@ -130,27 +130,6 @@ class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
             outputs["pooled_output"], np.tanh(mean @ kernel + bias), atol=1e-6
         )
 
-    def test_a_mixture_of_what_packed_rows_pool(self):
-        config = small_config()
-        records = {
-            "input_ids": [[1, 7, 8, 1, 9, 0]],
-            "input_mask": [[1, 1, 1, 1, 1, 0]],
-            "segment_ids": [[0, 0, 0, 0, 0, 0]],
-            "sequence_ids": [[1, 1, 1, 2, 2, 0]],
-            "cls_positions": [[0, 3]],
-        }
-        records = {name: np.array(values, "int32") for name, values in records.items()}
-        packed = BertEncoder(config, layer_mixture=True, packed=True)
-        randomize(packed)
-        alone = BertEncoder(config, layer_mixture=True)
-        randomize(alone)
-        second = {name: records[name][:, 3:5] for name in alone.input}
-        self.assertAllClose(
-            outputs_of(packed, records)["pooled_output"][0, 1],
-            outputs_of(alone, second)["pooled_output"][0],
-            atol=1e-5,
-        )
-
 
 class StartTest(tf.test.TestCase):
     def setUp(self):

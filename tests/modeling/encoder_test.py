@@ -139,11 +139,6 @@ class ConstructionTest(tf.test.TestCase):
         # Turc et al. 2019, table 1: BERT-Tiny has 4.4 million parameters.
         self.assertEqual(round(model.count_params() / 1e5), 44)
 
-    def test_without_pooler(self):
-        model = BertEncoder(small_config(), use_pooler=False)
-        self.assertSameElements(model.output, ["sequence_output"])
-        self.assertFalse([w.path for w in model.weights if "pooler" in w.path])
-
     def test_longer_than_the_positions(self):
         config = small_config()
         model = BertEncoder(config)

@@ -163,6 +163,20 @@ class ReinitializationTest(tf.test.TestCase, parameterized.TestCase):
                 value = 1.0 if name.endswith("/gamma") else 0.0
                 self.assertAllEqual(weight, np.full_like(weight, value), name)
 
+    def test_a_mixture_of_layers_is_no_layer(self):
+        model = BertClassifier(CONFIG, 2, layer_mixture=True)
+        mixture = model.encoder.get_layer("layer_mixture")
+        top = model.encoder.get_layer("layer_2").weights[0]
+        initial = top.numpy()
+        with keeping_initial(model.encoder, 1):
+            for weight in (top, mixture.weights[0]):
+                weight.assign(weight + 1.0)
+        self.assertAllEqual(top, initial)
+        self.assertAllEqual(mixture.weights[0], np.ones(4))
+        freeze(model.encoder, "encoder")
+        self.assertTrue(mixture.trainable)
+        self.assertFalse(model.encoder.get_layer("layer_2").trainable)
+
     def test_too_many_layers(self):
         with self.assertRaisesRegex(
             InputError, "`reinitialize_layers=4`: the model has 3 layers"

@@ -87,26 +87,6 @@ class SaveBatchTest(tf.test.TestCase):
         )
         self.assertEqual(statistics["problems"], [])
 
-    def test_the_script_shows_a_batch_of_packed_rows(self):
-        batch = {
-            "input_ids": tf.constant([[2, 5, 4, 3, 2, 6, 3, 4, 3, 0]]),
-            "input_mask": tf.constant([[1] * 9 + [0]]),
-            "segment_ids": tf.constant([[0, 0, 0, 0, 0, 0, 0, 1, 1, 0]]),
-            "sequence_ids": tf.constant([[1] * 4 + [2] * 5 + [0]]),
-            "masked_lm_positions": tf.constant([[2, 7, 0]]),
-            "masked_lm_ids": tf.constant([[6, 8, 0]]),
-            "masked_lm_weights": tf.constant([[1.0, 1.0, 0.0]]),
-            "cls_positions": tf.constant([[0, 4, 0]]),
-            "next_sentence_labels": tf.constant([[0, 1, 0]]),
-            "next_sentence_weights": tf.constant([[1.0, 1.0, 0.0]]),
-            # Not in the records: computed as they are read.
-            "position_ids": tf.constant([[0, 1, 2, 3, 0, 1, 2, 3, 4, 0]]),
-        }
-        path = save_batch(self.get_temp_dir(), 7, batch, "pretraining")
-        shown = self.inspect(path)
-        self.assertIn("[MASK→cat]", shown)
-        self.assertIn("keep the rules", shown)
-
     def test_nothing_is_overwritten_and_nothing_written_twice(self):
         folder = self.get_temp_dir()
         other = {**BATCH, "next_sentence_labels": tf.constant([[0], [0]])}

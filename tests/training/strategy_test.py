@@ -103,16 +103,6 @@ class StrategyTest(tf.test.TestCase):
             ):
                 create_strategy("multi_worker")
 
-    def test_an_address_of_a_worker_without_a_port_is_one_line(self):
-        cluster = {"worker": ["host0:2222", "host1"]}
-        task = {"type": "worker", "index": 0}
-        text = json.dumps({"cluster": cluster, "task": task})
-        with (
-            mock.patch.dict(os.environ, {"TF_CONFIG": text}),
-            self.assertRaisesRegex(InputError, "'host1' is not HOST:PORT"),
-        ):
-            create_strategy("multi_worker")
-
     def test_a_batch_that_cannot_be_dealt_out_is_refused(self):
         default = create_strategy()
         check_batch_size(default, 12, 4)
