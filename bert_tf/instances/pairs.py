@@ -34,20 +34,6 @@ class Documents(NamedTuple):
     # where the last one ends.
     document_starts: np.ndarray
 
-    @classmethod
-    def from_lists(
-        cls,
-        documents: Sequence[Sequence[Sequence[int]]],
-        dtype: type[np.integer] = np.int32,
-    ) -> "Documents":
-        """The same documents as arrays."""
-        sentences = [sentence for document in documents for sentence in document]
-        return cls(
-            np.array([token for ids in sentences for token in ids], dtype),
-            starts([len(ids) for ids in sentences]),
-            starts([len(document) for document in documents]),
-        )
-
 
 def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """Where pieces of these lengths begin, and where the last one ends."""

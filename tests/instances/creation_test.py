@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.instances.creation import TokenIds, create_instances
-from bert_tf.instances.pairs import Documents, token_dtype
+from bert_tf.instances.pairs import token_dtype
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances.plain_pretraining import plain_instances
+from tests.instances.scripted_stream import documents_of
 
 # A duplicate ("the") keeps its last id, and random words come from the ordered keys.
 TOKENS = (
@@ -36,7 +37,7 @@ def corpus(seed, num_documents, num_sentences, num_tokens):
 
 def as_documents(documents, dtype=np.uint16):
     ids = {token: number for number, token in enumerate(TOKENS)}
-    return Documents.from_lists(
+    return documents_of(
         [[[ids[token] for token in line] for line in doc] for doc in documents], dtype
     )
 
@@ -138,7 +139,7 @@ class CreateInstancesTest(tf.test.TestCase):
     def test_progress_counts_documents_of_all_passes(self):
         steps = []
         create_instances(
-            Documents.from_lists([[[7, 8]], [[9]]]),
+            documents_of([[[7, 8]], [[9]]]),
             IDS,
             InstanceSettings(dupe_factor=3),
             steps.append,
@@ -171,7 +172,7 @@ class FullSentencesTest(tf.test.TestCase):
             **changes,
         }
         instances = create_instances(
-            Documents.from_lists(documents), IDS, InstanceSettings(**settings)
+            documents_of(documents), IDS, InstanceSettings(**settings)
         )
         found = []
         for block in instances.blocks(5):
@@ -226,7 +227,7 @@ class SentenceOrderTest(tf.test.TestCase):
     def test_half_are_swapped_and_all_are_neighbours(self):
         documents = [[[n] for n in range(10, 55)] for _ in range(40)]
         instances = create_instances(
-            Documents.from_lists(documents),
+            documents_of(documents),
             IDS,
             InstanceSettings(pairs="sop", masking="dynamic", max_seq_length=16),
         )
@@ -247,7 +248,7 @@ class SentenceOrderTest(tf.test.TestCase):
 class ExactLabelsTest(tf.test.TestCase):
     def test_lone_tokens_are_left_out_and_counted(self):
         instances = create_instances(
-            Documents.from_lists([[[10]], [[11, 12]], [[13, 14]]]),
+            documents_of([[[10]], [[11, 12]], [[13, 14]]]),
             IDS,
             InstanceSettings(nsp_labels="exact", dupe_factor=4),
         )
@@ -257,7 +258,7 @@ class ExactLabelsTest(tf.test.TestCase):
     def test_the_label_does_not_hang_on_the_number_of_sentences(self):
         documents = [[[n, n + 1, n + 2]] for n in range(10, 50)]
         instances = create_instances(
-            Documents.from_lists(documents),
+            documents_of(documents),
             IDS,
             InstanceSettings(nsp_labels="exact", dupe_factor=20),
         )

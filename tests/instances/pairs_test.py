@@ -4,16 +4,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.instances import pairs
-from bert_tf.instances.pairs import Documents
 from bert_tf.instances.random_stream import random_stream
-from tests.instances.scripted_stream import Script
+from tests.instances.scripted_stream import Script, documents_of
 
 
 class Corpus:
     """Documents of sentences of token ids, cut by one of the kinds of pairs."""
 
     def __init__(self, *documents):
-        self.documents = Documents.from_lists(documents)
+        self.documents = documents_of(documents)
         self.order = np.arange(len(documents))
 
     def first_pair(self, cut, script, *, document=0, target=10):

@@ -6,6 +6,8 @@ a state can be written that gives any 624 words.
 
 import numpy as np
 
+from bert_tf.instances.pairs import Documents, starts
+
 
 class Script:
     """Collects draws, in order, and makes a stream of them."""
@@ -62,3 +64,13 @@ def untempered(word):
     for _ in range(3):
         shifted = word ^ (shifted >> 11)
     return shifted & 0xFFFFFFFF
+
+
+def documents_of(documents, dtype=np.int32):
+    """`Documents` of lists of sentences, which are lists of ids."""
+    sentences = [sentence for document in documents for sentence in document]
+    return Documents(
+        np.array([token for ids in sentences for token in ids], dtype),
+        starts([len(ids) for ids in sentences]),
+        starts([len(document) for document in documents]),
+    )

@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -21,15 +20,13 @@ from bert_tf.records.manifest import Manifest
 from bert_tf.records.tokenized_corpus import ChunkTokenizer
 from bert_tf.records.writing import ShardWriter
 from tests.tfrecords.killed_command import was_killed
+from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
 from tfrecords import create_pretraining_data
 
 needs_beam = unittest.skipUnless(
     importlib.util.find_spec("apache_beam"),
     "Apache Beam is not installed: `make test-beam` has it in its own environment",
 )
-
-WORDS = ["the", "cat", "sat", "on", "mat", "dog", "##s", "play", "##ing", "run"]
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 def text_of(num_documents=60, seed=0):
@@ -53,11 +50,9 @@ def text_of(num_documents=60, seed=0):
     return "\n".join(documents)
 
 
-class BeamCase(tf.test.TestCase):
+class BeamCase(ScriptCase):
     def setUp(self):
         super().setUp()
-        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-        self.write("vocab.txt", "".join(token + "\n" for token in TOKENS))
         self.write("1.txt", text_of())
         # Goes on with the first file's last document, but not where shards are made.
         self.write("2.txt", text_of(seed=1))
@@ -69,35 +64,25 @@ class BeamCase(tf.test.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, content):
+    def write_bytes(self, name, content):
         with open(self.path(name), "wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
+            file.write(content)
         return self.path(name)
 
     def arguments(self, *options, **changes):
         values = {
             "input_file": self.path("[12].txt"),
-            "output_file": self.path("out"),
-            "vocab_file": self.path("vocab.txt"),
+            "num_workers": "",
             "split_sentences": True,
             "num_shards": 4,
-            "max_seq_length": 24,
-            "max_predictions_per_seq": 4,
             "dupe_factor": 2,
             **changes,
         }
-        named = [f"--{name}={value}" for name, value in values.items() if value != ""]
-        return [*named, *options]
+        return [*super().arguments(**values), *options]
 
     def run_script(self, *options, **changes):
         create_pretraining_data.run(
-            cli.parse(
-                create_pretraining_data.run,
-                self.arguments(*options, **changes),
-            )
+            cli.parse(create_pretraining_data.run, self.arguments(*options, **changes))
         )
 
     def run_local(self, **changes):
@@ -250,8 +235,8 @@ class InterruptedTest(BeamCase):
 @needs_beam
 class WrongInputTest(BeamCase):
     def test_wrong_text_is_one_line_and_leaves_nothing(self):
-        latin = self.write("latin.txt", b"the cat\n\n" * 300 + b"Bl\xe4tter\n")
-        more = self.write("more.txt", b"\xff\n")
+        latin = self.write_bytes("latin.txt", b"the cat\n\n" * 300 + b"Bl\xe4tter\n")
+        more = self.write_bytes("more.txt", b"\xff\n")
         empty = self.write("empty.txt", "\n \n")
         for changes, message in (
             (
@@ -271,7 +256,7 @@ class WrongInputTest(BeamCase):
                 self.assertEqual(self.names(), [])
 
     def test_one_line_on_the_command_line(self):
-        latin = self.write("latin.txt", b"Bl\xe4tter\n")
+        latin = self.write_bytes("latin.txt", b"Bl\xe4tter\n")
         done = subprocess.run(
             [
                 sys.executable,

@@ -12,9 +12,10 @@ from absl import logging
 from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records.inspection import Survey
-from bert_tf.records.manifest import Manifest, Shard, SourceFile
+from bert_tf.records.manifest import Shard, SourceFile
 from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary
+from tests.records.unmasked import write_manifest
 from tfrecords import inspect_records
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
@@ -53,26 +54,15 @@ class ScriptCase(tf.test.TestCase):
             shards.append(
                 Shard(name=name, num_records=number, num_bytes=os.path.getsize(path))
             )
-        VOCABULARY.save(self.path("out.vocab.txt"))
-        values = {
-            "vocab_sha256": VOCABULARY.sha256,
-            "vocab_size": 9,
-            "do_lower_case": True,
+        fields = {
             "max_seq_length": 8,
             "max_predictions_per_seq": 2,
             "masking": "static",
-            "do_whole_word_mask": False,
             "masked_lm_prob": 0.15,
-            "short_seq_prob": 0.1,
-            "dupe_factor": 5,
-            "random_seed": 12345,
             "source_files": (SourceFile(path="a.txt", num_bytes=7, sha256="0"),),
             "shards": tuple(shards),
-            "complete": True,
         }
-        manifest = Manifest(**{**values, **changes})
-        with open(self.path("out.manifest.json"), "w", encoding="utf-8") as file:
-            file.write(manifest.to_json_string())
+        write_manifest(path, sum(num_records), VOCABULARY, **{**fields, **changes})
 
     def show(self, *arguments):
         """What the script prints."""
@@ -98,7 +88,7 @@ class SoundRecordsTest(ScriptCase):
             "complete: 5 records in 2 file(s); 8 tokens, 2 predictions",
             "9 entries in the vocabulary, uncased; static masking of 0.15",
             "pairs nsp with original labels;",
-            "dupe_factor 5, random_seed 12345",
+            "dupe_factor 1, random_seed 12345",
             "1 of 7 bytes in all (text): a.txt",
             "7 of 8 tokens (A 5, B 2); 1 predictions; B is random\n",
             "  A [CLS] the cats [SEP]\n  B [MASK→sat] [SEP]\n",
