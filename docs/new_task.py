@@ -27,7 +27,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import HeadModel
 from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
-from bert_tf.modeling.objectives import Loss, Mean, Objective
+from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.options import Path, option
 from bert_tf.records.batching import SplitRecords, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
@@ -48,30 +48,29 @@ names.HEADS[POINTING] = (  # type: ignore[index]
     names.Name("cls/pointing/output_bias", "1", "pointing.bias"),
 )
 
-# 2. bert_tf/modeling/objectives.py: -log p(token), and whether the likeliest is right.
-# Each is a sum and a weight, so that any number of devices gives the same mean.
+# 2. bert_tf/modeling/objectives.py: -log p(token), and whether the likeliest is right,
+# of each example, with its weight: so any number of devices gives the same mean.
 
 
 def _negative_log_likelihood(records: Any, outputs: Any) -> Any:
-    values = ops.sparse_categorical_crossentropy(
+    return ops.sparse_categorical_crossentropy(
         records["position"][:, 0], outputs["logits"], from_logits=True
     )
-    return ops.sum(values)
 
 
-def _weight(records: Any) -> Any:
-    return ops.cast(ops.shape(records["position"])[0], "float32")
-
-
-def _accuracy(records: Any, outputs: Any) -> Mean:
+def _accuracy(records: Any, outputs: Any) -> Any:
     likeliest = ops.argmax(outputs["logits"], axis=-1)
     right = ops.equal(likeliest, ops.cast(records["position"][:, 0], likeliest.dtype))
-    return Mean(ops.sum(ops.cast(right, "float32")), _weight(records))
+    return ops.cast(right, "float32")
+
+
+def _weights(records: Any) -> Any:
+    return ops.ones_like(records["position"][:, 0])
 
 
 OBJECTIVE = Objective(
-    {"cross_entropy": Loss(total=_negative_log_likelihood, weight=_weight)},
-    {"accuracy": _accuracy},
+    {"cross_entropy": Loss(values=_negative_log_likelihood, weights=_weights)},
+    {"accuracy": Loss(values=_accuracy, weights=_weights)},
 )
 
 # 3. bert_tf/modeling/heads.py: a score for each token, from one linear layer.
@@ -89,8 +88,7 @@ class BertPointer(HeadModel):
         with keras.name_scope("cls"):
             scores = projection(encoder(inputs)["sequence_output"])
         logits = ops.squeeze(scores, axis=-1)
-        arguments = encoder_options
-        super().__init__(encoder, inputs, {"logits": logits}, arguments, OBJECTIVE)
+        super().__init__(encoder, inputs, {"logits": logits}, OBJECTIVE, "bert_pointer")
 
 
 # 4. bert_tf/tasks/pointing.py: options, examples, records, predictions, scores.

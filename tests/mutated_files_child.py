@@ -182,7 +182,7 @@ def _read_records(folder):
     records = PretrainingRecords(
         _path(folder, "x.tfrecord"), counts_cache=_path(folder, "record_counts.json")
     )
-    _ = records.num_records
+    _ = records.counts
     _read_batches(records)
 
 

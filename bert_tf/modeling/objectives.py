@@ -325,7 +325,8 @@ SPAN = Objective(
 def _rows(logits: Any) -> Any:
     """[..., V] to [N, V]."""
     logits = ops.convert_to_tensor(logits)
-    return ops.reshape(logits, (-1, logits.shape[-1]))
+    # The tokens of a span may be of unknown number.
+    return logits if logits.ndim == 2 else ops.reshape(logits, (-1, logits.shape[-1]))
 
 
 def _flat(x: Any) -> Any:

@@ -178,8 +178,6 @@ ROWS = "rows"
 # The feature that is 1 for an example and 0 for a row of padding, [B, 1].
 IS_REAL = "is_real_example"
 
-_PARSED_AT_ONCE = 1024
-
 
 class ExampleTable:
     """Records, such as those of a TFRecord file."""

@@ -30,7 +30,7 @@ from bert_tf.records.manifest import (
     manifest_path,
 )
 from bert_tf.records.packing import unpacked_columns
-from bert_tf.records.pipeline import FRAME_BYTES, record_blocks
+from bert_tf.records.pipeline import FRAME_BYTES, first_record, record_blocks
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.text.vocabulary import CLS, MASK, SEP, Vocabulary
@@ -147,21 +147,22 @@ class InspectedRecords:
         problem = InputError(f"There is no record in {', '.join(self.paths[:3])}.")
         for path in self.paths:
             try:
-                for records in record_blocks(path, 1):
-                    spec = RecordSpec.of_record(records[0], path)
-                    for manifest in self.manifests[:1]:
-                        for name in ("max_seq_length", "max_predictions_per_seq"):
-                            said, found = getattr(manifest, name), getattr(spec, name)
-                            if found and said != found:
-                                self.warn(
-                                    f"{manifest.path}: {name} is {said}; records have"
-                                    f" {found}."
-                                )
-                    return spec
+                if (found := first_record([path])) is None:
+                    continue
+                spec = RecordSpec.of_record(found[1], path)
             except InputError as error:
                 problem = error
                 if path != self.paths[-1]:
                     self.warn(str(error))
+                continue
+            for manifest in self.manifests[:1]:
+                for name in ("max_seq_length", "max_predictions_per_seq"):
+                    said, there = getattr(manifest, name), getattr(spec, name)
+                    if there and said != there:
+                        self.warn(
+                            f"{manifest.path}: {name} is {said}; records have {there}."
+                        )
+            return spec
         raise problem
 
 

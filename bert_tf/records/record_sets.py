@@ -65,7 +65,7 @@ from bert_tf.records.tokenized_corpus import (
     work_folder_path,
 )
 from bert_tf.records.writing import ShardWriter, remove_leftovers
-from bert_tf.text.documents import Chunk, DatasetSource
+from bert_tf.text.documents import Chunk, DatasetSource, FileSource
 from bert_tf.text.vocabulary import Vocabulary
 
 # To be incremented when the same text and settings give other bytes, or the work folder
@@ -189,15 +189,6 @@ def write_instances(
     )
 
 
-def _merged_statistics(results: Sequence[ShardResult]) -> RecordStatistics:
-    first, *others = [
-        RecordStatistics.from_values(result.statistics) for result in results
-    ]
-    for other in others:
-        first.merge(other)
-    return first
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
     """A set of records to be made."""
@@ -243,10 +234,8 @@ class RecordSet:
 
     def jobs(self, work_folder: str) -> list[ShardJob]:
         """The work of a sharded set; logs how much of it is done."""
-        jobs = []
-        for group, shard in enumerate(self.manifest.shards):
-            assert shard.random_seed is not None
-            job = ShardJob(
+        jobs = [
+            ShardJob(
                 group=group,
                 num_groups=len(self.output_files),
                 path=files.absolute(self.output_files[group]),
@@ -255,7 +244,9 @@ class RecordSet:
                 ),
                 result_path=os.path.join(work_folder, f"shard-{group:05d}.json"),
             )
-            jobs.append(job)
+            for group, shard in enumerate(self.manifest.shards)
+            if shard.random_seed is not None
+        ]
         num_finished = sum(job.finished() is not None for job in jobs)
         if num_finished:
             logging.info(
@@ -312,10 +303,16 @@ class RecordSet:
         removed.
         """
         manifest = _with_counts(self.manifest, results) if results else self.manifest
-        replaced = _replaced_files(manifest)
+        stale: set[str] = set()
+        if files.exists(manifest.path):
+            try:
+                old = Manifest.from_json_file(manifest.path)
+                stale = set(old.records_by_path()) - set(manifest.records_by_path())
+            except InputError as error:
+                logging.warning("%s It is replaced; its record files stay.", error)
         files.write_atomically(manifest.path, manifest.to_json_string())
         self.vocabulary.save(manifest.vocab_path)
-        for path in replaced:
+        for path in filter(files.exists, stale):
             files.remove(path)
 
     def complete(
@@ -328,7 +325,11 @@ class RecordSet:
         for chunk in tokenized:
             dropped.update(chunk.dropped)
         dropped[LONE_TOKENS] += sum(result.num_left_out for result in results)
-        statistics = _merged_statistics(results)
+        statistics, *others = (
+            RecordStatistics.from_values(result.statistics) for result in results
+        )
+        for other in others:
+            statistics.merge(other)
         manifest = _with_counts(self.manifest, results)
         report: dict[str, Any] = {
             "read": {
@@ -370,18 +371,6 @@ def _with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
         )
     )
     return dataclasses.replace(wanted, shards=shards)
-
-
-def _replaced_files(manifest: Manifest) -> list[str]:
-    if not files.exists(manifest.path):
-        return []
-    try:
-        old = Manifest.from_json_file(manifest.path)
-    except InputError as error:
-        logging.warning("%s It is replaced; its record files stay.", error)
-        return []
-    stale = old.records_by_path().keys() - manifest.records_by_path().keys()
-    return [path for path in sorted(stale) if files.exists(path)]
 
 
 def _warn_of_next_sentences(
@@ -460,7 +449,7 @@ def plan_record_set(
         vocab_size=len(vocabulary),
         do_lower_case=do_lower_case,
         source_files=_describe_sources(chunks, num_workers),
-        input_format=_input_format(chunks),
+        input_format="+".join(sorted({_format(chunk.source) for chunk in chunks})),
         split_sentences="+".join(sorted({chunk.language for chunk in chunks} - {""})),
         deduplicate=deduplicate,
         min_document_tokens=min_document_tokens,
@@ -469,8 +458,9 @@ def plan_record_set(
                 name=relative_name(name, path),
                 num_records=0,
                 num_bytes=0,
-                random_seed=num_shards
-                and shard_seed(settings.random_seed, shard, num_shards),
+                random_seed=None
+                if num_shards is None
+                else shard_seed(settings.random_seed, shard, num_shards),
             )
             for shard, name in enumerate(output_files)
         ),
@@ -531,28 +521,22 @@ def _describe_sources(
     sources = [
         source for source, _ in itertools.groupby(chunks, lambda chunk: chunk.source)
     ]
-    found = {
-        source: SourceFile(path=source.path, num_bytes=0, sha256=source.sha256)
-        for source in sources
-        if isinstance(source, DatasetSource)
-    }
-    paths = [source.path for source in sources if source not in found]
     # Hashing is quicker than starting workers, unless there is much to hash.
     is_much = sum(chunk.num_bytes for chunk in chunks) > 1 << 30
-    described = iter(
-        ordered_map(
-            SourceFile.describe, paths, num_workers=num_workers if is_much else 1
-        )
+    return tuple(
+        ordered_map(_describe, sources, num_workers=num_workers if is_much else 1)
     )
-    return tuple(found.get(source) or next(described) for source in sources)
 
 
-def _input_format(chunks: Sequence[Chunk]) -> str:
-    formats = set()
-    for source in {chunk.source for chunk in chunks}:
-        field = "" if source.text_field == "text" else f":{source.text_field}"
-        formats.add(source.input_format + field)
-    return "+".join(sorted(formats))
+def _describe(source: FileSource | DatasetSource) -> SourceFile:
+    if isinstance(source, DatasetSource):
+        return SourceFile(path=source.path, num_bytes=0, sha256=source.sha256)
+    return SourceFile.describe(source.path)
+
+
+def _format(source: FileSource | DatasetSource) -> str:
+    field = "" if source.text_field == "text" else f":{source.text_field}"
+    return source.input_format + field
 
 
 def create_records(
@@ -576,10 +560,7 @@ def create_records(
                 pass
         return finished
     most_pieces = max(len(record_set.chunks), len(record_set.output_files))
-    with (
-        work_folder(folder),
-        Workers(min(num_workers, most_pieces)) as workers,
-    ):
+    with work_folder(folder), Workers(min(num_workers, most_pieces)) as workers:
         return _create(record_set, folder, workers)
 
 

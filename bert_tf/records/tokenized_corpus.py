@@ -331,10 +331,8 @@ def select(
     """Every `step`-th document from the first on, with the sentences that are kept."""
     if step == 1 and first == 0 and kept is None:
         return Piece(np.array(tokens), sentence_lengths, document_lengths)
-    sentence_starts, document_starts = (
-        starts(sentence_lengths),
-        starts(document_lengths),
-    )
+    sentence_starts = starts(sentence_lengths)
+    document_starts = starts(document_lengths)
     token_parts, length_parts = [tokens[:0]], [sentence_lengths[:0]]
     for document in range(first, len(document_lengths), step):
         begin, end = document_starts[document : document + 2]

@@ -379,6 +379,7 @@ def run_task(
     if data_set.name == "AX":
         if options.do_predict:
             model, _ = run.restore(_best_of(options, "MNLI"))
+            files.make_folder(folder)
             _scores(run, model, task.test_splits, ())
         return
     # run_classifier may be given the same folder.

@@ -160,23 +160,19 @@ class _Line:
     failure: str = ""
 
 
+@dataclasses.dataclass(eq=False)
 class Records:
     """The records of a folder, in the order in which its runs were first recorded."""
 
-    def __init__(
-        self,
-        folder: str,
-        metric: str,
-        made_with: Mapping[str, Any],
-        *,
-        is_chief: bool = True,
-    ) -> None:
-        self._path = os.path.join(folder, SELECTION_NAME)
-        self._is_chief = is_chief
-        # As read back from the file: tuples as lists.
-        self._header = json.loads(
-            json.dumps({"made_with": dict(made_with), "metric": metric})
-        )
+    folder: str
+    metric: str
+    made_with: Mapping[str, Any]
+    is_chief: bool = True
+
+    def __post_init__(self) -> None:
+        self._path = os.path.join(self.folder, SELECTION_NAME)
+        header = {"made_with": dict(self.made_with), "metric": self.metric}
+        self._header = json.loads(json.dumps(header))  # as read back: tuples as lists
         self._records: dict[Settings, Record] = {}
         if files.exists(self._path):
             self._read()
@@ -197,9 +193,9 @@ class Records:
         self._write()
 
     def _write(self) -> None:
-        if self._is_chief:
+        if self.is_chief:
             lines = [self._header, *(one.to_json() for one in self.all())]
-            files.make_folder(os.path.dirname(self._path))
+            files.make_folder(self.folder)
             text = "".join(json.dumps(line) + "\n" for line in lines)
             files.write_atomically(self._path, text)
 
@@ -219,7 +215,7 @@ class Records:
         except InputError as error:
             raise InputError(f"{error} {advice}") from error
         # Without a record, a run may still have a checkpoint to resume from.
-        runs = os.path.join(glob.escape(os.path.dirname(self._path)), RUNS_NAME)
+        runs = os.path.join(glob.escape(self.folder), RUNS_NAME)
         if not self._records and not files.glob(os.path.join(runs, "*", STATE_NAME)):
             return
         old = {**there.made_with, "the metric": there.metric}
@@ -428,7 +424,7 @@ def select(
     is_chief: bool = True,
 ) -> Selection:
     """Makes the missing runs, and finds the best one."""
-    records = Records(folder, metric, made_with, is_chief=is_chief)
+    records = Records(folder, metric, made_with, is_chief)
     trials = Trials(run, records, folder, metric, keeper)
     if stop_early_at is None:
         trials.make(settings, 1.0)

@@ -19,9 +19,6 @@ CLS = "[CLS]"
 SEP = "[SEP]"
 MASK = "[MASK]"
 
-# Released vocabularies begin with [PAD], but the original never looks it up.
-PAD_ID = 0
-
 
 class Vocabulary:
     """An immutable list of tokens and the ids that they stand for.

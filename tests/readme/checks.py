@@ -153,7 +153,7 @@ def flag_problems(text: str, project: Project) -> Iterator[str]:
                 yield f"line {span.line}: no script has --{name}: `{span.text}`"
                 continue
             for each in value.split("|") if value else ():
-                each = each.rstrip(",").strip("'\"")
+                each = each.rstrip(",:").strip("'\"")
                 if not _PLACEHOLDER.fullmatch(each) and not project.takes(name, each):
                     yield f"line {span.line}: no script takes --{name}={each}"
     # Flags belong between backticks; elsewhere nobody would look for them.

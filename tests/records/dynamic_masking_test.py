@@ -88,24 +88,6 @@ class RecordNoiseTest(tf.test.TestCase):
                 seen.update(bits.ravel().tolist())
         self.assertLen(seen, 3 * 4 * 1000 * 10)
 
-    def test_uniform_and_below_are_uniform(self):
-        records = noise(3, [(1, record) for record in range(1000)])
-        numbers = tf.range(100)[None]
-        values = records.uniform(Purpose.TREATMENT, numbers).numpy()
-        self.assertEqual(values.dtype, np.float32)
-        self.assertGreaterEqual(values.min(), 0.0)
-        self.assertLess(values.max(), 1.0)
-        choices = records.below(Purpose.RANDOM_TOKEN, numbers, 7).numpy()
-        for counts in (
-            np.histogram(values, bins=7, range=(0.0, 1.0))[0],
-            np.bincount(choices.ravel(), minlength=7),
-        ):
-            self.assertLen(counts, 7)
-            expected = 100_000 / 7
-            chi_square = ((counts - expected) ** 2 / expected).sum()
-            # Six degrees of freedom: exceeded once in 10,000 times.
-            self.assertLess(chi_square, 27.9)
-
 
 # Kinds of tokens: [CLS] or [SEP], first piece of a word, a further piece, padding.
 SPECIAL, FIRST, MORE, PAD = "S", "w", "+", "."
@@ -159,29 +141,6 @@ class ChoosePiecesTest(tf.test.TestCase):
 
 
 class ChooseWordsTest(tf.test.TestCase):
-    def choose(self, row, limit, order):
-        choice = dynamic_masking.choose_words(
-            ScriptedNoise(order), sequences([row], [limit])
-        )
-        return positions(choice)[0]
-
-    def test_a_long_word_is_passed_over_and_a_shorter_one_follows(self):
-        # Words by number: 0 at 1-3, 1 at 4, 2 at 5-6, 3 at 8, 4 at 9-10.
-        row = "Sw++ww+Sww+S"
-        # 0 (3 tokens) fits; 2 does not fit in the one that is left; 1 does.
-        self.assertEqual(self.choose(row, 4, [0, 2, 1, 3, 4]), [1, 2, 3, 4])
-        # 2 and 4 are 4 tokens: 0 is passed over, nothing is left.
-        self.assertEqual(self.choose(row, 4, [2, 0, 4, 1, 3]), [5, 6, 9, 10])
-        # Passed over twice: 0 at two left, 4 at one left; 3 fits.
-        self.assertEqual(self.choose(row, 4, [2, 0, 1, 4, 3]), [4, 5, 6, 8])
-
-    def test_a_piece_joins_the_word_before_it_even_over_a_separator(self):
-        # Words: 0 at 1, 1 at 2 and 4 and 5, 2 at 6.
-        row = "SwwS++wS"
-        self.assertEqual(self.choose(row, 3, [1, 0, 2]), [2, 4, 5])
-        # One that begins the sequence is a word of its own: 0 at 1-2, 1 at 3.
-        self.assertEqual(self.choose("S++wS", 2, [0, 1]), [1, 2])
-
     def test_against_a_loop_over_each_sequence(self):
         rows, limits = random_rows(200, length=40)
         noise = record_noise(200)
@@ -217,31 +176,6 @@ class ChooseSpansTest(tf.test.TestCase):
         # A span of two words, then one of one: two groups.
         self.assertEqual(
             self.choose(row, 4, [1, 5, 2, 3, 6], words), ([1, 2, 3, 8], [1, 1, 1, 5])
-        )
-
-    def test_a_span_ends_before_what_it_must_not_have(self):
-        row = "Sw+ww++SwwS"
-        # Before the word with which there would be too many: 1 and 2 are three tokens,
-        # and the one that is left goes to 5.
-        self.assertEqual(
-            self.choose(row, 4, [1, 5, 2, 3, 6], [1] + [9] * 9),
-            ([1, 2, 3, 8], [1, 1, 1, 5]),
-        )
-        # Before [SEP], though 9 words were drawn.
-        self.assertEqual(
-            self.choose(row, 9, [3, 6, 5, 1, 2], [9] * 5 + [1, 9]),
-            ([1, 2, 3, 4, 5, 6, 8, 9], [1, 1, 1, 3, 3, 3, 5, 6]),
-        )
-        # Before a word that is taken: 2 is, when 1 draws three words.
-        self.assertEqual(
-            self.choose(row, 4, [2, 1, 5, 6, 3], [1, 3, 1, 1, 1, 1]),
-            ([1, 2, 3, 8], [1, 1, 2, 5]),
-        )
-
-    def test_a_piece_after_a_separator_is_a_word_of_its_own(self):
-        # A word at 1, one at 3-4.
-        self.assertEqual(
-            self.choose("SwS++S", 3, [1, 3], [9] * 6), ([1, 3, 4], [1, 3, 3])
         )
 
     def test_against_a_loop_over_each_sequence(self):

@@ -80,12 +80,6 @@ class ManifestTest(ManifestCase):
             },
         )
 
-    def test_describes_a_source_file(self):
-        path = self.write("a.txt", "abc")
-        self.assertEqual(
-            SourceFile.describe(path), SourceFile(path=path, num_bytes=3, sha256=ABC)
-        )
-
     def test_where_it_lies(self):
         for name, expected in (
             ("d/tf_examples.tfrecord", "d/tf_examples.tfrecord.manifest.json"),
@@ -200,17 +194,9 @@ class FindFinishedTest(ManifestCase):
         self.write("y", "1234")
         self.write_manifest("x.manifest.json", **changes)
 
-    def test_nothing_is_there(self):
-        self.assertIsNone(find_finished(self.wanted, self.outputs))
-
     def test_the_finished_set(self):
         self.write_set()
         self.assertEqual(find_finished(self.wanted, self.outputs), MANIFEST)
-
-    def test_a_removed_file_is_made_again(self):
-        self.write_set()
-        os.remove(self.path("y"))
-        self.assertIsNone(find_finished(self.wanted, self.outputs))
 
     def test_other_settings_are_named_with_both_values(self):
         self.write_set(max_seq_length=64)

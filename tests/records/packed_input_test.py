@@ -7,12 +7,16 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.instances.settings import InstanceSettings
 from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
+from bert_tf.records.record_sets import create_records, plan_record_set
 from bert_tf.tasks.pretraining import pretraining_task
-from tests.records import masked, packed, unmasked
+from bert_tf.text.documents import make_chunks
+from bert_tf.text.vocabulary import Vocabulary
+from tests.tfrecords.sharded_pretraining_data_test import TOKENS, as_text, corpus
 
-L, N = 40, 4
+L, N = 40, 13
 CONFIG = BertConfig(
     vocab_size=30,
     hidden_size=8,
@@ -40,19 +44,36 @@ def totals(task, model, dataset):
 class PackedInputTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.static, self.dynamic = self.path("static"), self.path("dynamic")
-        masked.write_set(self.static, 23)
-        unmasked.write_set(self.dynamic, 23)
+        with open(self.path("text"), "w") as file:
+            file.write(as_text(corpus(num_documents=8)))
+        self.static = self.write("static")
+        self.dynamic = self.write("dynamic", masking="dynamic")
 
     def path(self, name):
         return os.path.join(self.get_temp_dir(), name)
 
-    def pack(self, path, name="rows", **options):
-        options = {"length": L, "max_sequences": N, **options}
-        return packed.write_set(self.path(name), path, **options)
+    def write(self, name, **settings):
+        settings = {
+            "max_seq_length": 12,
+            "max_predictions_per_seq": 3,
+            "masked_lm_prob": 0.2,
+            "dupe_factor": 1,
+            **settings,
+        }
+        record_set = plan_record_set(
+            make_chunks([self.path("text")]),
+            [self.path(name)],
+            Vocabulary(TOKENS),
+            InstanceSettings(**settings),
+        )
+        create_records(record_set, overwrite=True)
+        return self.path(name)
+
+    def rows(self, name="rows", **settings):
+        return self.write(name, packed_length=L, **settings)
 
     def test_batches_of_masked_rows(self):
-        records = PretrainingRecords(self.pack(self.static))
+        records = PretrainingRecords(self.rows())
         self.assertTrue(records.is_packed)
         self.assertFalse(records.is_dynamic)
         self.assertEqual(
@@ -80,7 +101,7 @@ class PackedInputTest(tf.test.TestCase):
             records.check_model(BertConfig(vocab_size=30, max_position_embeddings=11))
 
     def test_the_totals_are_those_of_the_records(self):
-        rows = PretrainingRecords(self.pack(self.static))
+        rows = PretrainingRecords(self.rows())
         apart = PretrainingRecords(self.static)
         task, packed_task = (
             pretraining_task(CONFIG, packed=is_packed) for is_packed in (False, True)
@@ -99,35 +120,39 @@ class PackedInputTest(tf.test.TestCase):
                 self.assertAllClose(actual[name][0], total, rtol=1e-5)
 
     def test_rows_are_masked_as_they_are_read(self):
-        records = PretrainingRecords(self.pack(self.dynamic))
+        records = PretrainingRecords(self.rows(masking="dynamic"))
         self.assertTrue(records.is_dynamic)
         batches = list(records.training_dataset(3, seed=1).take(8))
         for batch in batches:
             self.assertEqual(batch["masked_lm_positions"].shape, (3, 10))
-            # At 0.2 a sequence of 8 to 12 tokens has two.
-            num_sequences = tf.reduce_sum(batch["next_sentence_weights"], axis=1)
-            self.assertAllEqual(
-                tf.reduce_sum(batch["masked_lm_weights"], axis=1), 2 * num_sequences
-            )
+            for row, weights in zip(
+                batch["sequence_ids"].numpy(),
+                batch["masked_lm_weights"].numpy(),
+                strict=True,
+            ):
+                lengths = np.bincount(row)[1:]
+                wanted = np.rint(lengths * 0.2).clip(1, 3).sum()
+                self.assertEqual(weights.sum(), wanted)
         rest = list(records.training_dataset(3, seed=1, start=9).take(5))
         for ours, theirs in zip(rest, batches[3:], strict=True):
             for name, values in ours.items():
                 self.assertAllEqual(values, theirs[name])
 
     def test_what_cannot_be_used_together(self):
-        rows = self.pack(self.static)
-        other = self.pack(self.static, "other", max_sequences=3)
-        lengths = {"max_seq_length": L, "max_predictions_per_seq": 10}
-        masked.write_set(self.path("alike"), 3, **lengths)
+        rows = self.rows(masking="dynamic")
+        other = self.rows("other", masking="dynamic", max_seq_length=16)
+        alike = self.write(
+            "alike", masking="dynamic", max_seq_length=L, max_predictions_per_seq=10
+        )
         with self.assertRaisesRegex(InputError, "packed=True.* and .*packed=False"):
-            PretrainingRecords(f"{rows},{self.path('alike')}")
+            PretrainingRecords(f"{rows},{alike}")
         with self.assertRaisesRegex(
-            InputError, "max_sequences_per_row=4, .* 3: they cannot"
+            InputError, "max_sequences_per_row=13, .* 10: they cannot"
         ):
-            PretrainingRecords(f"{rows},{other}")
+            PretrainingRecords(f"{rows},{other}", max_predictions_per_seq=10)
 
     def test_the_next_token_at_every_position(self):
-        for path, length in ((self.dynamic, 12), (self.pack(self.dynamic), L)):
+        for path, length in ((self.dynamic, 12), (self.rows(masking="dynamic"), L)):
             records = PretrainingRecords(path, left_to_right=True)
             self.assertEqual(records.max_predictions_per_seq, length - 1)
             batch = next(iter(records.training_dataset(2, seed=1)))

@@ -77,12 +77,6 @@ class FiguresTest(tf.test.TestCase):
         self.assertAllClose(figures["kept_share"], 1 / 5)
         self.assertNotIn("masked_share", figures)
 
-    def test_records_to_be_masked_later(self):
-        names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
-        figures = statistics_of({name: COLUMNS[name] for name in names}).figures()
-        self.assertEqual(figures["tokens"], 17)
-        self.assertNotIn("predictions", figures)
-
     def test_bins_of_lengths(self):
         # 128 in 16 bins: 1-8, 9-16, ...; 100 in bins of 6 or 7.
         for length, max_seq_length, low, high in (

@@ -68,18 +68,6 @@ class ChunkTokenizerTest(tf.test.TestCase):
                 (counts.begins_with_end, counts.ends_with_end), (begins, ends)
             )
 
-    def test_parts_end_with_documents(self):
-        lines = [line("a b c"), line("d"), END, line("e"), END, line("f g"), END]
-        parts = self.parts(lines, max_bytes=4)
-        self.assertEqual(
-            [
-                (part.document_lengths.tolist(), part.sentence_lengths.tolist())
-                for part in parts
-            ],
-            [([2], [3, 1]), ([1, 1], [1, 2]), ([], [])],
-        )
-        self.assertEqual(self.tokenizer.counts.num_tokens, 7)
-
     def test_digests_tell_equal_texts(self):
         lines = [
             *(line("a", "b"), line("c"), END),
@@ -239,10 +227,6 @@ class GroupTest(CorpusCase):
                 ],
             )
 
-    def test_a_group_may_be_empty(self):
-        corpus = self.tokenize("1\n\n2\n")
-        self.assertEqual(as_lists(corpus.group(2, 3)), [])
-
 
 class ChooseSentencesTest(CorpusCase):
     def test_repeated_documents(self):
@@ -273,11 +257,6 @@ class ChooseSentencesTest(CorpusCase):
         self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(1, 2)), [])
-
-    def test_nothing_to_drop(self):
-        corpus = self.tokenize("1\n\n2\n", deduplicate="documents")
-        self.assertEqual(self.choose(corpus, "documents"), {})
-        self.assertEqual(self.pool(corpus), [[[1]], [[2]]])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 import os
 import random
 import tempfile
-import types
-from unittest import mock
 
 import keras
 import numpy as np
@@ -14,7 +12,6 @@ from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks import classification, finetuning
-from bert_tf.tasks.classification import LabelledSplits
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
@@ -265,22 +262,8 @@ class SessionTest(tf.test.TestCase):
         )
         found = finetuning.files_of(values, values.output_dir)
         strategy = tf.distribute.get_strategy()
-        kept = []
-
-        def splits(**parts):
-            kept.append(LabelledSplits(**parts))
-            return kept[0]
-
-        with mock.patch.object(classification, "LabelledSplits", splits):
-            task = classification.classification_task(values, found, strategy)
-        run = finetuning.FineTuning(task, values, found, strategy)
-        return types.SimpleNamespace(
-            task=task,
-            records=kept[0].records,
-            restore=run.restore,
-            logits=run.predict,
-            scores=task.score,
-        )
+        task = classification.classification_task(values, found, strategy)
+        return finetuning.FineTuning(task, values, found, strategy)
 
     def logits_of(self, numbers):
         """The model's outputs for one text by itself, without padding."""
@@ -305,9 +288,9 @@ class SessionTest(tf.test.TestCase):
         session = self.session(length_buckets=3)
         model, step = session.restore(self.path("restored"))
         self.assertEqual(step, 0)
-        by_length = session.logits(model, "dev")
+        by_length = session.predict(model, "dev")
         self.assertAllClose(by_length, expected, rtol=1e-5, atol=1e-5)
-        padded = self.session(pad="max").logits(model, "dev")
+        padded = self.session(pad="max").predict(model, "dev")
         self.assertAllClose(by_length, padded, rtol=1e-5, atol=1e-5)
         # The comparison tells one example from another.
         distances = np.abs(np.subtract.outer(by_length[:, 0], by_length[:, 0]))
@@ -317,9 +300,8 @@ class SessionTest(tf.test.TestCase):
         session = self.session(
             long_text="window", doc_stride=3, max_seq_length=8, dev_file="long.tsv"
         )
-        logits = session.logits(self.model, "dev")
+        logits = session.predict(self.model, "dev")
         # Six words fit: the twelve of the second text are read in three windows.
-        self.assertEqual(session.records("dev").num_records, 5)
         long = words(1, 12)
         expected = [
             self.logits_of(words(0, 3)),
@@ -330,8 +312,8 @@ class SessionTest(tf.test.TestCase):
 
     def test_scores(self):
         logits = np.array([[0.0, float(number - 5) / 2] for number in range(11)])
-        session = self.session()
-        scores = session.scores("dev", logits)
+        score = self.session().task.score
+        scores = score("dev", logits)
         # yes, no, no, yes, ...: each one's own -log of its probability.
         right = np.arange(11) % 3 == 0
         losses = np.log1p(np.exp(np.where(right, -logits[:, 1], logits[:, 1])))
@@ -344,13 +326,13 @@ class SessionTest(tf.test.TestCase):
         self.assertAlmostEqual(scores["majority"], 7 / 11)  # yes is each third of 11
         self.assertEqual(set(scores), {"accuracy", "eval_loss", "loss", "majority"})
         with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
-            session.scores("dev", np.full([11, 2], np.nan))
+            score("dev", np.full([11, 2], np.nan))
 
     def test_what_records_are_made_from(self):
-        made = self.session().records("dev").made_from
+        made = self.session().task.identity("dev")
         # Evaluated otherwise, the records are the same.
         session = self.session("--pad=max", eval_batch_size=7)
-        self.assertEqual(session.records("dev").made_from, made)
+        self.assertEqual(session.task.identity("dev"), made)
         for options in (
             {"max_seq_length": 13},
             {"long_text": "window"},
@@ -358,11 +340,11 @@ class SessionTest(tf.test.TestCase):
             {"dev_file": "long.tsv"},
         ):
             session = self.session(**options)
-            self.assertNotEqual(session.records("dev").made_from, made, options)
+            self.assertNotEqual(session.task.identity("dev"), made, options)
 
     def test_what_is_cut_is_said(self):
         with self.assertLogs(level="INFO") as logs:
-            self.session(max_seq_length=10, records="cut").records("dev")
+            self.session(max_seq_length=10, records="cut").task.identity("dev")
         said = "3 of 11 dev examples were longer than --max_seq_length=10 and cut."
         self.assertTrue(any(said in line for line in logs.output), logs.output)
 

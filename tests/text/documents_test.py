@@ -123,13 +123,6 @@ class JsonLinesTest(tf.test.TestCase):
             self.assertEqual(dropped, {"documents without text": 1})
         self.assertEqual(self.read("\ufeff" + content)[0], expected)
 
-    def test_other_fields(self):
-        content = '{"body": "One. Two.", "text": 1}\n'
-        self.assertEqual(
-            self.read(content, text_field="body", split_sentences=False)[0],
-            [[], ["One. Two."], []],
-        )
-
     def test_titles_that_begin_the_text(self):
         content = "".join(
             json.dumps({"title": title, "text": text}) + "\n"
@@ -168,14 +161,6 @@ class JsonLinesTest(tf.test.TestCase):
                 with self.assertRaisesRegex(InputError, reason) as raised:
                     self.read(content, chunk_bytes=chunk_bytes)
                 self.assertIn("c.jsonl:6: ", str(raised.exception))
-
-    def test_not_utf8(self):
-        path = os.path.join(self.get_temp_dir(), "latin.jsonl")
-        with open(path, "wb") as file:
-            file.write(b'{"text": "a"}\n{"text": "\xe4"}\n')
-        with self.assertRaisesRegex(InputError, r"latin.jsonl:2: not UTF-8"):
-            for chunk in make_chunks([path]):
-                list(read_chunk(chunk, Counter()))
 
 
 ARTICLES = """\
@@ -285,10 +270,6 @@ class WikiextractorTest(tf.test.TestCase):
                 self.read(within, chunk_bytes=chunk_bytes)
             with self.assertRaisesRegex(InputError, "wiki_00:25: this <doc .*cut off"):
                 self.read(ARTICLES.removesuffix("</doc>\n"), chunk_bytes=chunk_bytes)
-
-    def test_an_end_of_no_document(self):
-        with self.assertRaisesRegex(InputError, "wiki_00:30: text outside"):
-            self.read(ARTICLES + "</doc>\n")
 
 
 PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}

@@ -124,15 +124,6 @@ class TfdsTest(tf.test.TestCase):
         sentences = self.read(split="test", split_sentences=False)[0]
         self.assertIn(["Document 1. Second é."], sentences)
 
-    def test_preparing_is_said_once(self):
-        with self.assertLogs("absl", "INFO") as logs:
-            self.chunks()
-        said = [line for line in logs.output if "Preparing the dataset" in line]
-        self.assertLen(said, 1)
-        with self.assertLogs("absl", "INFO") as logs:
-            self.read()
-        self.assertFalse([line for line in logs.output if "Preparing" in line])
-
     def test_errors_are_one_line(self):
         for reason, arguments in (
             ("'nowhere': Dataset nowhere not found", {"name": "nowhere"}),

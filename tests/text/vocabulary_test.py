@@ -5,7 +5,7 @@ import pickle
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import PAD_ID, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -22,10 +22,7 @@ class VocabularyTest(tf.test.TestCase):
         self.assertLen(vocabulary, 7)
         self.assertEqual(vocabulary.ids["the"], 5)
         self.assertEqual(vocabulary.tokens[6], "##s")
-        self.assertEqual(
-            (PAD_ID, vocabulary.unk_id, vocabulary.cls_id),
-            (0, 1, 2),
-        )
+        self.assertEqual((vocabulary.unk_id, vocabulary.cls_id), (1, 2))
         self.assertEqual((vocabulary.sep_id, vocabulary.mask_id), (3, 4))
         self.assertIn("the", vocabulary)
         self.assertNotIn("a", vocabulary)

@@ -459,22 +459,6 @@ class InputTest(ScriptCase):
         self.assertEqual(report["read"]["documents"], 37)
         self.assertEqual(self.manifest().input_format, "jsonl:body")
 
-    def test_what_is_dropped_is_reported(self):
-        self.write("text.txt", as_text(self.documents * 2) + "\n\nthe\n")
-        self.run_script(deduplicate="documents", min_document_tokens=2)
-        report = self.manifest().report
-        self.assertEqual(report["read"]["documents"], 75)
-        num_short = sum(sum(map(len, doc)) < 2 for doc in self.documents)
-        self.assertEqual(report["dropped"]["repeated documents"], 37)
-        self.assertEqual(
-            report["dropped"]["documents shorter than --min_document_tokens"],
-            num_short + 1,
-        )
-        self.assertEqual(report["used_documents"], 37 - num_short)
-        self.assertEqual(
-            report["records"]["records"], sum(1 for _ in self.features("out"))
-        )
-
 
 class OtherRecordsTest(ScriptCase):
     def test_dynamic_masking_writes_each_pair_once_unmasked(self):

@@ -65,78 +65,224 @@ class Question:
     is_impossible: bool = False
 
 
-class Report:
-    """The faults of a file."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.num_questions = 0  # all of the file's, including skipped ones
-        self.skipped: Counter[str] = Counter()  # questions left out, by reason
-        self.notes: Counter[str] = Counter()  # other faults, by kind
-
-    @property
-    def num_usable(self) -> int:
-        """The questions that were not skipped."""
-        return self.num_questions - self.skipped.total()
-
-    def skip(self, kind: str, where: str, what: str) -> None:
-        """Counts a skipped question, and warns of it."""
-        self.skipped[kind] += 1
-        logging.warning("%s: %s: %s; skipped.", self.source, where, what)
-
-    def note(self, kind: str, where: str = "", what: str = "") -> None:
-        """Counts a fault that skips no question, and warns of it if it is described."""
-        self.notes[kind] += 1
-        if what:
-            logging.warning("%s: %s: %s.", self.source, where, what)
-
-    def summary(self) -> str:
-        """One line: "Skipped 3 of 120 questions: 2 malformed, 1 without an answer."."""
-        text = f"Skipped {self.skipped.total():,} of {self.num_questions:,} questions"
-        if self.skipped.total():
-            text += f": {_listed(self.skipped)}"
-        if self.notes:
-            text += f". Also: {_listed(self.notes)}"
-        return f"{text}."
+def read_json(path: str) -> tuple[Any, str]:
+    """The value of a SQuAD file, and the SHA-256 of its unpacked content."""
+    if not files.exists(path) or files.is_folder(path):
+        raise InputError(
+            f"No such SQuAD file: {path}. SQuAD's files are at"
+            " rajpurkar.github.io/SQuAD-explorer."
+        )
+    content = b"".join(blocks.read_pieces(path))
+    try:
+        return json.loads(content.decode("utf-8-sig")), files.sha256(content)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
+            " convert the file, e.g. with iconv -t utf-8."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        # Also a number of thousands of digits, or as many nested lists.
+        raise InputError(f"{path}: not valid JSON: {error}.") from error
 
 
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
+def shown(value: object) -> str:
+    """A value of the file for a message: its beginning, on one line."""
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+class EntryError(Exception):
+    """An unusable entry: what is wrong, and the kind of fault."""
+
+    def __init__(self, what: str, kind: str = MALFORMED) -> None:
+        super().__init__(what)
+        self.kind = kind
+
+
+def _checked(value: Any, kind: type, wanted: str) -> Any:
+    """A value of a type; a bool is no number."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise EntryError(f"{wanted}. Found: {shown(value)}")
+    return value
 
 
 class CheckedQuestions:
-    """The usable questions of a file or a split, in its order."""
+    """The usable questions of a file or a split, in its order; warns of each fault."""
 
     def __init__(
         self,
-        articles: list[Any],
+        articles: list[Any],  # the value of "data", parsed
         source: str,
         identity: Mapping[str, Any],
         *,
         version_2_with_negative: bool,
         for_training: bool,
     ) -> None:
-        """Takes the value of "data", parsed; warns of each fault."""
-        options = {
+        self.source = source
+        self._version_2_with_negative = version_2_with_negative
+        self._for_training = for_training
+        # What the questions depend on, as JSON.
+        self.identity: dict[str, Any] = {
+            **identity,
             "version_2_with_negative": version_2_with_negative,
             "for_training": for_training,
         }
-        # What the questions depend on, as JSON.
-        self.identity: dict[str, Any] = {**identity, **options}
-        self.report = report = Report(source)
-        self._questions = list(_Reader(report, **options).read(articles))
-        if not self._questions:
-            raise InputError(
-                f"{source}: there is no question in it that can be used."
-                f" {report.summary()}"
-            )
-        log = logging.warning if report.skipped or report.notes else logging.info
-        log("%s: %s", source, report.summary())
+        self.skipped: Counter[str] = Counter()  # questions left out, by reason
+        self.notes: Counter[str] = Counter()  # other faults, by kind
+        self._ids: set[str] = set()
+        self._questions = list(self._read(articles))
         self.num_questions = len(self._questions)
         self.have_answers = all(one.answers or one.is_impossible for one in self)
+        num_skipped = self.skipped.total()
+        summary = (
+            f"Skipped {num_skipped} of {num_skipped + self.num_questions} questions"
+        )
+        if num_skipped:
+            summary += f": {_listed(self.skipped)}"
+        if self.notes:
+            summary += f". Also: {_listed(self.notes)}"
+        if not self._questions:
+            raise InputError(
+                f"{source}: there is no question in it that can be used. {summary}."
+            )
+        log = logging.warning if self.skipped or self.notes else logging.info
+        log("%s: %s.", source, summary)
 
     def __iter__(self) -> Iterator[Question]:
         return iter(self._questions)
+
+    def _note(self, kind: str, where: str = "", what: str = "") -> None:
+        """Counts a fault that skips no question, and warns of it if it is described."""
+        self.notes[kind] += 1
+        if what:
+            logging.warning("%s: %s: %s.", self.source, where, what)
+
+    def _read(self, articles: list[Any]) -> Iterator[Question]:
+        for number, article in enumerate(articles, start=1):
+            title = article.get("title") if isinstance(article, dict) else None
+            where = f"article {number}{f' ({title!r})' * isinstance(title, str)}"
+            paragraphs = self._part(article, "paragraphs", list, where)
+            for number_in, paragraph in enumerate(paragraphs, start=1):
+                place = f"{where}, paragraph {number_in}"
+                yield from self._paragraph(paragraph, place)
+
+    def _part(self, entry: Any, name: str, kind: type, where: str) -> Any:
+        """What an article or a paragraph must have."""
+        found = entry.get(name) if isinstance(entry, dict) else None
+        if not isinstance(found, kind):
+            raise InputError(
+                f'{self.source}: {where}: it must be an object with "{name}", a'
+                f" {kind.__name__}. Found: {shown(entry)}."
+            )
+        return found
+
+    def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
+        qas = self._part(entry, "qas", list, where)
+        paragraph = Paragraph(context=self._part(entry, "context", str, where))
+        for number, qa in enumerate(qas, start=1):
+            # Some tools write numbers, which become text as JSON's keys.
+            question_id = qa.get("id") if isinstance(qa, dict) else None
+            if type(question_id) is int:
+                question_id = str(question_id)
+            is_named = isinstance(question_id, str)
+            place = f"{where}, question {repr(question_id) if is_named else number}"
+            try:
+                yield self._question(qa, question_id, paragraph, place)
+            except EntryError as fault:
+                self.skipped[fault.kind] += 1
+                logging.warning("%s: %s: %s; skipped.", self.source, place, fault)
+
+    def _question(
+        self, entry: Any, question_id: Any, paragraph: Paragraph, where: str
+    ) -> Question:
+        _checked(entry, dict, "it must be an object")
+        _checked(question_id, str, "its `id` must be text or a number")
+        text = _checked(entry.get("question"), str, "its `question` must be text")
+        if question_id in self._ids:
+            what = "a question before it has the same id"
+            raise EntryError(what, "with the id of an earlier one")
+        is_impossible = self._is_impossible(entry, where)
+        answers: tuple[GoldAnswer, ...] = ()
+        if not self._for_training:
+            answers = self._answers(entry, paragraph.context, where)
+        elif not is_impossible:
+            answers = (self._answer_to_train_on(entry, paragraph.context, where),)
+        self._ids.add(question_id)
+        return Question(
+            question_id=question_id,
+            text=text,
+            paragraph=paragraph,
+            answers=answers,
+            is_impossible=is_impossible,
+        )
+
+    def _is_impossible(self, entry: dict[str, Any], where: str) -> bool:
+        # Exports without the key have no answers there, as in the official script.
+        default = self._version_2_with_negative and entry.get("answers") == []
+        value = entry.get("is_impossible", default)
+        if not isinstance(value, bool):
+            what = "its `is_impossible` must be true or false"
+            if self._for_training:
+                raise EntryError(what)
+            self._note(FAULTY_ANSWERS, where, what)
+            return False
+        if value and not self._version_2_with_negative:
+            raise InputError(
+                f"{self.source}: {where}: it has no answer, as in SQuAD 2.0:"
+                " give --version_2_with_negative."
+            )
+        return value
+
+    def _answer_to_train_on(
+        self, entry: dict[str, Any], context: str, where: str
+    ) -> GoldAnswer:
+        """The first answer that can be trained on."""
+        entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
+        faults = []
+        for each in entries:
+            try:
+                answer = read_answer(each, context)
+            except EntryError as fault:
+                faults.append(fault)
+                continue
+            if len(entries) > 1:
+                self._note("questions with several answers, of which one is trained on")
+            if not context.startswith(*answer):
+                there = context[answer.start : answer.start + len(answer.text)]
+                self._note(
+                    "answers that stand in the text with other characters",
+                    where,
+                    f"the answer {shown(answer.text)} stands there as {shown(there)}",
+                )
+            return answer
+        if not entries:
+            what = "it has no answer, nor is it impossible"
+            raise EntryError(what, "without an answer")
+        raise faults[0]
+
+    def _answers(
+        self, entry: dict[str, Any], context: str, where: str
+    ) -> tuple[GoldAnswer, ...]:
+        """All answers; none if they are not known."""
+        entries = entry.get("answers")
+        answers = []
+        if entries is not None and not isinstance(entries, list):
+            self._note(FAULTY_ANSWERS, where, "its `answers` must be a list")
+            entries = None
+        for each in entries or ():
+            try:
+                answers.append(read_answer(each, context))
+            except EntryError as fault:
+                self._note(FAULTY_ANSWERS, where, str(fault))
+                # It counts in the official scores.
+                if isinstance(each, dict) and isinstance(each.get("text"), str):
+                    answers.append(GoldAnswer(each["text"], -1))
+        return tuple(answers)
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in counts.items())
 
 
 def read_file(
@@ -226,185 +372,6 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     path = options.train_file if for_training else options.predict_file
     assert path is not None
     return read_file(path, version_2_with_negative=version_2, for_training=for_training)
-
-
-def read_json(path: str) -> tuple[Any, str]:
-    """The value of a SQuAD file, and the SHA-256 of its unpacked content."""
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(
-            f"No such SQuAD file: {path}. SQuAD's files are at"
-            " rajpurkar.github.io/SQuAD-explorer."
-        )
-    content = b"".join(blocks.read_pieces(path))
-    try:
-        return json.loads(content.decode("utf-8-sig")), files.sha256(content)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
-            " convert the file, e.g. with iconv -t utf-8."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        # Also a number of thousands of digits, or as many nested lists.
-        raise InputError(f"{path}: not valid JSON: {error}.") from error
-
-
-def shown(value: object) -> str:
-    """A value of the file for a message: its beginning, on one line."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-class EntryError(Exception):
-    """An unusable entry: what is wrong, and the kind of fault."""
-
-    def __init__(self, what: str, kind: str = MALFORMED) -> None:
-        super().__init__(what)
-        self.kind = kind
-
-
-def _checked(value: Any, kind: type, wanted: str) -> Any:
-    """A value of a type; a bool is no number."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise EntryError(f"{wanted}. Found: {shown(value)}")
-    return value
-
-
-class _Reader:
-    """Reads articles, in one pass."""
-
-    def __init__(
-        self, report: Report, *, version_2_with_negative: bool, for_training: bool
-    ) -> None:
-        self._report = report
-        self._version_2_with_negative = version_2_with_negative
-        self._for_training = for_training
-        self._ids: set[str] = set()
-
-    def read(self, articles: list[Any]) -> Iterator[Question]:
-        """Yields the usable questions."""
-        for number, article in enumerate(articles, start=1):
-            title = article.get("title") if isinstance(article, dict) else None
-            where = f"article {number}{f' ({title!r})' * isinstance(title, str)}"
-            paragraphs = self._part(article, "paragraphs", list, where)
-            for number_in, paragraph in enumerate(paragraphs, start=1):
-                place = f"{where}, paragraph {number_in}"
-                yield from self._paragraph(paragraph, place)
-
-    def _part(self, entry: Any, name: str, kind: type, where: str) -> Any:
-        """What an article or a paragraph must have."""
-        found = entry.get(name) if isinstance(entry, dict) else None
-        if not isinstance(found, kind):
-            raise InputError(
-                f'{self._report.source}: {where}: it must be an object with "{name}", a'
-                f" {kind.__name__}. Found: {shown(entry)}."
-            )
-        return found
-
-    def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
-        qas = self._part(entry, "qas", list, where)
-        paragraph = Paragraph(context=self._part(entry, "context", str, where))
-        self._report.num_questions += len(qas)
-        for number, qa in enumerate(qas, start=1):
-            # Some tools write numbers, which become text as JSON's keys.
-            question_id = qa.get("id") if isinstance(qa, dict) else None
-            if type(question_id) is int:
-                question_id = str(question_id)
-            is_named = isinstance(question_id, str)
-            place = f"{where}, question {repr(question_id) if is_named else number}"
-            try:
-                yield self._question(qa, question_id, paragraph, place)
-            except EntryError as fault:
-                self._report.skip(fault.kind, place, str(fault))
-
-    def _question(
-        self, entry: Any, question_id: Any, paragraph: Paragraph, where: str
-    ) -> Question:
-        _checked(entry, dict, "it must be an object")
-        _checked(question_id, str, "its `id` must be text or a number")
-        text = _checked(entry.get("question"), str, "its `question` must be text")
-        if question_id in self._ids:
-            what = "a question before it has the same id"
-            raise EntryError(what, "with the id of an earlier one")
-        is_impossible = self._is_impossible(entry, where)
-        answers: tuple[GoldAnswer, ...] = ()
-        if not self._for_training:
-            answers = self._answers(entry, paragraph.context, where)
-        elif not is_impossible:
-            answers = (self._answer_to_train_on(entry, paragraph.context, where),)
-        self._ids.add(question_id)
-        return Question(
-            question_id=question_id,
-            text=text,
-            paragraph=paragraph,
-            answers=answers,
-            is_impossible=is_impossible,
-        )
-
-    def _is_impossible(self, entry: dict[str, Any], where: str) -> bool:
-        # Exports without the key have no answers there, as in the official script.
-        default = self._version_2_with_negative and entry.get("answers") == []
-        value = entry.get("is_impossible", default)
-        if not isinstance(value, bool):
-            what = "its `is_impossible` must be true or false"
-            if self._for_training:
-                raise EntryError(what)
-            self._report.note(FAULTY_ANSWERS, where, what)
-            return False
-        if value and not self._version_2_with_negative:
-            raise InputError(
-                f"{self._report.source}: {where}: it has no answer, as in SQuAD 2.0:"
-                " give --version_2_with_negative."
-            )
-        return value
-
-    def _answer_to_train_on(
-        self, entry: dict[str, Any], context: str, where: str
-    ) -> GoldAnswer:
-        """The first answer that can be trained on."""
-        entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
-        faults = []
-        for each in entries:
-            try:
-                answer = read_answer(each, context)
-            except EntryError as fault:
-                faults.append(fault)
-                continue
-            if len(entries) > 1:
-                self._report.note(
-                    "questions with several answers, of which one is trained on"
-                )
-            if not context.startswith(*answer):
-                there = context[answer.start : answer.start + len(answer.text)]
-                self._report.note(
-                    "answers that stand in the text with other characters",
-                    where,
-                    f"the answer {shown(answer.text)} stands there as {shown(there)}",
-                )
-            return answer
-        if not entries:
-            what = "it has no answer, nor is it impossible"
-            raise EntryError(what, "without an answer")
-        raise faults[0]
-
-    def _answers(
-        self, entry: dict[str, Any], context: str, where: str
-    ) -> tuple[GoldAnswer, ...]:
-        """All answers; none if they are not known."""
-        entries = entry.get("answers")
-        answers = []
-        if entries is not None and not isinstance(entries, list):
-            self._report.note(FAULTY_ANSWERS, where, "its `answers` must be a list")
-            entries = None
-        for each in entries or ():
-            try:
-                answers.append(read_answer(each, context))
-            except EntryError as fault:
-                self._report.note(FAULTY_ANSWERS, where, str(fault))
-                # It counts in the official scores.
-                if isinstance(each, dict) and isinstance(each.get("text"), str):
-                    answers.append(GoldAnswer(each["text"], -1))
-        return tuple(answers)
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:

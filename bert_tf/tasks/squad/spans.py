@@ -347,7 +347,7 @@ class Questions:
         """The training set."""
         source = self._require(self.training)
         return RunData(
-            f"{source.num_questions} questions of {source.report.source}",
+            f"{source.num_questions} questions of {source.source}",
             rows_digest([source.identity]),
         )
 
@@ -418,42 +418,31 @@ class Questions:
         source = self._require(self.training)
         featurizer = self._featurizer(for_training=True)
         length = self.options.max_seq_length
-        cut: list[int] = []
+        found = parallel_blocks(
+            source,
+            featurizer,
+            num_workers=self.options.num_workers or available_cores(),
+        )
+        first = next(found, None)
+        if first is None:
+            raise InputError(
+                f"{source.source}: no paragraph has a token, so that there is"
+                " nothing to train on."
+            )
         records = SplitRecords.of(
             schema(length, for_training=True),
             {**featurizer.settings, "questions": source.identity},
-            parallel_blocks(
-                source,
-                featurizer,
-                num_workers=self.options.num_workers or available_cores(),
-                count_cut=cut.append,
-            ),
+            itertools.chain([first], found),
         )
         logging.info(
             "%d questions have %d windows.", source.num_questions, records.num_records
         )
-        self.log_cut(sum(cut), source)
         return records
 
-    def log_cut(self, number: int, source: CheckedQuestions) -> None:
-        """Logs how many questions were cut."""
-        if number:
-            logging.info(
-                "%d of %d questions were longer than --max_query_length=%d and cut.",
-                number,
-                source.num_questions,
-                self.options.max_query_length,
-            )
 
-
-def squad_task(
-    options: SquadOptions,
-    found: ModelFiles,
-    strategy: tf.distribute.Strategy,
-    questions: Questions | None = None,
-) -> FineTuningTask[Answers]:
-    """The task of finding answers, on the options' questions."""
-    questions = questions or read_questions(options, found, strategy)
+def squad_task(questions: Questions) -> FineTuningTask[Answers]:
+    """The task of finding answers."""
+    options, found = questions.options, questions.found
     built = model_options(
         options, opened_adapter(options, found.config), has_pooler=False
     )
@@ -476,9 +465,7 @@ def squad_task(
     )
 
 
-def read_questions(
-    options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> Questions:
+def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
     """The options' questions, read once and checked."""
     # A metric that does not exist is reported before the files are read.
     best_metric(options.version_2_with_negative, options.best_metric)
@@ -489,24 +476,18 @@ def read_questions(
         if not (options.predict_file or options.tfds_name):
             raise InputError("Give `predict_file`: the runs are compared by it.")
         scored = questions_of(options, for_training=False)
-        _refuse_no_answers(options, scored)
+        wants = {
+            "find_null_threshold": options.find_null_threshold,
+            "eval_steps": options.do_train and options.eval_steps,
+            "learning_rates": options.selects,
+        }
+        for name, is_wanted in wants.items():
+            if is_wanted and not scored.have_answers:
+                raise InputError(
+                    f"`{name}` needs a development set; {scored.source} has"
+                    " questions without an answer."
+                )
     return Questions(options, found, training, scored)
-
-
-def _refuse_no_answers(options: SquadOptions, questions: CheckedQuestions) -> None:
-    """Raises InputError if the answers to score are not known."""
-    wants = {
-        "find_null_threshold": options.find_null_threshold,
-        "eval_steps": options.do_train and options.eval_steps,
-        "learning_rates": options.selects,
-    }
-    source = options.predict_file or options.tfds_name
-    for name, is_wanted in wants.items():
-        if is_wanted and not questions.have_answers:
-            raise InputError(
-                f"`{name}` needs a development set; {source} has questions without an"
-                " answer."
-            )
 
 
 def main(options: SquadOptions) -> None:
@@ -523,8 +504,8 @@ def main(options: SquadOptions) -> None:
     def make_task(
         options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
     ) -> FineTuningTask[Answers]:
-        kept.append(read_questions(options, found, strategy))
-        return squad_task(options, found, strategy, kept[0])
+        kept.append(read_questions(options, found))
+        return squad_task(kept[0])
 
     def first_stage(run: FineTuning) -> str | None:
         # Once the second stage has begun, nothing starts from the first one's result.
@@ -542,8 +523,7 @@ def main(options: SquadOptions) -> None:
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
         questions = Questions(own, run.found, first, None)
-        task = squad_task(own, run.found, run.strategy, questions)
-        stage = FineTuning(task, own, run.found, run.strategy)
+        stage = FineTuning(squad_task(questions), own, run.found, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 
@@ -565,26 +545,22 @@ def predict(
     logging.info("***** Running predictions *****")
     logging.info("  Num questions = %d", source.num_questions)
     golds = golds_of(source)
-    num_cut = 0
     # Each of several workers processes all questions, and one writes.
     alone = nullcontext(Answers(version_2_with_negative=version_2))
     with PredictionFiles(folder, version_2) if run.is_chief else alone as answers:
         for features, decoded in questions.answers(run.outputs(model)):
             answers.add(features.question.question_id, decoded)
-            num_cut += features.is_query_cut
         threshold = _threshold(run, answers, golds, step) if version_2 else 0.0
         if isinstance(answers, PredictionFiles):
             answers.finish(threshold)
-    questions.log_cut(num_cut, source)
     if not source.have_answers:
         logging.warning("No scores: there are questions without a known answer.")
         return
-    report = source.report
-    if report.skipped:
+    if source.skipped:
         logging.warning(
             "The scores are of the %d questions that could be used; the"
             " official script, and bert_tf.evaluate_squad, count all %d.",
-            *(report.num_usable, report.num_questions),
+            *(source.num_questions, source.num_questions + source.skipped.total()),
         )
     run_folder.report_evaluation(
         folder,

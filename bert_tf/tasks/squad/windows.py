@@ -119,7 +119,6 @@ class QuestionFeatures:
     # The answer's first and last token in the paragraph; None if there is none, or
     # without training. If it has no token, the last one is before the first one.
     answer: tuple[int, int] | None = None
-    is_query_cut: bool = False
 
     @property
     def offset(self) -> int:
@@ -172,8 +171,7 @@ class QuestionFeaturizer:
     def __call__(self, questions: Iterable[Question]) -> Iterator[QuestionFeatures]:
         """Yields the features of each question, in order."""
         for question in questions:
-            all_ids = self.tokenizer.encode(question.text)
-            query_ids = all_ids[: self.max_query_length]
+            query_ids = self.tokenizer.encode(question.text)[: self.max_query_length]
             paragraph = self._paragraphs(question.paragraph)
             room = self.max_seq_length - len(query_ids) - _SPECIAL_TOKENS
             num_tokens = len(paragraph.ids)
@@ -184,7 +182,6 @@ class QuestionFeaturizer:
                 paragraph=paragraph,
                 windows=found,
                 answer=self._answer(question, paragraph),
-                is_query_cut=len(query_ids) < len(all_ids),
             )
 
     def _answer(
@@ -241,7 +238,6 @@ class Rows(NamedTuple):
     # int32 [R, 3]: the answer's first and last token in the paragraph (both -1 without
     # one), and whether the question is impossible.
     answers: np.ndarray
-    num_cut: int  # how many of the questions were cut to max_query_length
 
 
 def blocks(
@@ -261,13 +257,11 @@ def parallel_blocks(
     featurizer: QuestionFeaturizer,
     *,
     num_workers: int,
-    count_cut: Callable[[int], None] = lambda number: None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The same records from questions, made by several processes.
 
     They do not depend on the number of processes, which do not import TensorFlow. The
     first ones are made in this process, so that a small set needs no others.
-    `count_cut` is told how many of some questions were cut.
     """
 
     def most_windows(question: Question) -> int:
@@ -289,12 +283,7 @@ def parallel_blocks(
             ),
         )
 
-    def counted() -> Iterator[Rows]:
-        for some in rows:
-            count_cut(some.num_cut)
-            yield some
-
-    yield from _blocks(counted(), featurizer.for_training)
+    yield from _blocks(rows, featurizer.for_training)
 
 
 def _rows_of_questions(
@@ -365,8 +354,7 @@ def _rows(features: Sequence[QuestionFeatures], max_seq_length: int) -> Rows:
         input_ids[:, 0] = vocabulary.cls_id
         input_ids[every, windows[:, 2] - 1] = vocabulary.sep_id
         input_ids[every, windows[:, 2] + windows[:, 1]] = vocabulary.sep_id
-    num_cut = sum(one.is_query_cut for one in features)
-    return Rows(input_ids, windows, answers, num_cut)
+    return Rows(input_ids, windows, answers)
 
 
 def _columns(

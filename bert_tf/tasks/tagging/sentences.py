@@ -13,7 +13,7 @@ conll     One word per line, columns separated by blanks or tabs, and a blank li
 
           A line before a sentence is a comment if it has a # alone and other columns
           than a word's, or reads "# key = value", "# newdoc", "# id 4037ff98-",
-          "#begin document" or "# http...". Comments are passed over and counted, and
+          "#begin document" or "# http...". Comments are passed over, and
           predictions have no line for them.
 
 conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`), which
@@ -46,8 +46,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-
-from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -249,7 +247,6 @@ def _conll(
     rows: list[list[str]] = []
     source = ""
     seen_words = False
-    num_comments = 0
     found: list[Sentence] = []
 
     def end_sentence() -> None:
@@ -283,16 +280,12 @@ def _conll(
         if is_start:
             document += seen_words
             seen_words = False
-        if is_comment:
-            num_comments += 1
-        elif not line or is_start:
+        if not is_comment and (not line or is_start):
             before.append(" ".join(cells))
-        else:
+        elif not is_comment:
             _check_width(f"{path}:{number}", cells, width, first)
             source = source if rows else f"{path}:{number}"
             rows.append(cells)
-    if num_comments:
-        logging.info("%s: passed over %d comments.", path, num_comments)
     if rows:
         end_sentence()
     if found:

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from scipy import special
 
 from bert_tf import files, strict_json
 from bert_tf.config import BertConfig
@@ -44,9 +45,6 @@ from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import (
     PADDING,
     ROWS,
-    EvaluationBatches,
-    ExampleTable,
-    LengthPlan,
     SplitRecords,
     rows_digest,
 )
@@ -390,16 +388,10 @@ def predict_words(
     max_lengths: int | None,
 ) -> WordPredictions:
     """Predicts the words of some windows."""
-    table = ExampleTable(
-        blocks(features, labels, max_seq_length),
-        schema(max_seq_length),
+    records = SplitRecords.of(
+        schema(max_seq_length), None, blocks(features, labels, max_seq_length)
     )
-    if max_lengths is None:
-        plan = LengthPlan(table.lengths, batch_size, (max_seq_length,), seed=None)
-        rows = plan.epoch(0).rows
-        batches = EvaluationBatches(table, rows, np.full(len(rows), max_seq_length))
-    else:
-        batches = table.by_length(batch_size, max_lengths)
+    batches = records.batches(batch_size, max_lengths)
     found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
     for batch, outputs in predict(batches, len(batches)):
         (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
@@ -414,17 +406,11 @@ def predict_words(
                 " use. Train again with a lower --learning_rate."
             )
         found.label_ids[words] = logits.argmax(axis=-1)
-        found.losses[words] = _losses(logits, labels[words])
+        log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
+        of_words = labels[words]
+        of_label = log_p[np.arange(len(words)), np.maximum(of_words, 0)]
+        found.losses[words] = np.where(of_words == NO_LABEL, 0.0, -of_label)
     return found
-
-
-def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """-log p(label); 0 without a label."""
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    norm = np.log(np.exp(shifted).sum(axis=-1))
-    is_known = labels != NO_LABEL
-    of_label = shifted[np.arange(len(labels)), np.where(is_known, labels, 0)]
-    return np.where(is_known, norm - of_label, 0.0)
 
 
 ACCURACY = "accuracy"

@@ -135,16 +135,16 @@ class ReaderTest(tf.test.TestCase):
         return path
 
     def read(self, content, **flags):
-        """The questions, what was said of them, and the report."""
+        """The questions, what was said of them, and the set."""
         path = self.path(content)
         with self.assertLogs(level="DEBUG") as logs:
             questions = read_file(path, **flags)
-        self.assertEqual(questions.report.source, path)
+        self.assertEqual(questions.source, path)
         messages = [
             record.getMessage().removeprefix(f"{path}: ") for record in logs.records
         ]
         self.assertLen(list(questions), questions.num_questions)
-        return list(questions), messages, questions.report
+        return list(questions), messages, questions
 
     def of_river(self, *qas, for_training=True, **flags):
         """The questions read from those of one paragraph, and what was said."""
@@ -153,8 +153,9 @@ class ReaderTest(tf.test.TestCase):
         questions, messages, report = self.read(
             content, for_training=for_training, **flags
         )
-        self.assertEqual(report.num_questions, 4 + len(qas))
-        self.assertLen(questions, report.num_usable)
+        total = report.num_questions + report.skipped.total()
+        self.assertEqual(total, 4 + len(qas))
+        self.assertLen(questions, report.num_questions)
         return questions[4:], messages, report
 
     def test_questions_in_the_files_order(self):
@@ -179,7 +180,7 @@ class ReaderTest(tf.test.TestCase):
                 ],
             )
             self.assertEqual(messages, ["Skipped 0 of 4 questions."])
-            self.assertEqual(report.num_usable, 4)
+            self.assertEqual(report.num_questions, 4)
 
     def test_packed_and_in_other_orders(self):
         content = json.dumps(plain(), indent=2).encode()
@@ -439,7 +440,7 @@ class LibrarysSetsTest(tf.test.TestCase):
                 "for_training": False,
             },
         )
-        self.assertEqual(squad.report.num_usable, 4)
+        self.assertEqual(squad.num_questions, 4)
 
     def test_sets_without_these_features(self):
         with mocked(squad_rows()), self.assertRaisesRegex(

@@ -114,27 +114,6 @@ def answer_of(context, answer, start=None):
 
 
 class WindowsTest(tf.test.TestCase):
-    def windows(self, num_tokens, **options):
-        one = question(" ".join("a" * num_tokens), text="e")
-        return featurize(one, for_training=False, **options).windows
-
-    def test_strides(self):
-        # The question leaves room for 8.
-        for num_tokens, options, expected in (
-            (1, {}, [(0, 1)]),
-            (8, {}, [(0, 8)]),
-            (9, {}, [(0, 8), (3, 6)]),
-            (11, {}, [(0, 8), (3, 8)]),
-            (12, {}, [(0, 8), (3, 8), (6, 6)]),
-            # No stride is longer than a window.
-            (17, {"stride": 8}, [(0, 8), (8, 8), (16, 1)]),
-            (17, {"stride": 9}, [(0, 8), (8, 8), (16, 1)]),
-            (17, {"stride": 1000}, [(0, 8), (8, 8), (16, 1)]),
-            # The smallest stride and room.
-            (3, {"length": 5, "query": 1, "stride": 1}, [(0, 1), (1, 1), (2, 1)]),
-        ):
-            self.assertEqual(self.windows(num_tokens, **options), expected)
-
     def test_the_question_leaves_what_room_it_does_not_need(self):
         one = question("a a a a a a a a", text="")
         features = featurize(one, length=10, for_training=False)
@@ -438,23 +417,13 @@ class RecordsTest(tf.test.TestCase):
         self.assertGreater(len(found["unique_ids"]), 100)
 
     def test_the_same_whatever_the_number_of_processes(self):
-        # One in three questions has a token too many.
         make = featurizer_records(query=1)
         questions = [one for _ in range(4) for one in many_questions()]
-        cut = [], []
         with mock.patch.object(windows, "_GROUPS_ALONE", 1):
             one, two = (
-                list(
-                    windows.parallel_blocks(
-                        questions,
-                        make,
-                        num_workers=number,
-                        count_cut=cut[number - 1].append,
-                    )
-                )
+                list(windows.parallel_blocks(questions, make, num_workers=number))
                 for number in (1, 2)
             )
-        self.assertEqual([sum(numbers) for numbers in cut], [80, 80])
         self.assertEqual(len(one), len(two))
         self.assertGreater(len(one), 2)
         for here, there in zip(one, two, strict=True):

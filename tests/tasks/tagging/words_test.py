@@ -1,13 +1,11 @@
 import os
-import tempfile
 from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import cli, run_ner
+from bert_tf import run_ner
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
@@ -26,7 +24,7 @@ from bert_tf.tasks.tagging.words import (
 )
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.training import toy
+from tests.script_case import ScriptCase
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = [*SPECIAL, "a", "b", "c", "##d", "東", "京"]
@@ -409,81 +407,49 @@ class ScoresTest(tf.test.TestCase):
 TRAIN = "ann I-PER\nlee I-PER\nann B-PER\n\nand O\nann I-PER\n"
 
 
-class TaggingSessionTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.root = tempfile.mkdtemp(dir=self.get_temp_dir())
-        self.config = toy.write_config(self.root)
-        Vocabulary([*SPECIAL, "ann", "lee", "and"]).save(self.path("v.txt"))
+class WordsTest(ScriptCase):
+    script = run_ner
+    tokens = (*SPECIAL, "ann", "lee", "and")
+
+    def words(self, *arguments):
         with open(self.path("train.txt"), "w") as file:
             file.write(TRAIN)
-
-    def path(self, *names):
-        return os.path.join(self.root, *names)
-
-    def records(self, *arguments):
-        """What a run would train on."""
-        given = [
-            "--do_train",
-            f"--vocab_file={self.path('v.txt')}",
-            f"--bert_config_file={self.config}",
-            f"--train_file={self.path('train.txt')}",
-            f"--output_dir={self.path('run')}",
-            "--max_seq_length=6",
+        options = self.flags(
             *arguments,
-        ]
-        with (
-            mock.patch.object(
-                finetuning, "training_plan", side_effect=SystemExit
-            ) as finetune,
-            self.assertRaises(SystemExit),
-        ):
-            run_ner.run(cli.parse(run_ner.run, given))
-        return finetune.call_args.args[1]
-
-    def labels(self, *arguments):
-        """The labels of each sentence's first tokens, [CLS]'s left out."""
-        batch = next(iter(self.records(*arguments).batches(2)))
-        return batch["label_ids"].numpy()[:, 1:4].tolist()
+            train_file=self.path("train.txt"),
+            dev_file=self.path("train.txt"),
+            max_seq_length=6,
+        )
+        found = finetuning.files_of(options, options.output_dir)
+        return words.Words(options, found, words.read_splits(options))
 
     def test_labels_are_of_the_scheme_that_the_files_are_read_in(self):
         # 0 is O, 1 B-PER and 2 I-PER.
-        self.assertEqual(self.labels(), [[1, 2, 1], [0, 1, 0]])
-        # The records that lie there are those of IOB1.
-        expected = [[2, 2, 1], [0, 2, 0]]
-        self.assertEqual(self.labels("--tag_scheme=iob2"), expected)
-        self.assertEqual(self.labels("--tag_scheme=iob1"), [[1, 2, 1], [0, 1, 0]])
+        for arguments, expected in (
+            ([], [[1, 2, 1], [0, 1, 0]]),
+            (["--tag_scheme=iob2"], [[2, 2, 1], [0, 2, 0]]),
+            (["--tag_scheme=iob1"], [[1, 2, 1], [0, 1, 0]]),
+        ):
+            (batch,) = self.words("--do_train", *arguments).records.batches(2)
+            self.assertAllEqual(batch["label_ids"][:, 1:4], expected)
 
     def test_scores_are_those_of_what_is_written(self):
         """An entity without a B is right in IOB1, and is written so."""
-        values = cli.parse(
-            run_ner.run,
-            [
-                "--do_eval",
-                f"--dev_file={self.path('train.txt')}",
-                f"--vocab_file={self.path('v.txt')}",
-                f"--bert_config_file={self.config}",
-                f"--output_dir={self.path('run')}",
-                "--labels=O,B-PER,I-PER",
-                "--max_seq_length=6",
-            ],
-        )
-        found = finetuning.files_of(values, values.output_dir)
-        splits = words.read_splits(values)
-        session = words.Words(values, found, splits)
-        self.assertEqual(session.labels.scheme, "iob2")
+        found = self.words("--do_eval", "--labels=O,B-PER,I-PER")
+        self.assertEqual(found.labels.scheme, "iob2")
         # I I B, O I: the same entities as in the file; strictly read one is none.
-        found = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
-        results = session.scores("dev", found)
-        self.assertEqual(results["accuracy"], 1.0)
-        self.assertEqual(results["majority"], 3 / 5)
-        self.assertEqual(results["f1"], 1.0)
+        predictions = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
+        results = found.scores("dev", predictions)
+        self.assertEqual(
+            [results[name] for name in ("accuracy", "majority", "f1")],
+            [1.0, 3 / 5, 1.0],
+        )
         self.assertLess(results["strict_f1"], 1.0)
         self.assertEqual(
-            session.predicted_labels("dev", found),
+            found.predicted_labels("dev", predictions),
             [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
         )
-        self.assertIn("accuracy: 100.00%", session.report("dev", found))
+        self.assertIn("accuracy: 100.00%", found.report("dev", predictions))
 
 
 if __name__ == "__main__":
