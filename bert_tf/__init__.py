@@ -21,7 +21,7 @@ Names are looked up when first used: `import bert_tf` costs no TensorFlow import
 import importlib
 from typing import Any
 
-from bert_tf import serialization
+from bert_tf import keras_backend, serialization
 
 __version__ = "0.1.0"
 
@@ -64,6 +64,8 @@ serialization.register()
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
+        if name == "load":  # its module imports Keras before a package that asks
+            keras_backend.require_tensorflow()
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

@@ -28,24 +28,19 @@ def encoder_shapes(num_layers):
     }
     for i in range(num_layers):
         scope = f"bert/encoder/layer_{i}"
-        shapes |= {
-            f"{scope}/attention/self/query/kernel": (24, 24),
-            f"{scope}/attention/self/query/bias": (24,),
-            f"{scope}/attention/self/key/kernel": (24, 24),
-            f"{scope}/attention/self/key/bias": (24,),
-            f"{scope}/attention/self/value/kernel": (24, 24),
-            f"{scope}/attention/self/value/bias": (24,),
-            f"{scope}/attention/output/dense/kernel": (24, 24),
-            f"{scope}/attention/output/dense/bias": (24,),
-            f"{scope}/attention/output/LayerNorm/beta": (24,),
-            f"{scope}/attention/output/LayerNorm/gamma": (24,),
-            f"{scope}/intermediate/dense/kernel": (24, 40),
-            f"{scope}/intermediate/dense/bias": (40,),
-            f"{scope}/output/dense/kernel": (40, 24),
-            f"{scope}/output/dense/bias": (24,),
-            f"{scope}/output/LayerNorm/beta": (24,),
-            f"{scope}/output/LayerNorm/gamma": (24,),
-        }
+        for part, inputs, outputs in (
+            ("attention/self/query", 24, 24),
+            ("attention/self/key", 24, 24),
+            ("attention/self/value", 24, 24),
+            ("attention/output/dense", 24, 24),
+            ("intermediate/dense", 24, 40),
+            ("output/dense", 40, 24),
+        ):
+            shapes[f"{scope}/{part}/kernel"] = (inputs, outputs)
+            shapes[f"{scope}/{part}/bias"] = (outputs,)
+        for part in ("attention/output", "output"):
+            for weight in ("gamma", "beta"):
+                shapes[f"{scope}/{part}/LayerNorm/{weight}"] = (24,)
     return shapes
 
 

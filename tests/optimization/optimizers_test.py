@@ -452,27 +452,17 @@ class CreateOptimizerTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(optimizer.learning_rate, rate)
 
     def test_options_reach_the_optimizer(self):
+        options = {
+            "weight_decay_rate": 0.1,
+            "layerwise_decay": 0.9,
+            "skip_nonfinite": True,
+            "global_clipnorm": None,
+        }
         for name in ("adamw", "lamb"):
-            optimizer = create_optimizer(
-                1.0,
-                10,
-                0,
-                optimizer=name,
-                weight_decay_rate=0.1,
-                layerwise_decay=0.9,
-                skip_nonfinite=True,
-                global_clipnorm=None,
-            )
-            config = optimizer.get_config()
-            self.assertEqual(
-                (
-                    config["weight_decay_rate"],
-                    config["layerwise_decay"],
-                    config["skip_nonfinite"],
-                    config["global_clipnorm"],
-                ),
-                (0.1, 0.9, True, None),
-            )
+            config = create_optimizer(
+                1.0, 10, 0, optimizer=name, **options
+            ).get_config()
+            self.assertEqual({key: config[key] for key in options}, options)
 
     def test_unknown_names(self):
         with self.assertRaisesRegex(ValueError, "`optimizer` .*adamw, lamb.*sgd"):

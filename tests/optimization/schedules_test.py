@@ -32,60 +32,30 @@ class WarmupScheduleTest(tf.test.TestCase):
         self.assertAllEqual(schedule(tf.constant(steps, tf.int64)), expected)
 
     def test_other_decays_by_hand(self):
-        # r 1, N 8, W 2: p = s / 8, or (s - 2) / 6.
+        # r 1, N 8, W 2: p = s / 8, or (s - 2) / 6. From the start, at s = 2, the cosine
+        # is (1 + cos(pi / 4)) / 2 and the square (3 / 4)^2; the root at 3 sqrt(2 / 3).
+        cosine = [0.853553, 0.691342, 0.5, 0.308658, 0.146447, 0.038060]
+        root = [1.0, 0.816497, 0.707107, 0.632456, 0.577350, 0.534522, 0.5, 0.471405]
+        square = [0.5625, 0.390625, 0.25, 0.140625, 0.0625, 0.015625]
         rates = {
-            ("cosine", "start"): [
-                0.853553,  # (1 + cos(pi / 4)) / 2
-                0.691342,
-                0.5,
-                0.308658,
-                0.146447,
-                0.038060,
-                0.0,
-                0.0,
-            ],
+            ("cosine", "start"): [*cosine, 0.0, 0.0],
             ("cosine", "warmup"): [1.0, 0.933013, 0.75, 0.5, 0.25, 0.066987, 0.0, 0.0],
             ("linear", "warmup"): [1.0, 5 / 6, 4 / 6, 0.5, 2 / 6, 1 / 6, 0.0, 0.0],
-            ("polynomial", "start"): [
-                0.5625,  # (3 / 4)^2
-                0.390625,
-                0.25,
-                0.140625,
-                0.0625,
-                0.015625,
-                0.0,
-                0.0,
-            ],
+            ("polynomial", "start"): [*square, 0.0, 0.0],
             ("constant", "start"): [1.0] * 8,
-            ("inverse_sqrt", "start"): [
-                1.0,
-                0.816497,  # sqrt(2 / 3)
-                0.707107,
-                0.632456,
-                0.577350,
-                0.534522,
-                0.5,
-                0.471405,
-            ],
+            ("inverse_sqrt", "start"): root,
         }
         for (shape, decay_from), expected in rates.items():
+            power = 2.0 if shape == "polynomial" else 1.0
             schedule = WarmupSchedule(
-                1.0,
-                8,
-                2,
-                shape=shape,
-                decay_from=decay_from,
-                power=2.0 if shape == "polynomial" else 1.0,
+                1.0, 8, 2, shape=shape, decay_from=decay_from, power=power
             )
             self.assertAllClose(
-                self.rates(schedule, range(10)),
+                schedule(tf.range(10, dtype=tf.int64)),
                 [0.0, 0.5, *expected],
                 rtol=1e-5,
                 atol=1e-6,
                 msg=f"{shape} from {decay_from}",
-            )
-            self.assertAllClose(
-                schedule(tf.range(10, dtype=tf.int64)), [0.0, 0.5, *expected], atol=1e-5
             )
 
     def test_the_last_rate(self):
