@@ -340,7 +340,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.assertEqual(names, ["global_step", "loss", *of_masked_lm])
         # The head is there for whoever goes on with sentence pairs.
         self.assertIn("cls/seq_relationship/output_weights", self.weights("run"))
-        with self.assertRaisesRegex(InputError, "only one of them has sentence pairs"):
+        with self.assertRaisesRegex(InputError, "cannot be used together"):
             self.run_script(
                 do_eval=True, input_file=records, eval_input_file=self.records
             )
