@@ -1,6 +1,6 @@
 r"""Answers questions about a text, with a model that was fine-tuned on SQuAD.
 
-python -m bert_tf.answer --checkpoint=/tmp/squad_output --context_file=article.txt \
+    python -m bert_tf.answer --checkpoint=/tmp/squad_output --context_file=article.txt \
         "Which team won Super Bowl 50?"
 
 It prints the answer, its probability among the best answers, and its sentence; or that
@@ -63,23 +63,23 @@ class AnswererOptions(SourceOptions):
         "n_best_size", "How many answers are weighed against each other."
     )
     max_answer_length: int | None = _as_run(
-        "max_answer_length", "The most tokens of an answer."
+        "max_answer_length", "Maximum length of an answer in tokens."
     )
-    predict_batch_size: int = option(
-        8, "Windows that the model is given at once.", least=1
-    )
+    predict_batch_size: int = option(8, "Windows per batch.", least=1)
     version_2_with_negative: bool | None = option(
         None,
-        "Whether the model was trained to say that there is no answer (SQuAD 2.0)."
-        " Default: as the run had it.",
+        "Whether the model was trained to leave questions unanswered (SQuAD 2.0)."
+        " Default: the run's own setting.",
     )
     null_score_diff_threshold: float | None = option(
         None,
-        "There is no answer if its score is higher than the best answer's by more than"
-        " this. Default: the threshold found by run_squad --find_null_threshold, or"
-        " else what the run had.",
+        "Predict no answer if its score exceeds the best answer's by more than"
+        " this. Default: the threshold found by run_squad --find_null_threshold,"
+        " else the run's own.",
     )
-    language: str = option("en", "The text's language, for the ends of sentences.")
+    language: str = option(
+        "en", "The text's language, for splitting it into sentences."
+    )
     top_k: int = option(1, "How many answers to print for each question.", least=1)
 
 

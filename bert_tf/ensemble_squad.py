@@ -1,14 +1,14 @@
-r"""Makes one set of answers of several run_squad runs' n-best answers.
+r"""Combines the n-best answers of several run_squad runs into one set of answers.
 
     python -m bert_tf.ensemble_squad --prediction_dirs=/tmp/run1,/tmp/run2,/tmp/run3 \
         --output_dir=/tmp/ensemble --predict_file=$SQUAD_DIR/dev-v1.1.json
 
-Each text's probability is the mean over the runs, 0 where a run lacks the text; with
---version_2_with_negative the score difference of "no answer" is their mean too. Writes
-predictions.json, nbest_predictions.json and null_odds.json as run_squad does.
+The probability of each text is its mean over the runs, 0 for a run without it; with
+--version_2_with_negative the score difference of "no answer" is averaged as well. It
+writes predictions.json, nbest_predictions.json and null_odds.json as run_squad does.
 
 Devlin et al. 2018 score ensembles of runs from several checkpoints and seeds (tables 2
-and 3) without saying how they are averaged.
+and 3), but do not state how they are averaged.
 """
 
 import dataclasses
@@ -51,31 +51,28 @@ class EnsembleOptions(Options):
 
     prediction_dirs: tuple[str, ...] = option(
         REQUIRED,
-        "The output_dirs of the runs, with commas between; each has predicted the same"
-        " questions.",
+        "The runs' output_dirs, separated by commas; all predicted the same questions.",
         path=Path.FOLDER,
     )
     output_dir: str = option(REQUIRED, "Folder for the answers.", path=Path.OUTPUT)
     predict_file: str | None = option(
         None,
-        "The questions' file, such as dev-v2.0.json: the answers are scored by it.",
+        "The questions with their answers, such as dev-v2.0.json, to score the result.",
         path=Path.FILE,
     )
     version_2_with_negative: bool = option(False, "The questions are SQuAD 2.0's.")
     null_score_diff_threshold: float | None = option(
         None,
-        'SQuAD 2.0: above this mean score difference the answer is "". Default: what'
-        " --find_null_threshold found before for this --output_dir, or else 0.",
+        'SQuAD 2.0: predict "" if the mean score difference is above this. Default:'
+        " the value that --find_null_threshold found for this --output_dir, else 0.",
     )
     find_null_threshold: bool = option(
         False,
-        "SQuAD 2.0. Find the threshold of the best F1 on --predict_file, and keep it in"
-        " --output_dir.",
+        "SQuAD 2.0: find the threshold with the best F1 on --predict_file, and keep"
+        " it in --output_dir.",
     )
-    n_best_size: int = option(20, "Answers to keep of each question.", least=1)
-    plots: bool = option(
-        True, "With --find_null_threshold, draw what it found, as PNG."
-    )
+    n_best_size: int = option(20, "Answers to keep for each question.", least=1)
+    plots: bool = option(True, "With --find_null_threshold: draw the result as PNG.")
 
     def problems(self) -> Iterator[str]:
         """What is no ensemble, and options without effect."""

@@ -47,16 +47,17 @@ class EvaluateSquadOptions(Options):
 
     na_prob_file: str | None = option(
         None,
-        "For 2.0. JSON: how sure the model is that there is no answer, as run_squad's"
-        " null_odds.json. Adds the best scores and their thresholds.",
+        'For 2.0: a JSON file with the model\'s score of "no answer" for each'
+        " question, such as run_squad's null_odds.json. Adds the best scores and"
+        " their thresholds.",
         path=Path.FILE,
         is_dashed=True,
     )
     na_prob_thresh: float = option(
         1.0,
-        'For 2.0. Above it in --na_prob_file a prediction counts as "". The official'
-        " default is for probabilities; predictions of run_squad are made with the"
-        " score difference's threshold already: give the same here, or no file.",
+        'For 2.0: a prediction counts as "" if its score in --na_prob_file is above'
+        " this. The official default is meant for probabilities. run_squad has"
+        " already applied its own threshold: give the same one here, or no file.",
         is_dashed=True,
     )
     out_file: str | None = option(
@@ -67,14 +68,14 @@ class EvaluateSquadOptions(Options):
     )
     out_image_dir: str | None = option(
         None,
-        "For 2.0, with --na_prob_file. Draw the curves of precision and recall and the"
-        " histograms of the null odds into this folder; adds average precisions.",
+        "For 2.0 with --na_prob_file: draw precision-recall curves and histograms"
+        ' of the "no answer" scores into this folder; adds average precisions.',
         path=Path.OUTPUT,
         is_dashed=True,
     )
     version: str = option(
         "auto",
-        "Whose rules: those of the file's version, or as given here.",
+        "The version whose rules apply. Default: the file's own.",
         choices=("auto", "1.1", "2.0"),
     )
 

@@ -1,14 +1,14 @@
-r"""Compares the ways to use BERT for tagging, as the paper's Table 7.
+r"""Compares ways to use BERT for tagging, as in the paper's Table 7.
 
     python -m bert_tf.run_feature_table --do_lower_case=False \
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt \
         --train_file=$CONLL_DIR/eng.train --dev_file=$CONLL_DIR/eng.testa \
         --output_dir=/tmp/feature_table
 
-fine-tunes the model, and trains a BiLSTM on each choice of its layers, by run_ner with
-its flags; prints the scores on the development set beside the paper's, and writes them
-to feature_table.md and, drawn, feature_table.png. Each way has a folder of its own, and
-the same command again goes on.
+It fine-tunes the model, and trains a BiLSTM on each choice of its layers, like run_ner
+and with its flags; prints the development scores next to the paper's, and writes them
+to feature_table.md and, as a picture, feature_table.png. Each way has its own folder;
+the same command again resumes.
 """
 
 import dataclasses
@@ -52,15 +52,15 @@ class FeatureTableOptions(TaggingOptions):
 
     do_train: bool = with_default(Trains, "do_train", True)
     do_eval: bool = with_default(Evaluates, "do_eval", True)
-    ways: tuple[str, ...] = option(_WAYS, "What to compare.", choices=_WAYS)
+    ways: tuple[str, ...] = option(_WAYS, "The ways to compare.", choices=_WAYS)
     bilstm_learning_rate: float = option(
         BILSTM_LEARNING_RATE,
-        "Of the BiLSTM; --learning_rate is of fine-tuning.",
+        "The BiLSTM's learning rate; --learning_rate is for fine-tuning.",
         least=0.0,
     )
     bilstm_epochs: float = option(
         BILSTM_EPOCHS,
-        "Of the BiLSTM; --num_train_epochs is of fine-tuning.",
+        "The BiLSTM's epochs; --num_train_epochs is for fine-tuning.",
         least=0.0,
     )
 

@@ -5,9 +5,9 @@ r"""Runs GLUE: fine-tunes on each task, chooses on its development set, reports 
 
 The defaults are the protocol of Devlin et al. 2018, section 4.1: batches of 32, 3
 epochs, the best of four learning rates on the development set; --num_restarts for the
-large model. Each task has a folder of its own in --output_dir; beside them are the
-table (glue.md, glue.json, glue.png) and glue_submission.zip for GLUE's server. Started
-again, it goes on with what is missing.
+large model. Each task has its own folder in --output_dir, which also gets the table
+(glue.md, glue.json, glue.png) and glue_submission.zip for GLUE's server. Started again,
+it runs only what is missing.
 """
 
 import os

@@ -304,9 +304,7 @@ def _read_squad(folder):
 
 
 def _read_ensemble(folder):
-    ensemble = ensemble_squad.Ensemble(version_2_with_negative=True)
-    ensemble.add(folder)
-    return list(ensemble.decoded())
+    return list(ensemble_squad.ensemble([folder], version_2_with_negative=True))
 
 
 def _make_n_best(folder):

@@ -1,13 +1,13 @@
 """Creates masked language model and next sentence records for BERT's pre-training.
 
-The flags of google-research/bert, their defaults and the records are as there. The
-input is UTF-8 text, one sentence a line, with a blank line between documents, or what
-wikiextractor, a JSON lines file or a TensorFlow dataset holds. Beside the records stand
-NAME.manifest.json and NAME.vocab.txt, where NAME is the first output file without a
-shard suffix such as -00000-of-00008.
+Flags, defaults and records are those of google-research/bert. The input is UTF-8 text,
+one sentence per line with a blank line between documents, or the output of
+wikiextractor, JSON lines, or a TensorFlow dataset. NAME.manifest.json and
+NAME.vocab.txt are written next to the records, where NAME is the first output file
+without a shard suffix such as -00000-of-00008.
 
-The same command again finds its records done, or goes on where it was killed. It does
-not write over others' files unless told to by --overwrite.
+The same command again finds its records done, or resumes where it was killed. It
+overwrites other files only with --overwrite.
 """
 
 import dataclasses
@@ -41,20 +41,20 @@ class PretrainingDataOptions(SentenceTextOptions):
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     max_seq_length: int = option(
         128,
-        "The most WordPieces of a sequence, [CLS] and [SEP] included. Longer ones are"
-        " cut, unless they are read in windows.",
+        "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
+        " Longer ones are truncated, unless they are read in windows.",
         least=MIN_SEQ_LENGTH,
     )
     max_predictions_per_seq: int = option(
         20,
-        "Masked-LM slots of a sequence; must be that of the records, unless these are"
-        " masked as they are read.",
+        "Masked-LM slots per sequence; must equal the records', unless these are"
+        " masked while they are read.",
         least=1,
     )
     output_file: str = option(
         REQUIRED,
-        "TFRecord files to write, with commas between; records are dealt to them in"
-        " turn. With --num_shards one name, to which -00000-of-00064 is added.",
+        "TFRecord files to write, separated by commas; records go to them in turn."
+        " With --num_shards, one name, to which -00000-of-00064 is added.",
         path=Path.OUTPUT,
     )
     do_whole_word_mask: bool = option(
@@ -64,7 +64,7 @@ class PretrainingDataOptions(SentenceTextOptions):
     random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
     dupe_factor: int = option(
         10,
-        "Passes over the documents, each with other pairs and masks. With"
+        "Passes over the documents, each with different pairs and masks. With"
         " --masking=dynamic the default is 1.",
         least=1,
     )
@@ -73,73 +73,74 @@ class PretrainingDataOptions(SentenceTextOptions):
     )
     short_seq_prob: float = option(
         0.1,
-        "Chance that a document's sequences aim at a shorter length.",
+        "Probability that a document's sequences aim at a shorter length.",
         least=0.0,
         most=1.0,
     )
     num_shards: int | None = option(
         None,
-        "Deal the documents into this many groups, each with a random stream and"
-        " a record file of its own, made on any core. Random next sentences then come"
-        " from the group. Unless given, all documents are one pool, as in the"
+        "Divide the documents into this many groups, each with its own random"
+        " stream and record file, made in parallel. Random next sentences then come"
+        " from the same group. Default: all documents are one pool, as in the"
         " original.",
         least=1,
     )
     masking: str = option(
         MASKING[0],
-        "dynamic: write the records unmasked; the training masks them, differently in"
-        " each epoch.",
+        "static: mask the records now, as in the original; dynamic: write them"
+        " unmasked, and training masks them differently in each epoch.",
         choices=MASKING,
     )
     pairs: str = option(
         PAIRS[0],
-        "What a sequence is: nsp: two segments, the second one the next or a"
-        " random one; none: whole sentences in one segment, without a task (RoBERTa);"
-        " sop: two neighbouring segments, in order or swapped (ALBERT).",
+        "The sequences. nsp: two segments, the second one the next or a random one;"
+        " none: whole sentences in one segment (RoBERTa); sop: two consecutive"
+        " segments, in order or swapped (ALBERT).",
         choices=PAIRS,
     )
     nsp_labels: str = option(
         NSP_LABELS[0],
-        "exact: without the original's faults: a lone sentence does not always"
-        " get a random next one, and a random one never comes from the same document.",
+        "original: as in the original; exact: without its flaws, so a lone sentence"
+        " does not always get a random next one, and a random one never comes from"
+        " the same document.",
         choices=NSP_LABELS,
     )
     packed_length: int | None = option(
         None,
-        "Pack several sequences into each record, a row of this many tokens: padding"
-        " costs a training step as much as text. Each sequence keeps its positions and"
-        " its label, and sees itself alone.",
+        "Pack several sequences into each record, a row of this many tokens,"
+        " because padding costs a training step as much as text. Each sequence"
+        " keeps its positions and its label, and attends only to itself.",
         least=MIN_SEQ_LENGTH,
     )
     deduplicate: str = option(
         DEDUPLICATION[0],
-        "Drop documents, or paragraphs, that were there before, exactly the same.",
+        "Drop documents, or paragraphs, that are exact duplicates of earlier ones.",
         choices=DEDUPLICATION,
     )
     min_document_tokens: int = option(0, "Drop documents with fewer tokens.", least=0)
     work_dir: str | None = option(
         None,
-        "Folder for tokens until the records are finished, about half the text's"
-        " size; unless given, the one of the records.",
+        "Folder for temporary token files, about half the text's size. Default: the"
+        " records' folder.",
         path=Path.OUTPUT,
     )
     runner: str | None = option(
         None,
-        "Make the shards as an Apache Beam pipeline on this runner of Beam's:"
-        " DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; unless given, on"
-        " this machine, without Beam. The records are the same. Input and output must"
-        " be where all workers reach them.",
+        "Make the shards with Apache Beam on this runner: DirectRunner,"
+        " FlinkRunner, SparkRunner, DataflowRunner, ... Default: on this machine,"
+        " without Beam. The records are the same. All workers must be able to reach"
+        " input and output.",
     )
     beam_option: tuple[str, ...] = option(
         (),
-        "An option of Beam's own, such as --beam_option=--direct_num_workers=2;"
-        " may be given several times.",
+        "An option for Beam, such as --beam_option=--direct_num_workers=2; may be"
+        " repeated.",
         is_repeated=True,
     )
     overwrite: bool = option(
         False,
-        "Replace records of other settings, and files that no manifest knows,"
-        " under the names of --output_file.",
+        "Overwrite records made with other settings, and unknown files, with the"
+        " names of --output_file.",
     )
 
     def problems(self) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""Shows what is in record files: some records as text, and statistics of all.
+"""Shows record files: some records as text, and statistics of all of them.
 
-python -m bert_tf.tfrecords.inspect_records records/text.tfrecord
+    python -m bert_tf.tfrecords.inspect_records records/text.tfrecord
 
-A token to predict is marked: [MASK→river] where the model sees [MASK] and must say
-"river", [the→river] where it sees another token, [river=] where it sees the token
-itself. Vocabulary and settings come from the manifest next to the records. Broken files
-and sets that are not complete are shown as far as they go.
+A token to predict is marked: [MASK→river] if the model sees [MASK] and must predict
+"river", [the→river] if it sees another token, [river=] if it sees the token itself.
+Vocabulary and settings come from the manifest next to the records. Damaged files and
+incomplete sets are shown as far as they can be read.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class InspectionOptions(Options):
     vocab_file: str | None = option(
         None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
     )
-    num_examples: int = option(3, "Records to print.", least=0)
+    num_examples: int = option(3, "Number of records to print.", least=0)
     start: int = option(
         0, "The first record to print, counted from 0 over all files.", least=0
     )

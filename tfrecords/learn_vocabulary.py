@@ -1,13 +1,13 @@
 """Learns a WordPiece vocabulary from text, for BERT's pre-training.
 
-google-research/bert has no such script; the vocabulary is laid out as its released ones
-are: [PAD], [unused0] and so on, [UNK], [CLS], [SEP], [MASK], the characters, then the
-pieces, frequent ones first. The text is read once, on all cores, and cut into words by
-the tokenizer's own rules. The same text, flags and version give the same file, whatever
-the number of workers.
+google-research/bert has no such script. The vocabulary has the layout of the released
+ones: [PAD], [unused0] and so on, [UNK], [CLS], [SEP], [MASK], the characters, then the
+pieces, most frequent first. The text is read once, on all cores, and split into words
+by the tokenizer's own rules. The same text, flags and version give the same file for
+any number of workers.
 
-The same command again finds its vocabulary done. It does not write over another file
-unless told to by --overwrite.
+The same command again finds its vocabulary done. It overwrites another file only with
+--overwrite.
 """
 
 import dataclasses
@@ -23,39 +23,40 @@ class VocabularyOptions(TextOptions):
     """The vocabulary to learn, and its text."""
 
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
-    output_file: str = option(REQUIRED, "The vocab.txt to write.", path=Path.OUTPUT)
+    output_file: str = option(
+        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT
+    )
     vocab_size: int = option(
         30522,
-        "Number of tokens, special and unused ones included; the file has exactly that"
-        " many.",
+        "Number of tokens, including special and unused ones; the file has exactly"
+        " that many.",
         least=1,
     )
     num_unused: int = option(
         0,
-        "Number of places to leave for tokens of one's own: [unused0] and so on. With"
+        "Number of places reserved for your own tokens: [unused0] and so on. With"
         " 99, [UNK] has id 100 as in the released vocabularies.",
         least=0,
     )
     min_frequency: int = option(
-        2, "How often two pieces must be neighbours to become one.", least=1
+        2, "How often two pieces must occur next to each other to be merged.", least=1
     )
     character_coverage: float = option(
         0.9999,
-        "Share of the text's characters that the vocabulary must be able to spell."
-        " Words with rarer ones become [UNK]; 1 keeps all characters.",
+        "Share of the text's characters that the vocabulary must cover. Words with"
+        " rarer ones become [UNK]; 1 keeps all characters.",
         least=0.0,
         most=1.0,
     )
     max_words: int = option(
         5_000_000,
-        "Number of different words to hold in memory, about 0.4 kB each. If there"
-        " are more, those that occurred once so far are forgotten, then those that"
-        " occurred twice and so on, until half as many are left; what is forgotten is"
-        " reported.",
+        "Maximum number of different words in memory, about 0.4 kB each. If there"
+        " are more, those that have occurred once are dropped, then twice and so"
+        " on, until half as many are left; the number of dropped words is reported.",
         least=1000,
     )
     overwrite: bool = option(
-        False, "Replace an --output_file with something else in it."
+        False, "Overwrite an --output_file with different content."
     )
 
 

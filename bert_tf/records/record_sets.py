@@ -250,7 +250,7 @@ class RecordSet:
         num_finished = sum(job.finished() is not None for job in jobs)
         if num_finished:
             logging.info(
-                "%d of %d shards are finished already; going on with the others",
+                "%d of %d shards are finished already; making the others",
                 num_finished,
                 len(jobs),
             )

@@ -22,14 +22,14 @@ class TextOptions(Options, title=all_options.DATA):
 
     input_file: str | None = option(
         None,
-        "Files with text: names, globs or folders, with commas between; plain, or"
+        "Text files: names, globs or folders, separated by commas; plain, or"
         " compressed as .gz, .bz2 or .xz.",
         path=Path.FILES,
     )
     input_format: str = option(
         "auto",
-        "What the files are: plain text (one sentence per line, a blank line"
-        " between documents), wikiextractor's output, or one JSON object per line; auto"
+        "The files' format: plain text (one sentence per line, a blank line between"
+        " documents), wikiextractor's output, or one JSON object per line; auto"
         " detects it by the name, then by the first line.",
         choices=("auto", "text", "wikiextractor", "jsonl"),
     )
@@ -39,17 +39,19 @@ class TextOptions(Options, title=all_options.DATA):
     )
     tfds_name: str | None = option(
         None,
-        "A TensorFlow dataset to read instead of files: wikipedia/20230601.en, say.",
+        "A TensorFlow dataset to read instead of files, such as wikipedia/20230601.en.",
     )
-    tfds_split: str = option("train", "Split of the dataset, or a slice: train[:10%].")
+    tfds_split: str = option(
+        "train", "Split of the dataset, or a slice such as train[:10%]."
+    )
     tfds_data_dir: str | None = option(
         None,
-        "Folder of prepared datasets; the library's own unless given.",
+        "Folder of prepared datasets. Default: the library's own.",
         path=Path.OUTPUT,
     )
     num_workers: int | None = option(
         None,
-        "Processes to work with; all cores unless given. The result is the same.",
+        "Number of processes. Default: one per core. The result is the same.",
         least=1,
     )
 
@@ -66,10 +68,10 @@ class SentenceTextOptions(TextOptions, title=all_options.DATA):
 
     split_sentences: bool | None = option(
         None,
-        "Split lines into sentences. Unless given, lines of plain text are taken"
-        " for sentences, and all others are split.",
+        "Split lines into sentences. Default: false for plain text, whose lines are"
+        " sentences; true for other formats.",
     )
-    language: str = option("en", "By whose rules lines are split into sentences.")
+    language: str = option("en", "The language whose rules split lines into sentences.")
 
     def problems(self) -> Iterator[str]:
         """A language without a name."""

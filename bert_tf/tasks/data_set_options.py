@@ -40,75 +40,75 @@ class DataSetOptions(TfdsOptions, title=options.DATA):
     )
     task_name: str | None = option(
         None,
-        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics) or"
-        " XNLI, in any case; or tsv: a table of your own.",
+        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
+        " or XNLI, in upper or lower case; or tsv, a table of your own.",
     )
     tfds_name: str | None = option(
         None,
-        "Read a set of TensorFlow Datasets instead of --data_dir: glue/sst2, or"
-        " any other, whose features --text_a_column, --text_b_column and --label_column"
-        " name.",
+        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
+        " one, with its features named by --text_a_column, --text_b_column and"
+        " --label_column.",
     )
     tfds_splits: tuple[str, ...] = option(
         ("train", "validation", "test"),
-        "For sets of TensorFlow Datasets that are not GLUE's. Their splits, or"
-        " slices such as train[:90%], for training, development and test.",
+        "For TensorFlow datasets other than GLUE's: splits, or slices such as"
+        " train[:90%], for training, development and test.",
     )
     train_file: str = option(
         "train.tsv",
-        "For tsv. Training file in --data_dir.",
+        "For tsv: training file in --data_dir.",
         path=Path.FILE,
         needed_for=("do_train",),
         within="data_dir",
     )
     dev_file: str = option(
         "dev.tsv",
-        "For tsv. Development file in --data_dir.",
+        "For tsv: development file in --data_dir.",
         path=Path.FILE,
         needed_for=("do_eval", "eval_steps"),
         within="data_dir",
     )
     test_file: str = option(
         "test.tsv",
-        "For tsv. Test file, without labels, in --data_dir.",
+        "For tsv: test file, without labels, in --data_dir.",
         path=Path.FILE,
         needed_for=("do_predict",),
         within="data_dir",
     )
     text_a_column: str = option(
         "text_a",
-        "For tsv. Column of the sentence: its name in the header, or its number"
+        "For tsv: column of the sentence, by its name in the header or its number"
         " from 0.",
     )
     text_b_column: str | None = option(
-        None, "For tsv. Second sentence's column, if any."
+        None, "For tsv: column of the second sentence, if any."
     )
-    label_column: str = option("label", "For tsv. Column of the label.")
+    label_column: str = option("label", "For tsv: column of the label.")
     labels: tuple[str, ...] | None = option(
         None,
-        "For tsv. The labels, in the order of the outputs; for --regression of"
-        " several numbers, their names. Default: the training file's labels, sorted;"
-        " one number.",
+        "For tsv: the labels, in the order of the outputs; for --regression of"
+        " several numbers, their names. Default: the training file's labels,"
+        " sorted; one number.",
     )
-    has_header: bool = option(True, "For tsv. Whether the first row names columns.")
-    regression: bool = option(False, "For tsv. The label is a number to predict.")
+    has_header: bool = option(True, "For tsv: whether the first row names the columns.")
+    regression: bool = option(False, "For tsv: the label is a number to predict.")
     several_labels: bool = option(
         False,
-        "For tsv. A row has any number of labels, in one cell, perhaps none.",
+        "For tsv: a row has any number of labels in one cell, or none.",
     )
     label_separator: str = option(
-        ",", "For tsv. What stands between several labels, or numbers, in a cell."
+        ",", "For tsv: the separator between several labels, or numbers, in a cell."
     )
     metrics: tuple[str, ...] | None = option(
         None,
-        "Scores of the development set, such as f1_macro,accuracy; the best run"
-        " is the best by the first one. Default: GLUE's for the task; accuracy for tsv,"
+        "Metrics on the development set, such as f1_macro,accuracy; the first one"
+        " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
         " f1_micro with --several_labels, pearson with --regression.",
     )
     xnli_language: str = option(
         "zh",
-        "For XNLI. Language to train on (machine-translated) and to predict"
-        " (Conneau et al. 2018), such as de. The original's is Chinese.",
+        "For XNLI: the language to train on (machine-translated) and to predict"
+        " (Conneau et al. 2018), such as de. The original uses Chinese.",
     )
 
     def problems(self) -> Iterator[str]:
@@ -258,23 +258,23 @@ class GlueFiles(Options, title=options.DATA):
 
     tasks: tuple[str, ...] = option(
         ("all",),
-        "GLUE's tasks to run, in any case, with commas between; all: those whose"
-        " folders are in --glue_dir.",
+        "GLUE's tasks to run, separated by commas, in upper or lower case; all:"
+        " those with a folder in --glue_dir.",
     )
     glue_dir: str = option(
         options.REQUIRED,
-        "Folder of GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
+        "Folder with GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
         path=Path.FOLDER,
     )
     two_stage: bool = option(
         False,
         "Fine-tune MRPC, STS-B and RTE from MNLI's best model, without its head"
-        " (STILTs, Phang et al. 2018); the paper's scores are without.",
+        " (STILTs, Phang et al. 2018). The paper's scores do not use this.",
     )
     fill_missing_tasks: bool = option(
         False,
-        "Put a constant class into the submission for each task that was not"
-        " predicted: the GLUE server takes a zip only if it has all files.",
+        "Fill the submission with a constant class for each task that was not"
+        " predicted: GLUE's server accepts only complete zip files.",
     )
 
 

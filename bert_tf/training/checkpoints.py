@@ -350,7 +350,7 @@ def read_best_file(folder: str) -> Best | None:
         reason = f"{path}: `value` is {best.value}."
     except InputError as error:
         reason = str(error)
-    logging.warning("%s It is left aside.", reason)
+    logging.warning("%s It is ignored.", reason)
     return None
 
 

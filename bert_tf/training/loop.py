@@ -216,7 +216,7 @@ class _Run:
         if self.checkpoints.restore():
             if init_checkpoint:
                 logging.info(
-                    "--init_checkpoint=%s is left aside: %s goes before it.",
+                    "--init_checkpoint=%s is ignored: %s takes precedence.",
                     init_checkpoint,
                     self.checkpoints.latest,
                 )
@@ -491,7 +491,7 @@ class _Run:
         self._bar.close()
         print(
             f"Stopped by {number.name} at step {self.step}; saved"
-            f" {self.checkpoints.latest}. Start the same command again to go on.",
+            f" {self.checkpoints.latest}. Start the same command again to resume.",
             file=sys.stderr,
         )
         sys.exit(128 + number)

@@ -50,8 +50,8 @@ class ModelOptions(Options, title=options.MODEL):
     )
     do_lower_case: bool = option(
         True,
-        "Lower-case the text and strip accents: true for uncased vocabularies, false"
-        " for cased ones. Default: as the checkpoint says, if there is one, else true.",
+        "Lower-case the text and strip accents: true for uncased vocabularies,"
+        " false for cased ones. Default: the checkpoint's setting, else true.",
     )
 
 
@@ -62,9 +62,9 @@ class CheckpointOptions(Options, title=options.MODEL):
     init_checkpoint: str | None = option(
         None,
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
-        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
-        " KerasHub preset. Its config, vocabulary and casing come along. A checkpoint"
-        " in --output_dir goes before it.",
+        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or"
+        " a KerasHub preset; with its config, vocabulary and casing. A checkpoint"
+        " in --output_dir takes precedence.",
         path=Path.CHECKPOINT,
     )
 
@@ -75,7 +75,7 @@ class HeadOptions(Options, title=options.TRAINING):
 
     init_head: bool = option(
         True,
-        "Take the head of --init_checkpoint too; false: its encoder alone, such as"
+        "Load the head of --init_checkpoint too; false: only its encoder, such as"
         " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
     )
 
@@ -86,8 +86,8 @@ class LengthOptions(Options, title=options.LENGTHS):
 
     max_seq_length: int = option(
         128,
-        "The most WordPieces of a sequence, [CLS] and [SEP] included. Longer ones are"
-        " cut, unless they are read in windows.",
+        "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
+        " Longer ones are truncated, unless they are read in windows.",
     )
 
 
@@ -97,8 +97,8 @@ class OutputOptions(Options, title=options.WHAT_TO_DO):
 
     output_dir: str = option(
         REQUIRED,
-        "Folder of checkpoints, logs and results. Started again with the same folder, a"
-        " run continues from its last checkpoint.",
+        "Folder for checkpoints, logs and results. Started again with the same"
+        " folder, a run resumes from its last checkpoint.",
         path=Path.OUTPUT,
     )
 
@@ -131,7 +131,7 @@ class DeviceOptions(Options, title=options.DEVICES):
     distribution: str = option(
         "default",
         "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
-        " several processes that TF_CONFIG names (multi_worker), a TPU.",
+        " several processes as described by TF_CONFIG (multi_worker), or a TPU.",
         choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
     )
     use_tpu: bool = option(False, "Run on a TPU: --distribution=tpu.")
@@ -139,18 +139,17 @@ class DeviceOptions(Options, title=options.DEVICES):
         None, "Name of the Cloud TPU, its grpc:// address, or `local`."
     )
     tpu_zone: str | None = option(
-        None, "GCE zone of the TPU; found in the metadata if not given."
+        None, "GCE zone of the TPU. Default: from the metadata."
     )
     gcp_project: str | None = option(
-        None, "Project of the TPU; found in the metadata if not given."
+        None, "Project of the TPU. Default: from the metadata."
     )
     master: str | None = option(
         None, "TensorFlow master URL: the TPU's address, if no --tpu_name."
     )
     num_tpu_cores: int = option(
         8,
-        "Number of TPU cores; the TPU itself says how many it has, and a contradiction"
-        " is an error.",
+        "Number of TPU cores; it is an error if the TPU has another number.",
         least=1,
     )
 
@@ -161,14 +160,14 @@ class ComputingOptions(Options, title=options.TRAINING):
 
     precision: str = option(
         "float32",
-        "Numbers that the model computes in; weights, optimizer and losses are"
-        " float32 always. float16 scales the loss.",
+        "Type of the model's computations; weights, optimizer and losses are always"
+        " float32. float16 uses loss scaling.",
         choices=("float32", "bfloat16", "float16"),
     )
     jit_compile: bool = option(
         False,
-        "Let XLA compile forward and backward pass as a whole. On a CPU that is"
-        " slower than what is compiled in any case; a TPU always does it.",
+        "Compile the forward and backward pass as a whole with XLA. Slower on a"
+        " CPU; always on for a TPU.",
     )
 
 
@@ -182,46 +181,45 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
     learning_rate: float = option(
         5e-5, "Peak learning rate of AdamWeightDecay.", least=0.0
     )
-    save_checkpoints_steps: int = option(
-        1000, "Steps between two checkpoints.", least=1
-    )
+    save_checkpoints_steps: int = option(1000, "Steps between checkpoints.", least=1)
     iterations_per_loop: int = option(
-        1000, "The most training steps in one call of the device.", least=1
+        1000, "Maximum number of training steps per call of the device.", least=1
     )
     keep_checkpoint_max: int = option(
         5, "Number of recent checkpoints to keep; 0 keeps all.", least=0
     )
     log_steps: int = option(
         100,
-        "Steps between two lines of metrics (log, TensorBoard, metrics.jsonl).",
+        "Steps between lines of metrics (log, TensorBoard, metrics.jsonl).",
         least=1,
     )
     optimizer: str = option(
         "adamw",
-        "AdamWeightDecay, the original's, or LAMB (You et al. 2020) for batches"
+        "AdamWeightDecay, as in the original, or LAMB (You et al. 2020) for batches"
         " of many thousands.",
         choices=("adamw", "lamb"),
     )
     bias_correction: bool = option(
         False,
-        "Adam with bias correction, which the original leaves out (Zhang et al."
-        " 2021, Mosbach et al. 2021: steadier on small tasks).",
+        "Use Adam's bias correction, which the original omits (Zhang et al. 2021,"
+        " Mosbach et al. 2021: more stable on small tasks).",
     )
     learning_rate_schedule: str = option(
         "linear",
-        "The learning rate after the warmup.",
+        "Shape of the learning rate after the warmup.",
         choices=("linear", "cosine", "polynomial", "inverse_sqrt", "constant"),
     )
     end_learning_rate: float = option(
-        0.0, "The learning rate that the schedule ends with.", least=0.0
+        0.0, "Learning rate at the end of the schedule.", least=0.0
     )
     learning_rate_power: float = option(
         1.0, "Power of --learning_rate_schedule=polynomial.", above=0.0
     )
     decay_from: str = option(
         "start",
-        "Where the decay of the learning rate counts from: step 0, as the"
-        " original's, which falls a little at the warmup's end, or that end.",
+        "Where the learning rate's decay starts counting: at step 0, as in the"
+        " original, so that the rate drops a little when the warmup ends; or at the"
+        " end of the warmup.",
         choices=("start", "warmup"),
     )
     layerwise_learning_rate_decay: float = option(
@@ -233,20 +231,19 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
     )
     frozen_layers: str = option(
         "",
-        "What is not trained, with commas between: embeddings, layers by number"
+        "What not to train, separated by commas: embeddings, layers by number"
         " (0-5), encoder, pooler.",
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Micro-batches that each device's part of a batch is dealt out over, one after"
-        " the other: less memory, the same step. --train_batch_size is always the"
-        " total.",
+        "Micro-batches that each device's part of a batch is divided into: less"
+        " memory, the same step. --train_batch_size is always the total.",
         least=1,
     )
     recompute: bool = option(
         False,
-        "Keep no activations of a layer for the backward pass, but compute them"
-        " again (gradient checkpointing): less memory, a third more work.",
+        "Recompute each layer's activations in the backward pass instead of keeping"
+        " them (gradient checkpointing): less memory, a third more work.",
     )
     profile_steps: str | None = option(
         None, "FIRST,LAST: profile these steps for TensorBoard's Profile page."
@@ -278,13 +275,13 @@ class EvaluationOptions(Options, title=options.TRAINING):
 
     eval_steps: int = option(
         0,
-        "Steps between two evaluations on held-out records, of which the best"
-        " checkpoint is kept in OUTPUT_DIR/best; 0 for none.",
+        "Steps between evaluations on held-out data; the best checkpoint is kept in"
+        " OUTPUT_DIR/best; 0 for none.",
         least=0,
     )
     best_metric: str | None = option(
         None,
-        "The metric of --eval_steps whose best checkpoint is kept. Default: the loss in"
+        "The metric that chooses the best checkpoint. Default: the loss in"
         " pre-training, the task's own metric in fine-tuning.",
     )
 

@@ -153,15 +153,15 @@ def read(folder: str, checkpoint: str = "") -> float | None:
     if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise InputError(
             f'{path}: needs "{_KEY}": NUMBER. Mend it, or remove the file and find the'
-            " threshold anew with --find_null_threshold."
+            " threshold again with --find_null_threshold."
         )
     noted = content.get("checkpoint")
     if checkpoint and noted:
         found_for = files.absolute(os.path.join(folder, str(noted)))
         if found_for != files.absolute(checkpoint):
             logging.warning(
-                "%s is left aside: it was found for %s, and the model is %s."
-                " --find_null_threshold finds it anew.",
+                "%s is ignored: it was found for %s, and the model is %s."
+                " --find_null_threshold finds it again.",
                 path,
                 found_for,
                 checkpoint,

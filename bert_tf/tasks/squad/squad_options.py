@@ -22,31 +22,32 @@ class QuestionOptions(TfdsOptions, title=options.DATA):
 
     train_file: str | None = option(
         None,
-        "SQuAD's JSON to train on, such as train-v1.1.json.",
+        "SQuAD's JSON file to train on, such as train-v1.1.json.",
         path=Path.FILE,
         needed_for=("do_train",),
     )
     predict_file: str | None = option(
         None,
-        "SQuAD's JSON to answer, such as dev-v1.1.json; scored if it has answers.",
+        "SQuAD's JSON file to predict, such as dev-v1.1.json; scored if it has"
+        " answers.",
         path=Path.FILE,
         needed_for=("do_predict", "eval_steps"),
     )
     tfds_name: str | None = option(
         None,
-        "Read a set of TensorFlow Datasets instead of files: squad/v1.1,"
-        " squad/v2.0, or another one with their features.",
+        "Read a TensorFlow dataset instead of files: squad/v1.1, squad/v2.0, or"
+        " another one with the same features.",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "validation": "to answer"}
     )
     version_2_with_negative: bool = option(
-        False, "Some questions have no answer (SQuAD 2.0)."
+        False, "Whether some questions have no answer (SQuAD 2.0)."
     )
     num_workers: int = option(
         0,
-        "Processes that make the records; 0 for one per core. The bytes are the"
-        " same for any number.",
+        "Number of processes that make the records; 0 for one per core. The result"
+        " is the same.",
         least=0,
     )
 
@@ -70,12 +71,14 @@ class WindowOptions(Options, title=options.LENGTHS):
     max_seq_length: int = options.with_default(LengthOptions, "max_seq_length", 384)
     doc_stride: int = option(
         128,
-        "A paragraph that is too long is read in windows: tokens from one's beginning"
-        " to the next one's.",
+        "Long paragraphs are read in overlapping windows: tokens from the start of"
+        " one to the start of the next.",
         least=1,
     )
     max_query_length: int = option(
-        64, "Tokens of a question; longer ones are cut.", least=1
+        64,
+        "Maximum length of a question in tokens; longer ones are truncated.",
+        least=1,
     )
 
     def problems(self) -> Iterator[str]:
@@ -95,7 +98,7 @@ class FirstStageOptions(Options, title=options.TRAINING):
     first_train_file: str | None = option(
         None,
         "Questions in SQuAD's format to train on before --train_file, such as"
-        " TriviaQA's (Devlin et al. 2018, section 4.2), in OUTPUT_DIR/first_stage.",
+        " TriviaQA's (Devlin et al. 2018, section 4.2); in OUTPUT_DIR/first_stage.",
         path=Path.FILE,
     )
     first_num_train_epochs: float = option(
@@ -123,35 +126,35 @@ class SquadOptions(
     """A run on SQuAD, and how scores become answers."""
 
     n_best_size: int = option(
-        20, "Answers of a question in nbest_predictions.json.", least=1
+        20, "Answers per question in nbest_predictions.json.", least=1
     )
-    max_answer_length: int = option(30, "The most tokens of an answer.", least=1)
+    max_answer_length: int = option(
+        30, "Maximum length of an answer in tokens.", least=1
+    )
     answer_text: str = option(
         "alignment",
         "How an answer's tokens become text. alignment: by the original's search"
-        " for the tokens in the words that they come from, which can fail and then"
-        " answers with the whole words; offsets: cut from the paragraph by the tokens'"
-        " characters.",
+        " for the tokens in the words they come from; if it fails, the answer is"
+        " the whole words. offsets: by the tokens' places in the paragraph.",
         choices=("alignment", "offsets"),
     )
-    verbose_logging: bool = option(
-        False, "Log each answer whose tokens could not be found in its words."
-    )
+    verbose_logging: bool = option(False, "Log each answer whose alignment failed.")
     null_score_diff_threshold: float = option(
         0.0,
-        'SQuAD 2.0: "no answer" if its score is more than this above that of the'
-        " best answer. Default: what --find_null_threshold has found for the model, or"
-        " else 0.",
+        'SQuAD 2.0: predict "no answer" if its score exceeds the best answer\'s by'
+        " more than this. Default: the value that --find_null_threshold found for"
+        " the model, else 0.",
     )
     find_null_threshold: bool = option(
         False,
-        "Find the threshold that gives --predict_file, a development set, its"
-        " best F1, as the official evaluation does, and keep it with the model in"
-        " null_threshold.json, for this prediction and for later ones; draw precision,"
-        " recall and the differences of scores.",
+        "Find the threshold with the best F1 on --predict_file, a development set,"
+        " as the official evaluation does; use it, and keep it with the model in"
+        " null_threshold.json for later predictions.",
     )
     plots: bool = option(
-        True, "For --find_null_threshold. Draw, as PNG in --output_dir."
+        True,
+        "For --find_null_threshold: draw precision, recall and score differences as"
+        " PNG in --output_dir.",
     )
 
     def problems(self) -> Iterator[str]:

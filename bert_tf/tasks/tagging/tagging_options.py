@@ -59,23 +59,25 @@ class FormatOptions(Options, title=options.DATA):
 
     format: str = option(
         FORMATS[0],
-        "Of the files. conll: one word per line, in columns; conllu: Universal"
-        " Dependencies' files; jsonl: one sentence per line, {'tokens': [...],"
-        " 'ner_tags': [...]}; slashes: one sentence per line, word/TAG. auto: conllu"
-        " and jsonl by the name, else conll.",
+        "Format of the files. conll: one word per line, in columns; conllu:"
+        " Universal Dependencies' format; jsonl: one sentence per line, {'tokens':"
+        " [...], 'ner_tags': [...]}; slashes: one sentence per line, word/TAG;"
+        " auto: conllu or jsonl by the file's name, else conll.",
         choices=FORMATS,
     )
     word_column: str | None = option(
         None,
-        "The words' column: in columns its number, from 0, or from -1 backwards; else"
-        " its name. Default: 0; of conllu FORM; tokens, or words.",
+        "The words' column: its number from 0, or from -1 backwards; for other"
+        " formats its name. Default: 0; for conllu FORM; else tokens or words.",
     )
     label_column: str | None = option(
         None,
-        "The labels' column. Default: -1; of conllu UPOS; ner_tags, labels, or tags; of"
-        " TensorFlow Datasets ner.",
+        "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
+        " labels or tags; for TensorFlow datasets ner.",
     )
-    tag_separator: str = option("/", "For slashes. What stands between word and label.")
+    tag_separator: str = option(
+        "/", "For slashes: the separator between word and label."
+    )
 
     def problems(self) -> Iterator[str]:
         """A separator without effect."""
@@ -102,7 +104,7 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
 
     train_file: str | None = option(
         None,
-        "Sentences to train on; with commas or * for several.",
+        "Sentences to train on; several files with commas or *.",
         path=Path.FILES,
         needed_for=("do_train",),
     )
@@ -120,17 +122,17 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
     )
     document_column: str = option(
         "document_id",
-        "For jsonl. The field that sentences of one document share, one after another.",
+        "For jsonl: a field with the same value in all sentences of a document.",
     )
     test_has_labels: bool | None = option(
         None,
-        "Whether --test_file has labels. Default: as it looks; false for columns of"
-        " which the last one is no label.",
+        "Whether --test_file has labels. Default: detected; false if the last"
+        " column is no label.",
     )
     tfds_name: str | None = option(
         None,
-        "Read a set of TensorFlow Datasets instead of files, such as conll2003, whose"
-        " features --word_column and --label_column name.",
+        "Read a TensorFlow dataset instead of files, such as conll2003, with its"
+        " features named by --word_column and --label_column.",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "dev": "to evaluate on", "test": "to predict"}
@@ -138,15 +140,16 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
 
     labels: tuple[str, ...] | None = option(
         None,
-        "The labels, in the order of the model's outputs; where the files have numbers,"
-        " what these stand for. Default: what the training sentences have; a trained"
-        " checkpoint's own, if it knows them all.",
+        "The labels, in the order of the model's outputs; for files with numeric"
+        " labels, their names. Default: those of the training sentences, or of a"
+        " trained checkpoint if it has them all.",
     )
     tag_scheme: str = option(
         "auto",
-        "How the files' labels spell entities: iob1 (CoNLL-2003's own files), iob2,"
-        " iobes, bilou, or none, such as parts of speech. auto: as they look. For iob1,"
-        " the model's labels are iob2; predictions are written as the files have it.",
+        "How the files' labels mark entities: iob1 (the original CoNLL-2003 files),"
+        " iob2, iobes, bilou, or none, such as for parts of speech; auto detects"
+        " it. For iob1 the model's labels are iob2; predictions are written like"
+        " the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
     )
 
@@ -170,14 +173,14 @@ class SentenceWindows(Options, title=options.LENGTHS):
 
     document_context: bool = option(
         False,
-        "Read a document's sentences together, as much of them as --max_seq_length"
-        " holds (Devlin et al. 2018, section 5.3), rather than each by itself.",
+        "Read sentences with their document's context, as much as --max_seq_length"
+        " holds (Devlin et al. 2018, section 5.3), instead of each by itself.",
     )
     doc_stride: int | None = option(
         None,
-        "What is too long is read in windows: tokens from one's beginning to the next"
-        " one's. A word counts in the one that has most context of it. Default: half of"
-        " what a window holds.",
+        "Long inputs are read in overlapping windows: tokens from the start of one"
+        " to the start of the next. A word is labelled in the window with the most"
+        " context. Default: half of what a window holds.",
         least=1,
     )
 
@@ -211,19 +214,18 @@ class FeatureWays(Options, title=options.TRAINING):
     )
     feature_dir: str | None = option(
         None,
-        "For --features. Where they are kept once they are computed; runs may share it."
-        " Default: OUTPUT_DIR/features.",
+        "For --features: folder to keep them in; runs may share it. Default:"
+        " OUTPUT_DIR/features.",
         path=Path.OUTPUT,
     )
     bilstm_size: int = option(
         768,
-        "For --features. Numbers that a layer of the BiLSTM gives of a word, half of"
-        " them from either direction.",
+        "For --features: output size of a BiLSTM layer, half of it for each direction.",
         least=2,
     )
     bilstm_dropout: float = option(
         0.1,
-        "For --features. Dropout rate of what goes into each layer of the BiLSTM.",
+        "For --features: dropout rate of the input of each BiLSTM layer.",
         least=0.0,
         most=0.99,
     )
