@@ -1,8 +1,8 @@
 r"""Scores a predictions file, SQuAD 1.1's or 2.0's, as the official scripts do.
 
-python -m bert_tf.evaluate_squad dev-v1.1.json predictions.json
+    python -m bert_tf.evaluate_squad dev-v1.1.json predictions.json
 
-python -m bert_tf.evaluate_squad dev-v2.0.json predictions.json \
+    python -m bert_tf.evaluate_squad dev-v2.0.json predictions.json \
         --na_prob_file=null_odds.json --na_prob_thresh=THRESHOLD
 
 Prints what evaluate-v1.1.py or evaluate-v2.0.py prints, digit for digit.
