@@ -9,6 +9,7 @@ import contextlib
 import functools
 import glob
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -17,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import safetensors
-import safetensors.numpy
 from absl import logging
 
 from bert_tf import files
@@ -157,14 +157,26 @@ def read_tensors(path: str) -> dict[str, Tensor]:
 
 
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file as float32, under another name until it is complete."""
-    arrays = {
-        name: np.ascontiguousarray(tensor.read(), "<f4").reshape(tensor.shape)
-        for name, tensor in tensors.items()
-    }
+    """Writes a safetensors file as float32, under another name until it is complete.
+
+    Tensors are read one at a time; the package's writer needs all of them, twice.
+    """
+    # transformers checks for which framework the file was written.
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + 4 * math.prod(tensor.shape)
+        header[name] = {
+            "dtype": "F32",
+            "shape": tensor.shape,
+            "data_offsets": (begin, end),
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # the tensors are aligned
     with files.replacing(path) as file:
-        # transformers checks for which framework the file was written.
-        file.write(safetensors.numpy.save(arrays, {"format": "pt"}))
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            file.write(tensor.read().astype("<f4", copy=False).tobytes())
 
 
 def _pickles_in(folder: str) -> list[str]:
