@@ -465,7 +465,7 @@ def extract(
             yield from (done.pop(row) for row in range(len(group)))
 
 
-class _Group(NamedTuple):
+class _InputGroup(NamedTuple):
     inputs: list[FeatureInput]
     batches: EvaluationBatches
 
@@ -473,7 +473,7 @@ class _Group(NamedTuple):
 class _Batches:
     """The batches of all groups, for a `Predictor`; `group` is the last batch's."""
 
-    def __init__(self, first: _Group, groups: Iterator[_Group]) -> None:
+    def __init__(self, first: _InputGroup, groups: Iterator[_InputGroup]) -> None:
         self.element_spec = first.batches.element_spec
         self.group = first
         self._groups = groups
@@ -489,7 +489,7 @@ def _groups(
     tokens_at_once: int,
     options: FeatureOptions,
     num_inputs: int,
-) -> Iterator[_Group]:
+) -> Iterator[_InputGroup]:
     """Groups of that many tokens, or a few more; the first decides on the lengths."""
     longest = options.max_seq_length
     buckets: tuple[int, ...] = ()
@@ -505,7 +505,7 @@ def _groups(
         plan = LengthPlan(table.lengths, options.batch_size, buckets, seed=None)
         rows = plan.epoch(0)
         batches = EvaluationBatches(table, rows.rows, np.array(buckets)[rows.buckets])
-        yield _Group(group, batches)
+        yield _InputGroup(group, batches)
 
 
 def _next_group(
