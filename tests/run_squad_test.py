@@ -230,6 +230,17 @@ class RunSquadTest(ScriptCase):
             )
         self.assertFalse(os.path.exists(self.path("run")))
 
+    def test_no_step_of_the_second_stage(self):
+        with self.assertRaisesRegex(InputError, "num_train_epochs=0.4: .* one step"):
+            self.run_script(
+                "--do_train",
+                train_file=self.write("train.json", article(32, 1)),
+                first_train_file=self.write("first.json", article(32, 2)),
+                num_train_epochs=0.4,
+                pad="max",
+            )
+        self.assertFalse(os.path.exists(self.path("run")))
+
     def test_a_file_without_a_token(self):
         empty = article(2, 1, negative=1)
         for paragraph in empty["paragraphs"]:

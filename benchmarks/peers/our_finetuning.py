@@ -36,7 +36,7 @@ class FineTuning:
 
     Args:
         job: what to run.
-        folder: where records are kept.
+        folder: the runs' --output_dir, where nothing is written.
     """
 
     def __init__(self, job: dict[str, Any], folder: str) -> None:
@@ -45,30 +45,29 @@ class FineTuning:
 
         from bert_tf.conversion.loading import load_weights
         from bert_tf.optimization.optimizers import create_optimizer
-        from bert_tf.tasks.classification import ClassifierSession
-        from bert_tf.tasks.data_set_options import data_set_of
+        from bert_tf.tasks import finetuning
+        from bert_tf.tasks.classification import classification_task
         from bert_tf.training.step import computing_in, training_steps
 
         keras.utils.set_random_seed(job["seed"])
         self._job = job
         strategy = tf.distribute.get_strategy()
-        self._flags = {padding: flags_of(job, folder, padding) for padding in ways(job)}
-        self._sessions = {
-            padding: ClassifierSession(
-                values,
-                strategy,
-                data_set=data_set_of(values),
-                splits=["train", "dev"],
-                records_dir=folder,
-                output_dir=folder,
+        all_options = {way: options_of(job, folder, way) for way in ways(job)}
+        self._options = all_options[ways(job)[0]]
+        found = finetuning.files_of(
+            self._options, finetuning.folder_of_model(self._options)
+        )
+        self._runs = {
+            padding: finetuning.FineTuning(
+                classification_task(options, found, strategy), options, found, strategy
             )
-            for padding, values in self._flags.items()
+            for padding, options in all_options.items()
         }
-        session = self._sessions[ways(job)[0]]
+        task = self._runs[ways(job)[0]].task
         with computing_in(job["precision"]):
-            self._model = session.task.build_model()
+            self._model = task.build_model()
         load_weights(self._model, job["checkpoint"])
-        self._records = session.records("train")
+        self._records = task.records()
         num_train_steps = int(
             self._records.num_records / job["batch_size"] * job["epochs"]
         )
@@ -81,7 +80,7 @@ class FineTuning:
             global_clipnorm=None,  # The step clips.
         )
         optimizer.build(self._model.trainable_variables)
-        self._steps = training_steps(session.task, self._model, optimizer, strategy)
+        self._steps = training_steps(task, self._model, optimizer, strategy)
 
     def step(self, batches: Iterator) -> float:
         """One step; the seconds that it took."""
@@ -98,7 +97,7 @@ class FineTuning:
         from bert_tf.records.batching import LengthPlan, static_lengths
 
         table, batch_size = self._records.table, self._job["batch_size"]
-        lengths = static_lengths(table.lengths, self._flags["length"].length_buckets)
+        lengths = static_lengths(table.lengths, self._options.length_buckets)
         plan = LengthPlan(table.lengths, batch_size, lengths, self._job["seed"])
         epoch = plan.epoch(0)
         counts = np.bincount(epoch.buckets, minlength=len(lengths))
@@ -130,18 +129,14 @@ class FineTuning:
 
     def training_at_the_longest(self) -> Turn:
         """Turns of training on batches padded to max_seq_length."""
-        from bert_tf.records import pipeline
+        from bert_tf.records.batching import endless_rows
 
-        batches = iter(
-            pipeline.training_dataset(
-                [self._records.path],
-                [self._records.num_records],
-                self._records.schema,
-                batch_size=self._job["batch_size"],
-                seed=self._job["seed"],
-                shuffle_buffer=self._records.num_records,
-            )
+        records, batch_size = self._records, self._job["batch_size"]
+        num_batches = records.num_batches(batch_size)
+        rows = endless_rows(
+            records.num_records, batch_size, self._job["seed"], 0, num_batches
         )
+        batches = iter(records.table.batches(rows, records.max_seq_length).repeat())
 
         def one_step() -> int:
             self.step(batches)
@@ -153,10 +148,10 @@ class FineTuning:
 
     def prediction(self, padding: str) -> Turn:
         """Turns of prediction: whole passes over the dev set."""
-        session = self._sessions[padding]
+        run = self._runs[padding]
 
         def one_pass() -> int:
-            return len(session.logits(self._model, "dev"))
+            return len(run.predict(self._model, "dev"))
 
         one_pass()
         return repeated(one_pass)
@@ -179,14 +174,15 @@ def ways(job: dict[str, Any]) -> list[str]:
     return job["paddings"]
 
 
-def flags_of(job: dict[str, Any], folder: str, padding: str) -> Any:
-    """run_classifier's flags, parsed."""
+def options_of(job: dict[str, Any], folder: str, padding: str) -> Any:
+    """run_classifier's options."""
     from bert_tf import cli, run_classifier
 
     return cli.parse(
         run_classifier.run,
         [
             "--do_train=true",
+            "--do_eval=true",
             f"--task_name={job['task']}",
             f"--data_dir={job['data_dir']}",
             f"--init_checkpoint={job['checkpoint']}",

@@ -239,9 +239,11 @@ class BestRun:
 
     def keep(self, folder: str) -> None:
         """Makes the best checkpoint of the run in this folder the selection's."""
+        if not self.is_chief:
+            return  # nor may it read what the chief is replacing
         name, target = os.path.basename(folder), checkpoints.folder_of(self.output_dir)
         kept = checkpoints.read_best_file(target)
-        if not self.is_chief or (kept and kept.run == name):
+        if kept and kept.run == name:
             return
         source = checkpoints.folder_of(folder)
         best = checkpoints.read_best(folder)

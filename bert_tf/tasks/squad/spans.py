@@ -487,6 +487,15 @@ def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
                     f"`{name}` needs a development set; {scored.source} has"
                     " questions without an answer."
                 )
+    if training is not None and options.max_lengths is None:
+        # Now rather than after a first stage.
+        for settings in options.settings:
+            finetuning.steps_of(
+                training.num_questions / settings.train_batch_size,
+                settings.num_train_epochs,
+                is_whole=False,
+                flag="num_train_epochs",
+            )
     return Questions(options, found, training, scored)
 
 

@@ -216,13 +216,17 @@ def _lines(path: str) -> Iterator[Numbered]:
     """The lines of a file, stripped, with their numbers from 1."""
     if not files.exists(path) or files.is_folder(path):
         raise InputError(f"No such file of tagged words: {path}")
-    every = (
-        line
-        for block in blocks.read_blocks(path)
-        for line in blocks.lines(block, path, keep_mark=False)
-    )
-    for number, line in enumerate(every, start=1):
-        yield number, line.strip(" \t")
+    number = 0
+    for block in blocks.read_blocks(path):
+        content = block.data.rstrip(b"\r\n")
+        if block.offset == 0 and b"\r" in content and b"\n" not in content:
+            raise InputError(
+                f"{path}: its lines end in carriage returns alone. Convert it, e.g."
+                " with tr '\\r' '\\n'."
+            )
+        for line in blocks.lines(block, path, keep_mark=False):
+            number += 1
+            yield number, line.strip(" \t")
 
 
 def _conll(

@@ -311,6 +311,7 @@ class ReaderTest(tf.test.TestCase):
                 "has a name for, from 0. Found: 2",
             ),
             (b"\xff O\n", {}, ":1: not UTF-8"),
+            (b"a O\rb O\r", {}, "end in carriage returns alone"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.read(text, **layout)
