@@ -60,8 +60,11 @@ class InspectedRecords:
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
         self.problems: list[str] = []
         self.paths = _find_files(patterns)
-        found = {each.path: each for path in self.paths for each in self._sets_of(path)}
-        self.manifests = list(found.values())
+        try:
+            self.manifests = find_manifests(self.paths)
+        except InputError:
+            sets = (each for path in self.paths for each in self._sets_of(path))
+            self.manifests = list({each.path: each for each in sets}.values())
         self.vocabulary = self._find_vocabulary(vocab_file)
         self.spec = self._find_spec()
 

@@ -304,7 +304,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         ),
         "packed_length": length if packed else None,
         **{name: getattr(manifest, name) for name in _FLAGS},
-        "output_file": _listed([shard.name for shard in manifest.shards]),
+        "output_file": [shard.name for shard in manifest.shards],
         # As many have a random stream of their own.
         "num_shards": sum(s.random_seed is not None for s in manifest.shards) or None,
     }
@@ -351,9 +351,15 @@ def first_difference(
             return "input_file", _described(theirs), _described(ours)
     before, now = _settings(existing), _settings(wanted)
     differences = (
-        (flag, before[flag], now[flag]) for flag in now if before[flag] != now[flag]
+        (flag, _shown(before[flag]), _shown(now[flag]))
+        for flag in now
+        if before[flag] != now[flag]
     )
     return next(differences, None)
+
+
+def _shown(value: Any) -> Any:
+    return _listed(value) if isinstance(value, list) else value
 
 
 def _content(source: SourceFile | None) -> tuple[int, str] | None:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ _MAGIC = {
 }
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
 _MOST_PER_PACKED_BYTE = 1032  # deflate's limit
+_SECONDS_PER_SAVE = 10.0
 
 Progress = Callable[[int], object]
 
@@ -178,8 +180,13 @@ def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[i
 
             # Threads suffice: unpacking and reading release Python's lock.
             executor = concurrent.futures.ThreadPoolExecutor(available_cores())
+            saved = time.monotonic()
             try:
-                list(executor.map(count, unknown))
+                for _ in executor.map(count, unknown):
+                    # A killed run does not count these again.
+                    if time.monotonic() - saved > _SECONDS_PER_SAVE:
+                        known.save()
+                        saved = time.monotonic()
             finally:
                 executor.shutdown(cancel_futures=True)
                 known.save()

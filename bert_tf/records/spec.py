@@ -309,8 +309,12 @@ class RecordSpec:
                 return fitting(rows[:middle]) + fitting(rows[middle:]) if middle else []
             return rows
 
-        rows = fitting(list(range(len(records))))
-        return read(rows), rows
+        rows = list(range(len(records)))
+        try:
+            return read(rows), rows
+        except unparsable:
+            rows = fitting(rows)
+            return read(rows), rows
 
     def _parse(self, serialized: "tf.Tensor") -> "dict[str, tf.Tensor]":
         import tensorflow as tf

@@ -184,11 +184,17 @@ def work_folder(path: str) -> Iterator[None]:
     If the run ends with an error the folder stays.
     """
     base = glob.escape(path.rpartition("-")[0])
-    for other in files.glob(f"{base}-{'[0-9a-f]' * 16}"):
-        if other != path:
-            with _locked(other):
-                shutil.rmtree(other)
     with _locked(path):
+        # Only now: of two runs that begin at once, one sees the other's lock.
+        try:
+            for other in files.glob(f"{base}-{'[0-9a-f]' * 16}"):
+                if os.path.basename(other) != os.path.basename(path):
+                    with _locked(other):
+                        shutil.rmtree(other)
+        except InputError:
+            if not os.listdir(path):
+                os.rmdir(path)
+            raise
         for name in os.listdir(path):
             if ".tmp-" in name:
                 files.remove(os.path.join(path, name))

@@ -89,8 +89,10 @@ def line_number(path: str, offset: int) -> int:
     """The number, from 1, of the line with a given byte of the uncompressed file."""
     newlines = 0
     for block in read_blocks(path):
+        if block.offset > offset:
+            break
         # Beyond the block, it counts to the end.
-        newlines += block.data.count(b"\n", 0, max(0, offset - block.offset))
+        newlines += block.data.count(b"\n", 0, offset - block.offset)
     return newlines + 1
 
 

@@ -1,7 +1,6 @@
 """Text files to documents: plain text, JSON lines, WikiExtractor's folders."""
 
 import dataclasses
-import functools
 import html
 import json
 import os
@@ -305,6 +304,8 @@ def make_chunks(
     """Cuts files into chunks, in order, depending only on the arguments."""
     chunks: list[Chunk] = []
     for path in paths:
+        if not files.exists(path):
+            raise InputError(f"No such input file: {path}")
         if not files.is_remote(path) and not os.path.isfile(path):
             raise InputError(
                 f"The input file is a pipe or a device, which cannot be read twice:"
@@ -353,24 +354,33 @@ def splitting_language(
 
 
 def _files_in(folder: str) -> list[str]:
-    walk: Any = functools.partial(os.walk, followlinks=True)
+    return sorted(_walk(folder, ()))
+
+
+def _walk(folder: str, within: tuple[str, ...]) -> Iterator[str]:
     if files.is_remote(folder):
         import tensorflow as tf
 
-        walk = tf.io.gfile.walk
+        for parent, folders, names in tf.io.gfile.walk(folder):
+            folders[:] = filter(_is_visible, folders)
+            yield from (
+                os.path.join(parent, name) for name in names if _is_visible(name)
+            )
+        return
+    # Links to folders are followed, but not in cycles. Unlike os.walk, this fails if a
+    # folder cannot be read.
+    within = (*within, os.path.realpath(folder))
+    for entry in os.scandir(folder):
+        if not _is_visible(entry.name):
+            continue
+        if not entry.is_dir():
+            yield entry.path
+        elif os.path.realpath(entry.path) not in within:
+            yield from _walk(entry.path, within)
 
-    def is_wanted(parent: str, name: str) -> bool:
-        # Links to folders are followed, but not in cycles.
-        here = os.path.realpath(parent) + os.sep
-        is_cycle = here.startswith(os.path.realpath(os.path.join(parent, name)) + "/")
-        return not name.startswith((".", "_")) and not is_cycle
 
-    found = []
-    for parent, folders, names in walk(folder):
-        folders[:] = [name for name in folders if is_wanted(parent, name)]
-        names = [name for name in names if not name.startswith((".", "_"))]
-        found += [os.path.join(parent, name) for name in names]
-    return sorted(found)
+def _is_visible(name: str) -> bool:
+    return not name.startswith((".", "_"))
 
 
 # Readers of text: a chunk of a source into lines and ends of documents.

@@ -497,6 +497,8 @@ def check_output_file(
         raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
     if folder := os.path.dirname(path):
         files.make_folder(folder)
+    if not files.is_remote(path) and not os.access(folder or ".", os.W_OK):
+        raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
     if overwrite or not files.exists(path):
         return
     content = files.read_bytes(path)

@@ -225,16 +225,15 @@ class WordPieceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens; no [CLS] or [SEP] is added."""
-        if SPLITTING_CONTROLS.search(text):
-            text = SPLITTING_CONTROLS.sub("", text)
-        if not self.recognize_special_tokens:
-            return list(chain.from_iterable(map(self._run_ids, text.split())))
         ids: list[int] = []
         for part, _, special_id in self._parts(text):
             if special_id is not None:
                 ids.append(special_id)
-            else:
-                ids.extend(chain.from_iterable(map(self._run_ids, part.split())))
+                continue
+            # Only now: no special token comes of removing them.
+            if SPLITTING_CONTROLS.search(part):
+                part = SPLITTING_CONTROLS.sub("", part)
+            ids.extend(chain.from_iterable(map(self._run_ids, part.split())))
         return ids
 
     def tokenize(self, text: str) -> list[str]:

@@ -229,6 +229,18 @@ class FindFinishedTest(ManifestCase):
             changed = dataclasses.replace(MANIFEST, **{name: value})
             self.assertIsNotNone(first_difference(changed, MANIFEST), name)
 
+    def test_every_output_file_counts(self):
+        one, other = (
+            dataclasses.replace(
+                MANIFEST,
+                shards=tuple(Shard(name=n, num_records=1, num_bytes=1) for n in names),
+            )
+            for names in ("abcd", "abce")
+        )
+        flag, *shown = first_difference(one, other)
+        self.assertEqual(flag, "output_file")
+        self.assertEqual(shown, ["a,b,c,... (4 files)"] * 2)
+
     def test_places_of_input_and_counts_do_not_count(self):
         same = dataclasses.replace(
             MANIFEST,

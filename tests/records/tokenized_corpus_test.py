@@ -8,6 +8,8 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
+from bert_tf.errors import InputError
 from bert_tf.records import tokenized_corpus
 from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,
@@ -18,6 +20,7 @@ from bert_tf.records.tokenized_corpus import (
     TokenizedCorpus,
     TokenizeJob,
     tokenize_chunk,
+    work_folder,
 )
 from bert_tf.text.documents import TextLine, make_chunks
 from bert_tf.text.vocabulary import Vocabulary
@@ -34,6 +37,33 @@ def encode(text):
     """The lengths of the text's words; "x" gives no token."""
     lengths = [len(word) for word in text.split() if word != "x"]
     return np.array(lengths, np.uint16).tobytes()
+
+
+class WorkFolderTest(tf.test.TestCase):
+    def test_two_runs_that_begin_at_once(self):
+        ours, theirs = (
+            os.path.join(self.get_temp_dir(), f".x.work-{digit * 16}") for digit in "01"
+        )
+        their_run = work_folder(theirs)
+        lock = files.lock
+
+        def lock_after_them(path, in_use):
+            with mock.patch.object(files, "lock", lock):
+                if not os.path.exists(theirs):
+                    their_run.__enter__()
+                return lock(path, in_use)
+
+        with (
+            mock.patch.object(files, "lock", lock_after_them),
+            self.assertRaisesRegex(InputError, "another run is making these"),
+            work_folder(ours),
+        ):
+            pass
+        self.assertEqual(os.listdir(self.get_temp_dir()), [os.path.basename(theirs)])
+        their_run.__exit__(None, None, None)
+        with work_folder(ours):
+            pass
+        self.assertEqual(os.listdir(self.get_temp_dir()), [])
 
 
 class ChunkTokenizerTest(tf.test.TestCase):

@@ -8,6 +8,7 @@ import pickle
 import random
 import tempfile
 from collections import Counter
+from unittest import mock
 
 import tensorflow as tf
 
@@ -490,11 +491,14 @@ class FindSourcesTest(SourcesTestCase):
     def test_links_to_folders_are_followed_but_not_in_circles(self):
         self.write("real/a")
         os.makedirs(os.path.join(self.folder, "top"))
-        for name, target in (("top/x", "real"), ("top/y", "top")):
+        for name, target in (("top/x", "real"), ("top/y", "top"), ("real/z", "top")):
             link = os.path.join(self.folder, name)
             os.symlink(os.path.join(self.folder, target), link)
             self.addCleanup(os.remove, link)
         self.assertEqual(self.find("top"), ["top/x/a"])
+        refused = mock.patch("os.scandir", side_effect=PermissionError("closed"))
+        with refused, self.assertRaisesRegex(PermissionError, "closed"):
+            self.find("top")
 
     def test_remote_folders(self):
         for name in ("B/b", "A/a", "A/_b", ".c/c"):

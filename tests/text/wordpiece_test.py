@@ -169,6 +169,8 @@ class WordPieceTokenizerTest(tf.test.TestCase):
             special.tokenize("[MASK]a [MASK].[mask] \x0b[UNK][UNK"),
             ["[MASK]", "a", "[MASK]", "[UNK]", "[", "mask", "]", "[UNK]", "[", "unk"],
         )
+        # No special token comes of removing a control character.
+        self.assertEqual(special.tokenize("[MA\x1cSK]"), ["[", "mask", "]"])
         encoding = special.encode_with_offsets("A [MASK]a")
         self.assertEqual(encoding.ids, [8, 4, 8])
         self.assertEqual(encoding.offsets, [(0, 1), (2, 8), (8, 9)])
