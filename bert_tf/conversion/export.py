@@ -136,7 +136,8 @@ class NewFolder:
 
     def _look(self) -> Export | None:
         """The folder's export.json; InputError if the folder has other files."""
-        names = set(files.names_in(self._folder)) if not self._is_new else set()
+        there_is = files.is_folder(self._folder)
+        names = set(files.names_in(self._folder)) if there_is else set()
         there = read_export(self._folder)
         if there is None:
             names = {n for n in names if not n.startswith(f"{EXPORT_NAME}.tmp-")}
@@ -161,11 +162,16 @@ class NewFolder:
                 self._folder,
                 "another export is being written; wait for it, or stop it.",
             )
-        if self.is_done(self._made_from):  # by another process, meanwhile
+        try:
+            if self.is_done(self._made_from):  # by another process, meanwhile
+                self._refuse()
+            self._empty()
+            Export(made_from=self._made_from, names=[], complete=False).write(
+                self._folder
+            )
+        except BaseException:
             self._unlock()
-            self._refuse()
-        self._empty()
-        Export(made_from=self._made_from, names=[], complete=False).write(self._folder)
+            raise
         return self._folder
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
@@ -183,7 +189,9 @@ class NewFolder:
             self._unlock()
 
     def _empty(self) -> None:
-        for name in files.names_in(self._folder):
+        # Without export.json, which goes last, the rest would count as the user's.
+        names = files.names_in(self._folder)
+        for name in sorted(names, key=lambda name: name == EXPORT_NAME):
             files.remove(os.path.join(self._folder, name))
 
     def _unlock(self) -> None:

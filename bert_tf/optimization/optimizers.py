@@ -223,8 +223,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             variables, ["adam_m", "adam_v"]
         )
         paths = [getattr(variable, "path", variable.name) for variable in variables]
-        pattern = "|".join(self.exclude_from_weight_decay) or r"(?!)"
-        self._excluded = [re.search(pattern, path) is not None for path in paths]
+        # One by one: joined, a pattern's flags or groups would be those of all.
+        patterns = self.exclude_from_weight_decay
+        self._excluded = [any(re.search(p, path) for p in patterns) for path in paths]
         self._rate_factors = rate_factors(paths, self.layerwise_decay)
         # As one kernel that takes the variables, not their values, and writes in place:
         # with new arrays for the results it takes half as long again.

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -231,6 +232,29 @@ class NewFolderTest(ExportTestCase):
         with self.assertRaisesRegex(InputError, "is not empty"), second:
             pass
         self.assertCountEqual(os.listdir(folder), ["file", "export.json"])
+
+    def test_what_came_meanwhile_stays(self):
+        new = export.NewFolder(self.new())
+        os.makedirs(self.new())
+        self.write_file(self.new(), "own")
+        for _ in range(2):  # the lock is given back
+            with self.assertRaisesRegex(InputError, "is not empty"), new:
+                pass
+        self.assertEqual(os.listdir(self.new()), ["own"])
+
+    def test_killed_while_emptying(self):
+        folder = self.new()
+        with self.assertRaises(KeyboardInterrupt):
+            self.fill(folder, {"a": 1}, KeyboardInterrupt())
+        remove = mock.Mock(side_effect=[None, KeyboardInterrupt])
+        with (
+            mock.patch.object(
+                files, "remove", lambda path: remove() or os.remove(path)
+            ),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.fill(folder, {"a": 1})
+        self.assertTrue(self.fill(folder, {"a": 1}))
 
     def test_the_same_again_is_done_and_another_is_refused(self):
         folder = self.new()

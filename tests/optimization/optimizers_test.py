@@ -275,6 +275,8 @@ class WeightDecayTest(tf.test.TestCase):
         self.assertNotIn("bert/embeddings/word_embeddings", without)
         self.assertIn("bert/embeddings/LayerNorm/gamma", without)
         self.assertFalse([path for path in without if "layer_0" in path])
+        flags = self.decayed(exclude_from_weight_decay=("layer_0/", "(?i)EMBEDDINGS$"))
+        self.assertEqual(flags, without)
 
     def test_the_variables_that_decay_do(self):
         optimizer = AdamWeightDecay(0.5, weight_decay_rate=0.2)
