@@ -49,7 +49,7 @@ from bert_tf.records.manifest import Manifest
 from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
-from bert_tf.tasks import glue_suite
+from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
 from bert_tf.tasks.reports import read_predictions
 from bert_tf.tasks.run_options import Settings
@@ -242,7 +242,6 @@ def _selection(folder):
 
 def _make_selection(folder):
     records = _selection(folder)
-    records.begin()
     for seed in range(3):
         scores = {0.3: {"accuracy": 0.5, "loss": 1.0}, 1.0: {"accuracy": 0.75}}
         settings = Settings(5e-5, 16, 3.0, seed)
@@ -276,7 +275,7 @@ def _make_result(folder):
 def _read_result(folder):
     result = glue_suite.read_result(folder)
     if result is not None:
-        _ = result.mean, result.standard_deviation, result.scores[result.metric]
+        _ = result.has_failed, result.scores[result.metric]
 
 
 _QUESTION = {
@@ -534,8 +533,8 @@ READERS = {
         _of("WNLI.tsv", _GLUE),
         _at(
             "WNLI.tsv",
-            lambda path: glue_suite._checked(
-                path, glue_suite.task_file("WNLI", "test")
+            lambda path: glue._checked(
+                path, glue.task_file("WNLI", "test")
             ),
         ),
     ),
