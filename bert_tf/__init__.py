@@ -65,7 +65,7 @@ serialization.register()
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         if name == "load":  # its module imports Keras before a package that asks
-            keras_backend.require_tensorflow()
+            keras_backend.require_supported()
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

@@ -69,6 +69,7 @@ def main(
         del argv
         (found,) = read
         try:
+            keras_backend.choose(getattr(found, "backend", None))
             options.check_paths(found)
             for path in found.positional:
                 options.check_path(path, "", argument_kind)
@@ -212,7 +213,7 @@ def import_tensorflow() -> None:
     They report drivers and processor features to stderr, whatever the log level, before
     any log is set up. To see it, set TF_CPP_MIN_LOG_LEVEL to less than 3.
     """
-    keras_backend.require_tensorflow()
+    keras_backend.require_supported()
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if level != "3" or "tensorflow" in sys.modules:
         return

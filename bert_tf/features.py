@@ -51,7 +51,6 @@ from typing import IO, Any, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from absl import logging
 from keras import ops
 
@@ -78,7 +77,7 @@ from bert_tf.text.normalization import SPLITTING_CONTROLS
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.step import computing_in
-from bert_tf.training.strategy import Agreement, is_chief, num_workers
+from bert_tf.training.strategy import Agreement, Strategy, is_chief, num_workers
 from bert_tf.training.task import Task
 
 # How a token's layers are combined (Devlin et al. 2018, Table 7, has sums and a
@@ -548,7 +547,7 @@ class FeatureExtractor:
         self,
         source: Source,
         selection: LayerSelection,
-        strategy: tf.distribute.Strategy,
+        strategy: Strategy,
         options: FeatureOptions,
     ) -> None:
         use_pooler = POOLED in options.sentence_vectors

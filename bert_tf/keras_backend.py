@@ -1,30 +1,69 @@
-"""Which of Keras' back ends is in use; this package has one, TensorFlow's."""
+"""Which of Keras' back ends is in use, and --backend."""
 
+import importlib.util
 import json
 import os
 import sys
 
 from bert_tf.errors import InputError
 
-SUPPORTED = "tensorflow"
+SUPPORTED = ("tensorflow", "jax")
 
 
-def require_tensorflow() -> None:
-    """Raises InputError if Keras has another back end, or is told to load one.
+def is_jax() -> bool:
+    """Whether Keras computes with JAX."""
+    return _backend()[0] == "jax"
+
+
+def choose(backend: str | None) -> None:
+    """Makes Keras use a back end, if one is named; call it before Keras is imported."""
+    if backend is not None:
+        if "keras" not in sys.modules:
+            os.environ["KERAS_BACKEND"] = backend
+        elif _backend()[0] != backend:
+            raise InputError(
+                f"--backend={backend}: Keras is already imported with the back end"
+                f" {_backend()[0]!r}. Set KERAS_BACKEND={backend} in the environment"
+                " instead, before Keras is imported."
+            )
+    require_supported()
+
+
+def require_supported() -> None:
+    """Raises InputError if Keras has a back end that is none of ours, or is missing.
 
     Nothing is imported: Keras cannot be imported without its back end's package.
     """
-    keras = sys.modules.get("keras")
-    if keras is not None and hasattr(keras, "config"):
-        backend, said_by = keras.config.backend(), "it was imported with it"
-    else:
-        backend, said_by = _backend_to_be()
-    if backend != SUPPORTED:
+    backend, said_by = _backend()
+    if backend not in SUPPORTED:
         raise InputError(
             f"Keras' back end is {backend!r} ({said_by}); bert_tf supports"
-            f" {SUPPORTED!r} alone. Set KERAS_BACKEND={SUPPORTED} in the environment,"
-            " before Keras is imported."
+            f" {' and '.join(map(repr, SUPPORTED))}. Set KERAS_BACKEND={SUPPORTED[0]}"
+            " in the environment, before Keras is imported."
         )
+    if backend == "jax" and importlib.util.find_spec("jax") is None:
+        raise InputError(
+            "The back end jax is not installed: pip install 'bert-tf[jax]', on a"
+            " GPU jax[cuda12] in addition, on a TPU jax[tpu]."
+        )
+
+
+def require_tensorflow(what: str) -> None:
+    """Raises InputError unless Keras computes with TensorFlow, which `what` needs."""
+    if is_jax():
+        raise InputError(
+            f"{what} needs TensorFlow: run this with --backend=tensorflow, or set"
+            " KERAS_BACKEND=tensorflow in the environment. Checkpoints are the same on"
+            " both back ends."
+        )
+
+
+def _backend() -> tuple[str, str]:
+    """The back end that Keras has, or will have, and what says so."""
+    keras = sys.modules.get("keras")
+    if keras is not None and hasattr(keras, "config"):
+        return keras.config.backend(), "it was imported with it"
+    return _backend_to_be()
 
 
 def _backend_to_be() -> tuple[str, str]:
@@ -41,6 +80,6 @@ def _backend_to_be() -> tuple[str, str]:
         with open(path, encoding="utf-8") as file:
             settings = json.load(file)
     except (OSError, ValueError):
-        return SUPPORTED, ""
+        return SUPPORTED[0], ""
     backend = settings.get("backend") if isinstance(settings, dict) else None
-    return str(backend or SUPPORTED), path
+    return str(backend or SUPPORTED[0]), path

@@ -197,7 +197,20 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceOptions(Options, title=MODEL):
+class BackendOptions(Options, title=DEVICES):
+    """What to compute with."""
+
+    backend: str | None = option(
+        None,
+        "What Keras computes with; jax for TPUs as they are today (it needs the"
+        " extra: pip install 'bert-tf[jax]'). Checkpoints are the same. Default:"
+        " KERAS_BACKEND, else tensorflow.",
+        choices=("tensorflow", "jax"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceOptions(BackendOptions, title=MODEL):
     """A trained model, by its checkpoint and what it may lack."""
 
     checkpoint: str = option(

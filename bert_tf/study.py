@@ -13,14 +13,16 @@ from string import Template
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
+from keras import ops
 
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.pictures import drawing, png
 from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.training.step import prediction_step
+from bert_tf.training.strategy import create_strategy
 
 # The likelihood of sentences, and of pairs of sentences, to a pre-trained model.
 #
@@ -86,9 +88,7 @@ class SentenceScorer:
         self._tokenizer = tokenizer
         self._batch_size = batch_size
         self._has_pairs = "next_sentence_logits" in model.output
-        self._outputs = tf.function(
-            lambda inputs: model(inputs, training=False), reduce_retracing=True
-        )
+        self._outputs = prediction_step(model, create_strategy(), by_pieces=False)
 
     def sentences(self, texts: Iterable[str]) -> Iterator[SentenceScore]:
         """Scores sentences, one after the other."""
@@ -108,7 +108,8 @@ class SentenceScorer:
             inputs = self._inputs(rows)
             inputs["masked_lm_positions"] = np.zeros([len(rows), 1], np.int32)
             logits = self._outputs(inputs)["next_sentence_logits"]
-            yield from tf.nn.softmax(tf.cast(logits, tf.float32))[:, 0].numpy().tolist()
+            scores = ops.softmax(ops.cast(logits, "float32"))
+            yield from ops.convert_to_numpy(scores)[:, 0].tolist()
 
     def check(self, *texts: str) -> None:
         """Raises InputError if a sentence, or a pair of two, cannot be scored."""
@@ -150,8 +151,8 @@ class SentenceScorer:
             logits = self._outputs(inputs)["masked_lm_logits"][:, 0]
             # Padding rows, beyond the vocabulary, are logits of no token.
             logits = logits[:, : len(self._tokenizer.vocabulary)]
-            scores = tf.nn.log_softmax(tf.cast(logits, tf.float32))
-            yield from scores.numpy()[rows, targets].tolist()
+            scores = ops.convert_to_numpy(ops.log_softmax(ops.cast(logits, "float32")))
+            yield from scores[rows, targets].tolist()
 
     def _inputs(self, rows: Sequence[list[int]]) -> dict[str, np.ndarray]:
         """The encoder's inputs, padded to the longest row or a little more."""

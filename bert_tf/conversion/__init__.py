@@ -17,4 +17,4 @@ graph_tokenizer  the tokenizer in TensorFlow operations
 from bert_tf import keras_backend
 
 # Before a module of this package imports Keras.
-keras_backend.require_tensorflow()
+keras_backend.require_supported()

@@ -3,4 +3,4 @@
 from bert_tf import keras_backend
 
 # Before a module of this package imports Keras.
-keras_backend.require_tensorflow()
+keras_backend.require_supported()

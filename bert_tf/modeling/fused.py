@@ -168,27 +168,40 @@ _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _KEY_PARITY = 0x1BD11BDA
 _NUM_ROUNDS = 13
 
-_replica: contextvars.ContextVar[Any] = contextvars.ContextVar("replica", default=None)
+_examples: contextvars.ContextVar[Any] = contextvars.ContextVar("examples", default=())
 
 
 @contextlib.contextmanager
-def masks_of_replica(number: Any) -> Iterator[None]:
-    """Within it masks are one replica's: the replicas' generators are copies of one."""
-    token = _replica.set(number)
+def masks_of_examples(numbers: Any, again: bool = False) -> Iterator[None]:
+    """Within it masks are those of these rows of a larger batch, [B] integers.
+
+    So that a replica's part of a batch, or a micro-batch, has the masks that its rows
+    would have in the whole. With `again`, the masks are of the seeds drawn last. None
+    for a whole batch.
+    """
+    token = _examples.set(() if numbers is None else (numbers, again))
     try:
         yield
     finally:
-        _replica.reset(token)
+        _examples.reset(token)
 
 
 def next_seed(layer: keras.layers.Dropout) -> Any:
-    """The seed of a layer's next mask, [2] integers; None if it drops nothing."""
+    """The seed of a layer's next mask, [2] integers; None if it drops nothing.
+
+    For some rows of a batch it is followed by their numbers.
+    """
     if not layer.rate > 0.0:
         return None
-    seed = layer.seed_generator.next()
-    if (number := _replica.get()) is None:
-        return seed
-    return ops.stack([seed[0] + ops.cast(number, seed.dtype), seed[1]])
+    if not _examples.get():
+        return layer.seed_generator.next()
+    numbers, again = _examples.get()
+    if again:
+        state = layer.seed_generator.state.value
+        seed = state - ops.cast([0, 1], state.dtype)
+    else:
+        seed = layer.seed_generator.next()
+    return ops.concatenate([seed, ops.cast(numbers, seed.dtype)])
 
 
 def dropout(x: Any, seed: Any, rate: float) -> Any:
@@ -196,7 +209,14 @@ def dropout(x: Any, seed: Any, rate: float) -> Any:
     if seed is None:
         return x
     num_rows, num_features = ops.shape(x)
-    row = ops.cast(ops.arange(num_rows, dtype="int32"), "uint32")
+    row = ops.arange(num_rows, dtype="int32")
+    if seed.shape[0] > 2:
+        # An example has the same number of rows at its place in the whole batch.
+        numbers = ops.cast(seed[2:], "int32")
+        rows_per_example = num_rows // seed[2:].shape[0]
+        offset = ops.arange(rows_per_example, dtype="int32")
+        row = ops.reshape(numbers[:, None] * rows_per_example + offset, (-1,))
+    row = ops.cast(row, "uint32")
     column = ops.cast(ops.arange(num_features, dtype="int32"), "uint32")
     bits = random_bits(
         (ops.cast(seed[0], "uint32"), ops.cast(seed[1], "uint32")),

@@ -48,7 +48,12 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
-from bert_tf.training.strategy import check_batch_size, is_chief, strategy_of
+from bert_tf.training.strategy import (
+    Strategy,
+    check_batch_size,
+    is_chief,
+    strategy_of,
+)
 from bert_tf.training.task import Task
 from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
 
@@ -413,7 +418,7 @@ class FineTuning:
         task: FineTuningTask,
         options: FineTuningOptions,
         found: ModelFiles,
-        strategy: tf.distribute.Strategy,
+        strategy: Strategy,
     ) -> None:
         self.task = task
         self.options = options
@@ -569,7 +574,7 @@ def logits_of(
 
 
 # Reads and checks every input before anything is written or trained.
-MakeTask = Callable[[Any, ModelFiles, tf.distribute.Strategy], FineTuningTask]
+MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
 def main(
@@ -609,7 +614,7 @@ def main(
     (finish or evaluate_and_predict)(run, model, step)
 
 
-def check_batches(options: FineTuningOptions, strategy: tf.distribute.Strategy) -> None:
+def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
     """Raises InputError now for errors that would otherwise appear after training."""
     wanted = {"predict_batch_size": getattr(options, "do_predict", False)}
     of_dev = "eval_batch_size" if hasattr(options, "eval_batch_size") else None

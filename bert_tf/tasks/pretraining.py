@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
@@ -29,7 +28,7 @@ from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import check_batch_size, is_chief
+from bert_tf.training.strategy import Strategy, check_batch_size, is_chief
 from bert_tf.training.task import Task
 from bert_tf.training.training_options import (
     Phase,
@@ -144,9 +143,7 @@ class PretrainingSession:
         task: what to train.
     """
 
-    def __init__(
-        self, options: PretrainingOptions, strategy: tf.distribute.Strategy
-    ) -> None:
+    def __init__(self, options: PretrainingOptions, strategy: Strategy) -> None:
         self._options = options
         self._strategy = strategy
         specs = parse_phases(options.phases) if options.phases else None

@@ -47,7 +47,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, strict_json
+from bert_tf import files, keras_backend, strict_json
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.source import CONFIG_NAME
@@ -60,6 +60,7 @@ from bert_tf.conversion.tokenizer_files import (
 from bert_tf.errors import InputError
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.step import computing_in
+from bert_tf.training.strategy import Strategy, create_strategy
 from bert_tf.training.task import Task
 
 STATE_NAME = "checkpoint"
@@ -137,8 +138,9 @@ def _names_in(folder: str) -> list[str]:
 # the CRC-32C in the index.
 
 
-Parts = Mapping[str, Mapping[str, tf.Variable]]  # part -> name -> variable
+Parts = Mapping[str, Mapping[str, keras.Variable]]  # part -> name -> variable
 
+_PROGRESS = ("step", "records", "data")
 _KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 # TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
@@ -188,8 +190,8 @@ class CheckpointReader:
             ) from error
 
 
-def by_key(parts: Parts) -> dict[str, tf.Variable]:
-    """The variables by their keys in a checkpoint."""
+def by_key(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The variables, or their values, by their keys in a checkpoint."""
     return {
         tensor_key(part, name): variable
         for part, named in parts.items()
@@ -197,19 +199,31 @@ def by_key(parts: Parts) -> dict[str, tf.Variable]:
     }
 
 
+def _stored_dtype(variable: keras.Variable) -> str:
+    """The type of a variable in a checkpoint: TensorFlow's, whatever the back end's.
+
+    Counts of steps and the states of generators have 64 bits in TensorFlow, 32 in JAX.
+    """
+    is_count = variable.path.endswith(("seed_generator_state", "/iteration"))
+    return "int64" if is_count else variable.dtype
+
+
 def _misfit(
     reader: CheckpointReader,
-    variables: Mapping[str, tf.Variable],
+    variables: Mapping[str, keras.Variable],
     optional: Collection[str],
 ) -> str:
     """The first difference between a checkpoint and the variables, or nothing."""
     for key, variable in variables.items():
         if key in reader.shapes:
             there = f"{reader.dtypes[key].name}{list(reader.shapes[key])}"
-            here = f"{variable.dtype.name}{variable.shape.as_list()}"
+            here = f"{_stored_dtype(variable)}{list(variable.shape)}"
             if there != here:
                 return f"{shown_key(key)} is {there} there, {here} here"
         elif key not in optional:
+            return f"{shown_key(key)} is not in it"
+    for key in (tensor_key("progress", "step"), tensor_key("progress", "records")):
+        if key not in reader.shapes:
             return f"{shown_key(key)} is not in it"
     for key in reader.shapes:
         if key.startswith("weights/") and key not in variables:
@@ -236,14 +250,19 @@ Snapshot = dict[str, dict[str, tf.Tensor]]  # part -> name -> value
 
 def take_snapshot(parts: Parts) -> Snapshot:
     """A copy of the variables' values in host memory."""
-    # On the host a tensor read from a variable may share the variable's memory.
-    # TensorFlow allocates the copy, not numpy: the memory is reused for the next one.
+
+    def copied(variable: keras.Variable) -> tf.Tensor:
+        if keras_backend.is_jax():
+            value = np.asarray(variable.value).astype(_stored_dtype(variable))
+        else:
+            value = variable.value.read_value()
+        # On the host a tensor read from a variable may share the variable's memory.
+        # TensorFlow allocates the copy, not numpy: it is reused for the next one.
+        return tf.raw_ops.DeepCopy(x=value)
+
     with tf.device("CPU:0"):
         return {
-            part: {
-                name: tf.raw_ops.DeepCopy(x=variable.read_value())
-                for name, variable in variables.items()
-            }
+            part: {name: copied(variable) for name, variable in variables.items()}
             for part, variables in parts.items()
         }
 
@@ -435,29 +454,22 @@ class RunCheckpoints:
         *,
         max_to_keep: int = 5,
         is_chief: bool = True,
-        extra: Mapping[str, tf.Variable] = types.MappingProxyType({}),
+        extra: Mapping[str, keras.Variable] = types.MappingProxyType({}),
     ) -> None:
         self._folder = folder
         self._max_to_keep = max_to_keep
         self._writes = is_chief
-        self._progress = {
-            name: tf.Variable(0, dtype=tf.int64, trainable=False)
-            for name in ("step", "records", "data")
-        }
-        self._parts: dict[str, dict[str, tf.Variable]] = {
-            "weights": {
-                name: variable.value
-                for name, variable in weights_by_name(model).items()
-            },
-            "progress": self._progress,
+        self._progress = dict.fromkeys(_PROGRESS, 0)
+        self._parts: dict[str, Mapping[str, keras.Variable]] = {
+            "weights": weights_by_name(model)
         }
         self._resumes = optimizer is not None
         if optimizer is not None:
             self._parts["optimizer"] = {
-                variable.path: variable.value for variable in optimizer.variables
+                variable.path: variable for variable in optimizer.variables
             }
             random_states = [
-                variable.value
+                variable
                 for variable in model.non_trainable_variables
                 if variable.path.endswith("seed_generator_state")
             ]
@@ -476,17 +488,17 @@ class RunCheckpoints:
     @property
     def step(self) -> int:
         """The number of training steps done."""
-        return int(self._progress["step"].numpy())
+        return self._progress["step"]
 
     @property
     def records(self) -> int:
         """The number of training records read."""
-        return int(self._progress["records"].numpy())
+        return self._progress["records"]
 
     @property
     def data(self) -> int:
         """The fingerprint of the record set that `records` counts; 0 if unknown."""
-        return int(self._progress["data"].numpy())
+        return self._progress["data"]
 
     def restore(self) -> bool:
         """Restores the newest checkpoint that is whole, if there is one, and logs it.
@@ -525,12 +537,16 @@ class RunCheckpoints:
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
-        for name, value in (("step", step), ("records", records), ("data", data)):
-            self._progress[name].assign(value)
+        self._progress = dict(zip(_PROGRESS, (step, records, data), strict=True))
         if not self._writes:
             self.latest = prefix
         elif prefix != self._own:
-            self._in_background(self._write, prefix, take_snapshot(self._parts))
+            snapshot = take_snapshot(self._parts)
+            snapshot["progress"] = {
+                name: tf.constant(value, tf.int64)
+                for name, value in self._progress.items()
+            }
+            self._in_background(self._write, prefix, snapshot)
 
     def keep_best(
         self, step: int, value: float, name: str, *, data_id: int = 0
@@ -558,19 +574,21 @@ class RunCheckpoints:
         """Assigns a checkpoint's values to the run's variables."""
         reader = CheckpointReader(prefix)
         variables = by_key(self._parts)
+        progress = {tensor_key("progress", name): name for name in _PROGRESS}
         # Earlier versions did not write these.
         optional = [tensor_key("extra", name) for name in self._parts.get("extra", ())]
-        optional.append(tensor_key("progress", "data"))
         misfit = _misfit(reader, variables, optional)
         if misfit:
             raise InputError(
                 f"{prefix} is of another model or optimizer than this run's: {misfit}."
                 " Give another --output_dir."
             )
-        self._progress["data"].assign(0)
+        found = dict.fromkeys(_PROGRESS, 0)
         for key in sorted(reader.shapes):  # their order in the file
             if key in variables:
                 variables[key].assign(reader.read(key))
+            elif key in progress:
+                found[progress[key]] = int(reader.read(key))
             elif self._resumes:
                 reader.read(key)
 
@@ -623,12 +641,12 @@ def restore_or_initialize(
     folder: str,
     init_checkpoint: str | None,
     precision: str = "float32",
-    strategy: tf.distribute.Strategy | None = None,
+    strategy: Strategy | None = None,
     *,
     init_adapter: str | None = None,
 ) -> tuple[keras.Model, int]:
     """A task's model for evaluation: the folder's checkpoint, or else the given one."""
-    strategy = strategy or tf.distribute.get_strategy()
+    strategy = strategy or create_strategy()
     with strategy.scope(), computing_in(precision):
         model = task.build_model()
     checkpoints = RunCheckpoints(folder, model)

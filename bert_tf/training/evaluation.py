@@ -18,7 +18,7 @@ from bert_tf.records.batching import EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS, evaluation_step, prediction_step
-from bert_tf.training.strategy import check_batch_size
+from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 from bert_tf.training.task import Task
 
 Batch = Mapping[str, Any]
@@ -32,12 +32,12 @@ class Evaluator:
         self,
         task: Task,
         model: keras.Model,
-        strategy: tf.distribute.Strategy | None = None,
+        strategy: Strategy | None = None,
         *,
         jit_compile: bool = False,
     ) -> None:
         self._task = task
-        self._strategy = strategy or tf.distribute.get_strategy()
+        self._strategy = strategy or create_strategy()
         self._step = evaluation_step(
             task, model, self._strategy, jit_compile=jit_compile
         )
@@ -62,11 +62,8 @@ class Evaluator:
                 for batch in dataset:
                     if observe is not None:
                         observe(batch)
-                    results = self._step(_dealt_out(self._strategy, batch))
-                    for name, value in results.items():
-                        sums[name] = sums.get(name, 0.0) + value.numpy().astype(
-                            np.float64
-                        )
+                    for name, value in self._step(batch).items():
+                        sums[name] = sums.get(name, 0.0) + value
                     bar.update(1)
             except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
@@ -93,28 +90,27 @@ class Predictor:
         self,
         task: Task,
         model: keras.Model,
-        strategy: tf.distribute.Strategy | None = None,
+        strategy: Strategy | None = None,
         *,
         jit_compile: bool = False,
     ) -> None:
         self._task = task
-        self._strategy = strategy or tf.distribute.get_strategy()
+        self._strategy = strategy or create_strategy()
         self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
     def run(
         self, dataset: tf.data.Dataset | EvaluationBatches, *, total_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
-        strategy = self._strategy
-        _check_batches(strategy, dataset, "predict_batch_size")
+        _check_batches(self._strategy, dataset, "predict_batch_size")
         label = f"predict {self._task.name}"
         with progress_bar(total_batches, unit="batch", label=label) as bar:
             try:
                 for batch in dataset:
-                    outputs = self._step(_dealt_out(strategy, batch))
+                    outputs = self._step(batch)
                     yield (
                         {name: value.numpy() for name, value in batch.items()},
-                        {n: _rows(strategy, value) for n, value in outputs.items()},
+                        outputs,
                     )
                     bar.update(1)
             except READING_ERRORS as error:
@@ -122,35 +118,10 @@ class Predictor:
 
 
 def _check_batches(
-    strategy: tf.distribute.Strategy,
+    strategy: Strategy,
     dataset: tf.data.Dataset | EvaluationBatches,
     flag: str,
 ) -> None:
     """Raises InputError if complete batches cannot be split evenly."""
     for size in {spec.shape[0] for spec in dataset.element_spec.values()} - {None}:
         check_batch_size(strategy, size, flag=flag)
-
-
-def _dealt_out(strategy: tf.distribute.Strategy, batch: Batch) -> Batch:
-    """Each replica's rows of a batch, in order.
-
-    Each gets the same number; of a short batch the last replicas may get fewer or none.
-    """
-    replicas = strategy.num_replicas_in_sync
-    if replicas == 1:
-        return batch
-    num_rows = len(next(iter(batch.values())))
-    bounds = [-(-num_rows * number // replicas) for number in range(replicas + 1)]
-
-    def rows_of(context: tf.distribute.experimental.ValueContext) -> Batch:
-        first, last = bounds[context.replica_id_in_sync_group :][:2]
-        return {name: value[first:last] for name, value in batch.items()}
-
-    return strategy.experimental_distribute_values_from_function(rows_of)
-
-
-def _rows(strategy: tf.distribute.Strategy, value: Any) -> np.ndarray:
-    """All rows of an output, in order."""
-    return np.concatenate(
-        [local.numpy() for local in strategy.experimental_local_results(value)]
-    )

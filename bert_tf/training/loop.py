@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import keras
 import numpy as np
-import tensorflow as tf
 from absl import logging
+from keras import ops
 
 from bert_tf import files
 from bert_tf.errors import DivergedError, InputError
@@ -29,13 +29,14 @@ from bert_tf.training.step import (
     SEQUENCES,
     SKIPPED,
     LossScale,
-    StepResults,
     computing_in,
     training_steps,
 )
 from bert_tf.training.strategy import (
     Agreement,
+    Strategy,
     check_batch_size,
+    create_strategy,
     description,
     distributed,
     is_chief,
@@ -130,11 +131,11 @@ def train(
     folder: str,
     phases: Sequence[Phase],
     init_checkpoint: str | None = None,
-    strategy: tf.distribute.Strategy | None = None,
+    strategy: Strategy | None = None,
     start: run_folder.Start | None = None,
 ) -> tuple[keras.Model, int]:
     """Trains a task's model through its phases, resuming from its folder."""
-    strategy = strategy or tf.distribute.get_strategy()
+    strategy = strategy or create_strategy()
     if config.profile_steps:
         parse_steps(config.profile_steps)
     for phase in phases:
@@ -164,7 +165,7 @@ class _Run:
         task: Task,
         config: TrainingConfig,
         folder: str,
-        strategy: tf.distribute.Strategy,
+        strategy: Strategy,
         init_checkpoint: str | None,
         start: run_folder.Start | None,
     ) -> None:
@@ -328,8 +329,11 @@ class _Run:
             stream = streams[number]
             self._profiler.at(self.step)
             began = time.monotonic()
-            with self._profiler.call(self.step):
-                results = _call(run_steps, stream.iterator, count)
+            try:
+                with self._profiler.call(self.step):
+                    results = run_steps(stream.iterator, count)
+            except READING_ERRORS as error:
+                raise InputError(record_error(error)) from error
             elapsed = time.monotonic() - began
             self._check_losses(results.losses, phase)
             self.step += count
@@ -343,7 +347,7 @@ class _Run:
                 steps=count,
                 flops_per_step=stream.flops_per_step,
                 seconds=elapsed if stream.calls else None,
-                input_seconds=float(results.input_seconds),
+                input_seconds=results.input_seconds,
             )
             terms, interrupts, seconds = self._agreement.sum(
                 [*self._asked(), elapsed / count]
@@ -425,7 +429,7 @@ class _Run:
     def _check_gradients(self, skipped: float, steps: int) -> None:
         """Ends the run if float16's gradients overflow at every scale."""
         assert self._loss_scale is not None
-        if self._loss_scale.scale.numpy() <= 1.0 and skipped >= steps:
+        if float(self._loss_scale.scale) <= 1.0 and skipped >= steps:
             self._end_diverged(
                 f"The gradients are not finite at step {self.step}, even without"
                 " scaling the loss. Train with --precision=bfloat16 or float32."
@@ -434,7 +438,7 @@ class _Run:
     def _check_weights(self) -> None:
         """Ends the run before a checkpoint whose next loss would not be finite."""
         if not all(
-            bool(tf.reduce_all(tf.math.is_finite(variable.value)))
+            bool(ops.all(ops.isfinite(variable)))
             for variable in self.model.trainable_variables
         ):
             self._end_diverged(
@@ -518,18 +522,3 @@ class _Run:
                 f"The workers stand at different steps (this one at {self.step}):"
                 f" --output_dir={self._folder} must be one folder that all of them see."
             )
-
-
-def _call(
-    run_steps: Callable[[Iterator, tf.Tensor], StepResults],
-    iterator: Iterator,
-    count: int,
-) -> StepResults:
-    """Makes steps; the results as numpy arrays in float64."""
-    try:
-        results = run_steps(iterator, tf.constant(count, tf.int32))
-        return tf.nest.map_structure(
-            lambda value: value.numpy().astype(np.float64), results
-        )
-    except READING_ERRORS as error:
-        raise InputError(record_error(error)) from error

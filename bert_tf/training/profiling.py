@@ -11,10 +11,12 @@ choose some after them, and few.
 """
 
 import contextlib
+import types
 
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import keras_backend
 from bert_tf.errors import InputError
 
 
@@ -54,8 +56,8 @@ class StepProfiler:
         first, last = self._steps
         if first <= step < last and not self._is_tracing:
             try:
-                tf.profiler.experimental.start(self._folder)
-            except tf.errors.AlreadyExistsError:
+                _start(self._folder)
+            except (tf.errors.AlreadyExistsError, RuntimeError):  # TensorFlow's, JAX's
                 logging.warning("--profile_steps: another profile is being made.")
                 self._traces = False
                 return
@@ -67,6 +69,8 @@ class StepProfiler:
         """A context for the device calls from this step on: named in the trace."""
         if not self._is_tracing:
             return contextlib.nullcontext()
+        if keras_backend.is_jax():
+            return _jax_profiler().StepTraceAnnotation("train", step_num=step)
         return tf.profiler.experimental.Trace("train", step_num=step, _r=1)
 
     def close(self) -> None:
@@ -74,5 +78,21 @@ class StepProfiler:
         if not self._is_tracing:
             return
         self._is_tracing = False
-        tf.profiler.experimental.stop()
+        if keras_backend.is_jax():
+            _jax_profiler().stop_trace()
+        else:
+            tf.profiler.experimental.stop()
         logging.info("Wrote a profile to %s/plugins/profile.", self._folder)
+
+
+def _start(folder: str) -> None:
+    if keras_backend.is_jax():
+        _jax_profiler().start_trace(folder)
+    else:
+        tf.profiler.experimental.start(folder)
+
+
+def _jax_profiler() -> types.ModuleType:
+    import jax
+
+    return jax.profiler

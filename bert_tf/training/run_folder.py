@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from bert_tf import files, strict_json
@@ -53,7 +52,7 @@ from bert_tf.training.checkpoints import (
     shown_key,
 )
 from bert_tf.training.reporting import Reporter, write_curves
-from bert_tf.training.strategy import Agreement, is_chief
+from bert_tf.training.strategy import Agreement, Strategy, is_chief
 
 EVAL_RESULTS_NAME = "eval_results.txt"
 
@@ -78,7 +77,7 @@ class Start:
 
 
 @contextlib.contextmanager
-def held_for_training(folder: str, strategy: tf.distribute.Strategy) -> Iterator[None]:
+def held_for_training(folder: str, strategy: Strategy) -> Iterator[None]:
     """Locks the folder against other trainings; all workers call it, one locks."""
     handle, error = None, None
     if is_chief(strategy) and not files.is_remote(folder):

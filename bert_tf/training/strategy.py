@@ -6,6 +6,9 @@
     multi_worker  several processes, on one machine or many, that TF_CONFIG names
     tpu           a TPU, or a slice of one
 
+On JAX `default` and `one_device` are the first device, `mirrored` all devices of the
+machine, and TF_CONFIG names the processes as well.
+
 The mathematics is the same everywhere: see `bert_tf.training.step`.
 """
 
@@ -15,15 +18,19 @@ import os
 import socket
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import keras_backend
 from bert_tf.errors import InputError
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training.training_options import DeviceOptions
+
+Strategy = Any  # the devices of a run: a tf.distribute.Strategy, or a JaxStrategy
 
 # How long a process waits for the other workers to answer.
 SECONDS_TO_ANSWER = 600
@@ -38,8 +45,10 @@ def create_strategy(
     gcp_project: str | None = None,
     master: str | None = None,
     num_tpu_cores: int | None = None,
-) -> tf.distribute.Strategy:
+) -> Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
+    if keras_backend.is_jax():
+        return _jax_strategy(distribution, num_tpu_cores)
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     if distribution == "default":
         return tf.distribute.get_strategy()
@@ -49,13 +58,14 @@ def create_strategy(
         devices = tf.config.list_logical_devices(kind)
         return tf.distribute.MirroredStrategy([device.name for device in devices])
     if distribution == "multi_worker":
-        return _multi_worker_strategy()
+        _meet(*_cluster())
+        return tf.distribute.MultiWorkerMirroredStrategy()
     if distribution == "tpu":
         return _tpu_strategy(tpu_name, tpu_zone, gcp_project, master, num_tpu_cores)
     raise ValueError(f"There is no such `distribution`: {distribution!r}")
 
 
-def strategy_of(options: DeviceOptions) -> tf.distribute.Strategy:
+def strategy_of(options: DeviceOptions) -> Strategy:
     """The strategy for a script's device flags; see `create_strategy`."""
     distribution = options.distribution
     if options.use_tpu:
@@ -102,15 +112,61 @@ def _tpu_strategy(
             " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
             " `local` on a TPU VM and in Colab."
         ) from error
+    _check_cores(strategy, num_tpu_cores)
+    return strategy
+
+
+def _check_cores(strategy: Strategy, num_tpu_cores: int | None) -> None:
     if num_tpu_cores is not None and strategy.num_replicas_in_sync != num_tpu_cores:
         raise InputError(
             f"--num_tpu_cores={num_tpu_cores}, but the TPU has"
             f" {strategy.num_replicas_in_sync}."
         )
-    return strategy
 
 
-def _multi_worker_strategy() -> tf.distribute.Strategy:
+def _jax_strategy(distribution: str, num_tpu_cores: int | None) -> Strategy:
+    import jax
+
+    from bert_tf.training.jax_strategy import JaxStrategy
+
+    # TensorFlow reads the records; it must leave the accelerators to JAX.
+    with contextlib.suppress(RuntimeError):  # it has used them already
+        tf.config.set_visible_devices([], "GPU")
+    if distribution in ("default", "one_device"):
+        return JaxStrategy(jax.devices()[:1])
+    if distribution == "mirrored":
+        return JaxStrategy()
+    if distribution == "multi_worker":
+        cluster = _cluster()
+        _meet(*cluster)
+        jax.distributed.initialize(
+            "{}:{}".format(*next(iter(cluster.places.values()))),
+            num_processes=len(cluster.places),
+            process_id=list(cluster.places).index(cluster.own),
+            initialization_timeout=SECONDS_TO_ANSWER,
+        )
+        return JaxStrategy()
+    if distribution == "tpu":
+        try:
+            strategy = JaxStrategy(jax.devices("tpu"))
+        except RuntimeError as error:
+            raise InputError(
+                f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
+                " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
+            ) from error
+        _check_cores(strategy, num_tpu_cores)
+        return strategy
+    raise ValueError(f"There is no such `distribution`: {distribution!r}")
+
+
+class _Cluster(NamedTuple):
+    """The workers that TF_CONFIG names, and this process among them."""
+
+    places: Mapping[str, tuple[str, int]]  # "worker 0" -> (host, port), in order
+    own: str
+
+
+def _cluster() -> _Cluster:
     wanted = (
         'TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]},'
         ' "task": {"type": "worker", "index": 0}}'
@@ -133,8 +189,7 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
             f"--distribution=multi_worker: TF_CONFIG={text or 'nothing'} does not name"
             f" this process: {str(error).splitlines()[0]} Give {wanted}."
         ) from error
-    _meet(places, f"{job} {index}")
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    return _Cluster(places, f"{job} {index}")
 
 
 def _host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
@@ -192,8 +247,14 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
                 time.sleep(0.5)
 
 
-def description(strategy: tf.distribute.Strategy) -> str:
+def _is_jax(strategy: Strategy) -> bool:
+    return not isinstance(strategy, tf.distribute.Strategy)
+
+
+def description(strategy: Strategy) -> str:
     """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
+    if _is_jax(strategy):
+        return strategy.description
     kind = "TPU core" if is_tpu(strategy) else "CPU"
     if tf.config.list_physical_devices("GPU"):
         kind = "GPU"
@@ -208,8 +269,10 @@ def description(strategy: tf.distribute.Strategy) -> str:
     )
 
 
-def is_chief(strategy: tf.distribute.Strategy) -> bool:
+def is_chief(strategy: Strategy) -> bool:
     """Whether this process writes checkpoints and metrics: the first worker."""
+    if _is_jax(strategy):
+        return strategy.worker == 0
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
@@ -217,21 +280,25 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return resolver.task_type == "chief" or (not chiefs and resolver.task_id == 0)
 
 
-def num_workers(strategy: tf.distribute.Strategy) -> int:
+def num_workers(strategy: Strategy) -> int:
     """The number of processes that train together."""
+    if _is_jax(strategy):
+        return strategy.num_workers
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return 1
     cluster = strategy.cluster_resolver.cluster_spec().as_dict()
     return len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
 
 
-def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+def is_tpu(strategy: Strategy) -> bool:
     """Whether the steps run on a TPU, which compiles whole steps."""
+    if _is_jax(strategy):
+        return strategy.is_tpu
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def check_batch_size(
-    strategy: tf.distribute.Strategy,
+    strategy: Strategy,
     batch_size: int,
     accumulation_steps: int = 1,
     flag: str = "train_batch_size",
@@ -248,10 +315,15 @@ def check_batch_size(
 
 
 def distributed(
-    strategy: tf.distribute.Strategy,
+    strategy: Strategy,
     dataset: Callable[[InputShard], tf.data.Dataset],
-) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+) -> Iterable:
     """A data set of global batches, each split over the replicas."""
+    if _is_jax(strategy):
+        from bert_tf.training.jax_strategy import Stream
+
+        shard = InputShard(strategy.worker, strategy.num_workers)
+        return Stream(strategy, dataset(shard).as_numpy_iterator())
     if strategy.num_replicas_in_sync == 1:
         return dataset(ALL_ROWS)
 
@@ -274,8 +346,10 @@ class Agreement:
     Each worker passes its own; all receive the sum. With one worker it is the identity.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, size: int) -> None:
+    def __init__(self, strategy: Strategy, size: int) -> None:
         self._strategy = strategy
+        if _is_jax(strategy):
+            return
         # Each replica contributes its share of its worker's numbers.
         self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
         self._function = None
@@ -286,6 +360,8 @@ class Agreement:
 
     def sum(self, numbers: list[float]) -> np.ndarray:
         """The sums over the workers, all of which must call this."""
+        if _is_jax(self._strategy):
+            return self._strategy.sum(numbers)
         if self._function is None:
             return np.array(numbers, np.float64)
         return self._function(tf.constant(numbers, tf.float64)).numpy()

@@ -14,16 +14,20 @@ measured at the start of the run in less than a second. The replicas of one proc
 share a CPU's cores, so they count once.
 """
 
+import contextlib
 import functools
 import math
 import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from keras import ops
 
+from bert_tf import keras_backend
 from bert_tf.config import BertConfig
-from bert_tf.training.strategy import is_tpu, num_workers
+from bert_tf.training.strategy import Strategy, is_tpu, num_workers
 
 # Rows and columns. On a CPU the large product takes some 10 ms, the small one 1 ms,
 # short enough that some measurements are undisturbed by other programs.
@@ -60,8 +64,12 @@ def training_flops(
     return 3.0 * math.prod(batch) * flops
 
 
-def peak_flops(strategy: tf.distribute.Strategy, precision: str = "float32") -> float:
+def peak_flops(strategy: Strategy, precision: str = "float32") -> float:
     """The peak FLOP/s of all devices of a strategy together."""
+    if keras_backend.is_jax():
+        if strategy.is_cpu:
+            return measured_peak(precision, "CPU") * num_workers(strategy)
+        return measured_peak(precision, "") * strategy.num_replicas_in_sync
     if is_tpu(strategy) or tf.config.list_physical_devices("GPU"):
         device = "/TPU:0" if is_tpu(strategy) else "/GPU:0"
         return measured_peak(precision, device) * strategy.num_replicas_in_sync
@@ -83,16 +91,27 @@ def measured_peak(precision: str = "float32", device: str = "/CPU:0") -> float:
 
 def _best_rate(size: int, precision: str, device: str, seconds: float) -> float:
     """FLOP/s of the fastest product of two matrices [size, size] within some time."""
-    product: Any = tf.function(lambda a, b: tf.reduce_max(tf.matmul(a, b)))
-    with tf.device(device):
-        values = tf.random.stateless_uniform([2, size, size], [1, 2], -1.0, 1.0)
-        a, b = tf.unstack(tf.cast(values, precision))
-        product(a, b).numpy()  # compiles, and fills the caches
+    values = np.random.default_rng(1).uniform(-1.0, 1.0, [2, size, size])
+    if keras_backend.is_jax():
+        import jax
+
+        product: Any = jax.jit(_largest_of_product)
+        on_device: Any = contextlib.nullcontext()
+    else:
+        product = tf.function(_largest_of_product)
+        on_device = tf.device(device)
+    with on_device:
+        a, b = (ops.cast(value.astype(np.float32), precision) for value in values)
+        np.asarray(product(a, b))  # compiles, and fills the caches
         best = float("inf")
         began = now = time.perf_counter()
         while now - began < seconds:
             start = now
-            product(a, b).numpy()  # waits for the device
+            np.asarray(product(a, b))  # waits for the device
             now = time.perf_counter()
             best = min(best, now - start)
     return 2.0 * size**3 / best
+
+
+def _largest_of_product(a: Any, b: Any) -> Any:
+    return ops.max(ops.matmul(a, b))

@@ -125,7 +125,7 @@ class EvaluationBatchOptions(Options, title=options.TRAINING):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceOptions(Options, title=options.DEVICES):
+class DeviceOptions(options.BackendOptions, title=options.DEVICES):
     """Where to run."""
 
     distribution: str = option(
@@ -167,7 +167,7 @@ class ComputingOptions(Options, title=options.TRAINING):
     jit_compile: bool = option(
         False,
         "Compile the forward and backward pass as a whole with XLA. Slower on a"
-        " CPU; always on for a TPU.",
+        " CPU; always on for a TPU and with JAX.",
     )
 
 

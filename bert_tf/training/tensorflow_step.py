@@ -1,0 +1,293 @@
+"""The steps of `bert_tf.training.step` on TensorFlow, under tf.distribute."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.modeling.fused import (
+    masks_of_examples,
+    pieces_in_inference,
+    pieces_left_alone,
+)
+from bert_tf.modeling.objectives import Records
+from bert_tf.optimization.optimizers import dense_gradient
+from bert_tf.training.step import (
+    SKIPPED,
+    TOTAL_LOSS,
+    LossScale,
+    StepResults,
+    Sums,
+    add_reports,
+    loss_and_sums,
+    names_of_sums,
+    update,
+)
+from bert_tf.training.strategy import is_tpu, num_workers
+from bert_tf.training.task import Task
+
+
+def replica_gradients(
+    task: Task, model: keras.Model, *, jit_compile: bool = False
+) -> Callable[..., tuple[list[tf.Tensor], Sums]]:
+    """A micro-batch's part of the gradient: forward and backward, on one replica."""
+    variables = [variable.value for variable in model.trainable_variables]
+    objective = task.objective
+
+    def gradients_and_sums(
+        batch: Records,
+        weights: Mapping[str, tf.Tensor],
+        scale: tf.Tensor,
+        examples: tf.Tensor | None = None,
+        again: bool = False,
+    ) -> tuple[list[tf.Tensor], Sums]:
+        with masks_of_examples(examples, again), tf.GradientTape() as tape:
+            outputs = model(batch, training=True)
+            loss, sums = loss_and_sums(objective, batch, outputs, weights)
+            scaled_loss = loss * scale
+        gradients = [
+            tf.convert_to_tensor(dense_gradient(gradient))
+            for gradient in tape.gradient(scaled_loss, variables)
+        ]
+        return gradients, {TOTAL_LOSS: tf.stack([loss, 0.0]), **sums}
+
+    if not jit_compile:
+        return gradients_and_sums
+    compiled = tf.function(gradients_and_sums, jit_compile=True, autograph=False)
+    return _within(pieces_left_alone, compiled)
+
+
+def training_steps(
+    task: Task,
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    strategy: tf.distribute.Strategy,
+    *,
+    accumulation_steps: int,
+    jit_compile: bool,
+    loss_scale: LossScale | None,
+) -> Callable[[Iterator[Records], int], StepResults]:
+    """See `bert_tf.training.step`."""
+    num_replicas = strategy.num_replicas_in_sync
+    variables = model.trainable_variables
+    objective = task.objective
+    gradients_of = replica_gradients(
+        task, model, jit_compile=jit_compile and not is_tpu(strategy)
+    )
+    names = names_of_sums(objective, loss_scale)
+
+    def replica_step(batch: Records) -> Sums:
+        replica = tf.distribute.get_replica_context()
+
+        def over_replicas(tensors):
+            if num_replicas == 1:
+                return tensors
+            return replica.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+        weights = over_replicas(objective.weights(batch))
+        scale = loss_scale.scale.value if loss_scale else tf.constant(1.0)
+        gradients, sums = _over_micro_batches(
+            lambda part, *masks: gradients_of(part, weights, scale, *masks),
+            batch,
+            accumulation_steps,
+            replica.replica_id_in_sync_group,
+            num_replicas,
+        )
+        gradients = over_replicas(gradients)
+        norm = update(optimizer, variables, gradients, scale, num_replicas)
+        reported_scale = scale if loss_scale else None
+        return add_reports(sums, batch, norm, reported_scale, 1.0 / num_replicas)
+
+    @tf.function(reduce_retracing=not is_tpu(strategy))
+    def steps(iterator: Iterator[Records], num_steps: tf.Tensor) -> StepResults:
+        sums = {name: tf.zeros([2]) for name in names}
+        losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
+        input_seconds = tf.constant(0.0, tf.float64)
+        for number in tf.range(num_steps):
+            # The clock starts when the step before has its sums.
+            with tf.control_dependencies([sums[TOTAL_LOSS]]):
+                began = tf.timestamp()
+            with tf.control_dependencies([began]):
+                batch = next(iterator)
+            with tf.control_dependencies(tf.nest.flatten(batch, True)):
+                input_seconds += tf.timestamp() - began
+            per_replica = strategy.run(replica_step, args=(batch,))
+            step_sums = {
+                name: strategy.reduce(
+                    tf.distribute.ReduceOp.SUM, per_replica[name], axis=None
+                )
+                for name in names
+            }
+            if loss_scale:
+                loss_scale.update(step_sums[SKIPPED][0] < 0.5)
+            losses = losses.write(number, step_sums[TOTAL_LOSS][0])
+            sums = {name: sums[name] + step_sums[name] for name in names}
+        return StepResults(sums, losses.stack(), input_seconds)
+
+    if is_tpu(strategy):
+        steps = _within(pieces_left_alone, steps)
+
+    def call(iterator: Iterator[Records], num_steps: int) -> StepResults:
+        results = steps(iterator, tf.constant(num_steps, tf.int32))
+        return StepResults(
+            _as_float64(results.sums),
+            results.losses.numpy().astype(np.float64),
+            float(results.input_seconds),
+        )
+
+    return call
+
+
+def evaluation_step(
+    task: Task,
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    *,
+    jit_compile: bool,
+) -> Callable[[Records], dict[str, np.ndarray]]:
+    """See `bert_tf.training.step`."""
+    num_replicas = strategy.num_replicas_in_sync
+    objective = task.objective
+
+    def forward(batch: Records, weights: Mapping[str, tf.Tensor]) -> Sums:
+        outputs = model(batch, training=False)
+        loss, sums = loss_and_sums(objective, batch, outputs, weights)
+        return {TOTAL_LOSS: tf.stack([loss, 1.0 / num_replicas]), **sums}
+
+    as_a_whole = jit_compile and not is_tpu(strategy)
+    if as_a_whole:
+        forward = tf.function(forward, jit_compile=True, autograph=False)
+
+    def replica_step(batch: Records) -> Sums:
+        weights = objective.weights(batch)
+        if num_replicas > 1:
+            weights = tf.distribute.get_replica_context().all_reduce(
+                tf.distribute.ReduceOp.SUM, weights
+            )
+        return forward(batch, weights)
+
+    @tf.function(reduce_retracing=not is_tpu(strategy))
+    def step(batch: Records) -> Sums:
+        per_replica = strategy.run(replica_step, args=(batch,))
+        return {
+            name: strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+            for name, value in per_replica.items()
+        }
+
+    whole = as_a_whole or is_tpu(strategy)
+    step = _within(pieces_left_alone if whole else pieces_in_inference, step)
+    return lambda batch: _as_float64(step(_dealt_out(strategy, batch)))
+
+
+def prediction_step(
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    *,
+    jit_compile: bool,
+    by_pieces: bool,
+) -> Callable[[Records], dict[str, np.ndarray]]:
+    """See `bert_tf.training.step`."""
+
+    def forward(batch: Records) -> Mapping[str, Any]:
+        return model(batch, training=False)
+
+    as_a_whole = jit_compile and not is_tpu(strategy)
+    if as_a_whole:
+        forward = tf.function(forward, jit_compile=True, autograph=False)
+
+    @tf.function(reduce_retracing=not is_tpu(strategy))
+    def step(batch: Records) -> Mapping[str, Any]:
+        outputs = strategy.run(forward, args=(batch,))
+        if num_workers(strategy) > 1:
+            outputs = {
+                name: strategy.gather(value, axis=0) for name, value in outputs.items()
+            }
+        return outputs
+
+    def rows(value: Any) -> np.ndarray:
+        local = strategy.experimental_local_results(value)
+        return np.concatenate([part.numpy() for part in local])
+
+    if as_a_whole or is_tpu(strategy):
+        step = _within(pieces_left_alone, step)
+    elif by_pieces:
+        step = _within(pieces_in_inference, step)
+    return lambda batch: {
+        name: rows(value) for name, value in step(_dealt_out(strategy, batch)).items()
+    }
+
+
+def _within(scope: Callable[[], Any], function: Callable) -> Callable:
+    """The function, traced and called within a scope of `bert_tf.modeling.fused`."""
+
+    def call(*args: Any) -> Any:
+        with scope():
+            return function(*args)
+
+    return call
+
+
+def _as_float64(sums: Sums) -> dict[str, np.ndarray]:
+    return {name: value.numpy().astype(np.float64) for name, value in sums.items()}
+
+
+def _over_micro_batches(
+    gradients_of: Callable[..., tuple[list[tf.Tensor], Sums]],
+    batch: Records,
+    num_micro_batches: int,
+    replica: Any,
+    num_replicas: int,
+) -> tuple[list[tf.Tensor], Sums]:
+    """The sums over micro-batches, of which only one is in memory at a time.
+
+    A part of a batch has the masks that its examples would have in the whole one.
+    """
+    if num_micro_batches == num_replicas == 1:
+        return gradients_of(batch)
+    pieces = {
+        name: tf.reshape(value, (num_micro_batches, -1, *value.shape[1:]))
+        for name, value in batch.items()
+    }
+    size = next(iter(pieces.values())).shape[1]
+    examples = tf.range(size)
+
+    def part(number: Any, again: bool) -> tuple[list[tf.Tensor], Sums]:
+        first = (replica * num_micro_batches + number) * size
+        piece = {name: value[number] for name, value in pieces.items()}
+        return gradients_of(piece, examples + first, again)
+
+    totals = part(0, False)
+    if num_micro_batches == 1:
+        return totals
+
+    def add(number, totals):
+        return number + 1, tf.nest.map_structure(tf.add, totals, part(number, True))
+
+    _, totals = tf.while_loop(
+        lambda number, _: number < num_micro_batches,
+        add,
+        (tf.constant(1), totals),
+        parallel_iterations=1,
+        maximum_iterations=num_micro_batches - 1,
+    )
+    return totals
+
+
+def _dealt_out(strategy: tf.distribute.Strategy, batch: Records) -> Records:
+    """Each replica's rows of a batch, in order.
+
+    Each gets the same number; of a short batch the last replicas may get fewer or none.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if replicas == 1:
+        return batch
+    num_rows = len(next(iter(batch.values())))
+    bounds = [-(-num_rows * number // replicas) for number in range(replicas + 1)]
+
+    def rows_of(context: tf.distribute.experimental.ValueContext) -> Records:
+        first, last = bounds[context.replica_id_in_sync_group :][:2]
+        return {name: value[first:last] for name, value in batch.items()}
+
+    return strategy.experimental_distribute_values_from_function(rows_of)
