@@ -68,7 +68,9 @@ class RunClassifierTestCase(ScriptCase):
     def assert_trains_nothing_and_writes_the_same(self, *arguments, **options):
         """Of a command that has been run: the same once more."""
         before = self.written()
-        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+        with mock.patch.object(
+            loop, "training_steps", side_effect=AssertionError("trained")
+        ):
             self.run_script(*arguments, **options)
         self.assertEqual(self.written(), before)
 

@@ -99,7 +99,9 @@ class RunNerTest(ScriptCase):
         with self.assertRaisesRegex(InputError, "holds a run on .*train.txt; .*other"):
             self.run_script("--do_train", **(options | {"train_file": other}))
         # The same command again: nothing is trained, the same is written.
-        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+        with mock.patch.object(
+            loop, "training_steps", side_effect=AssertionError("trained")
+        ):
             self.run_script("--do_train", "--do_eval", **options)
         self.assertEqual(self.read("run", "dev_predictions.txt").split("\n"), predicted)
         # Without labels, from the run's own files, as JSON lines.
@@ -152,7 +154,9 @@ class RunNerTest(ScriptCase):
         with open(self.path("run", "best", "best.json")) as file:
             best = json.load(file)
         self.assertNotIn("f1", self.results())
-        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+        with mock.patch.object(
+            loop, "training_steps", side_effect=AssertionError("trained")
+        ):
             self.run_script(*train, **options)
             self.run_script("--do_eval", **options)
             alone = self.results()

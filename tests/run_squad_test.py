@@ -79,7 +79,9 @@ class RunSquadTest(ScriptCase):
             predictions, {name: answers[0]["text"] for name, answers in n_best.items()}
         )
         # The same command again: nothing is trained, the same is written.
-        with mock.patch.object(loop, "_call", side_effect=AssertionError("trained")):
+        with mock.patch.object(
+            loop, "training_steps", side_effect=AssertionError("trained")
+        ):
             self.run_script("--do_train", "--do_predict", **options)
         self.assertEqual(self.read_json("run", "nbest_predictions.json"), n_best)
         # A smaller group of windows changes no answer: they come in the same order.

@@ -591,6 +591,7 @@ class RunCheckpoints:
                 found[progress[key]] = int(reader.read(key))
             elif self._resumes:
                 reader.read(key)
+        self._progress = found
 
     def _in_background(self, function: Callable[..., object], *arguments: Any) -> None:
         def work() -> None:

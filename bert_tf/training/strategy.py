@@ -247,13 +247,9 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
                 time.sleep(0.5)
 
 
-def _is_jax(strategy: Strategy) -> bool:
-    return not isinstance(strategy, tf.distribute.Strategy)
-
-
 def description(strategy: Strategy) -> str:
     """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
-    if _is_jax(strategy):
+    if keras_backend.is_jax():
         return strategy.description
     kind = "TPU core" if is_tpu(strategy) else "CPU"
     if tf.config.list_physical_devices("GPU"):
@@ -271,7 +267,7 @@ def description(strategy: Strategy) -> str:
 
 def is_chief(strategy: Strategy) -> bool:
     """Whether this process writes checkpoints and metrics: the first worker."""
-    if _is_jax(strategy):
+    if keras_backend.is_jax():
         return strategy.worker == 0
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -282,7 +278,7 @@ def is_chief(strategy: Strategy) -> bool:
 
 def num_workers(strategy: Strategy) -> int:
     """The number of processes that train together."""
-    if _is_jax(strategy):
+    if keras_backend.is_jax():
         return strategy.num_workers
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return 1
@@ -292,7 +288,7 @@ def num_workers(strategy: Strategy) -> int:
 
 def is_tpu(strategy: Strategy) -> bool:
     """Whether the steps run on a TPU, which compiles whole steps."""
-    if _is_jax(strategy):
+    if keras_backend.is_jax():
         return strategy.is_tpu
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -319,7 +315,7 @@ def distributed(
     dataset: Callable[[InputShard], tf.data.Dataset],
 ) -> Iterable:
     """A data set of global batches, each split over the replicas."""
-    if _is_jax(strategy):
+    if keras_backend.is_jax():
         from bert_tf.training.jax_strategy import Stream
 
         shard = InputShard(strategy.worker, strategy.num_workers)
@@ -348,7 +344,7 @@ class Agreement:
 
     def __init__(self, strategy: Strategy, size: int) -> None:
         self._strategy = strategy
-        if _is_jax(strategy):
+        if keras_backend.is_jax():
             return
         # Each replica contributes its share of its worker's numbers.
         self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
@@ -360,7 +356,7 @@ class Agreement:
 
     def sum(self, numbers: list[float]) -> np.ndarray:
         """The sums over the workers, all of which must call this."""
-        if _is_jax(self._strategy):
+        if keras_backend.is_jax():
             return self._strategy.sum(numbers)
         if self._function is None:
             return np.array(numbers, np.float64)

@@ -14,7 +14,7 @@ from bert_tf.modeling.fused import (
     compiled,
     compiled_with_gradient,
     dropout,
-    masks_of_replica,
+    masks_of_examples,
     next_seed,
     pieces_left_alone,
     random_bits,
@@ -196,15 +196,20 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(first, next_seed(keras.layers.Dropout(0.1, seed=3)))
         self.assertIsNone(next_seed(keras.layers.Dropout(0.0)))
 
-    def test_replicas_whose_generators_are_alike_have_other_masks(self):
-        masks = []
-        for number in (0, 1, tf.constant(1)):
-            layer = keras.layers.Dropout(0.5, seed=3)
-            with masks_of_replica(number):
-                masks.append(dropout(tf.ones((100, 100)), next_seed(layer), 0.5))
-        self.assertAllEqual(masks[1], masks[2])
-        # The share of equal ones has deviation 1 / 200 around a half.
-        self.assertAllClose(np.mean(masks[0] == masks[1]), 0.5, atol=0.025)
+    def test_parts_of_a_batch_have_the_masks_of_the_whole(self):
+        whole = dropout(
+            tf.ones((60, 100)), next_seed(keras.layers.Dropout(0.5, seed=3)), 0.5
+        )
+        # Of six examples with ten rows each, in three parts: replicas draw seeds of
+        # their own, micro-batches take the last ones again.
+        layer = keras.layers.Dropout(0.5, seed=3)
+        for number, numbers in enumerate(([0, 1], [4, 2], [3, 5])):
+            replica = keras.layers.Dropout(0.5, seed=3)
+            rows = np.ravel([np.arange(10) + 10 * example for example in numbers])
+            for one, again in ((replica, False), (layer, number > 0)):
+                with masks_of_examples(tf.constant(numbers), again):
+                    part = dropout(tf.ones((20, 100)), next_seed(one), 0.5)
+                self.assertAllEqual(part, tf.gather(whole, rows))
 
 
 class HeadDropoutTest(tf.test.TestCase, parameterized.TestCase):
@@ -213,7 +218,7 @@ class HeadDropoutTest(tf.test.TestCase, parameterized.TestCase):
         masks = []
         for number in (0, 1):
             layer = HeadDropout(0.25, seed=7)
-            with masks_of_replica(number):
+            with masks_of_examples(np.arange(shape[0]) + number * shape[0]):
                 masks.append(np.array(layer(np.ones(shape, "f"), training=True)))
         self.assertAllClose(np.unique(masks), [0.0, 4 / 3])
         kept = np.reshape(masks, (2, 100, 100)) > 0

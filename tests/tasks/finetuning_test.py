@@ -24,7 +24,7 @@ from bert_tf.tasks.finetuning import (
 )
 from bert_tf.tasks.run_options import grid
 from bert_tf.tasks.tables import Target
-from bert_tf.training import loop, step
+from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
 from tests.modeling.examples import small_config
 from tests.training import toy, toy_examples
@@ -140,7 +140,7 @@ class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
         """The loss's gradients, and its sums by name."""
         (batch,) = records.table.batches(np.array(rows), L)
         weights = task.objective.weights(batch)
-        gradients, sums = step.replica_gradients(task, model)(
+        gradients, sums = tensorflow_step.replica_gradients(task, model)(
             batch, weights, tf.constant(1.0)
         )
         return [gradient.numpy() for gradient in gradients], {
@@ -215,16 +215,15 @@ class FinetuneTest(tf.test.TestCase):
     def test_a_run_in_parts_ends_bit_identical(self):
         _, stopped_at = self.finetune("parts", until=0.2)
         self.assertEqual(stopped_at, 2)
-        call = loop._call
         left = iter(range(3))
 
         def call_or_die(run_steps, iterator, steps):
             if next(left, None) is None:
                 raise SystemExit("killed")
-            return call(run_steps, iterator, steps)
+            return run_steps(iterator, steps)
 
         with (
-            mock.patch.object(loop, "_call", call_or_die),
+            toy.around_calls(call_or_die),
             self.assertRaisesRegex(SystemExit, "killed"),
         ):
             self.finetune("parts", save_checkpoints_steps=1)
@@ -297,7 +296,7 @@ class FinetuneTest(tf.test.TestCase):
 def spied():
     """A list of the batches that are trained on: the examples' numbers, the length."""
     batches = []
-    replica_gradients = step.replica_gradients
+    replica_gradients = tensorflow_step.replica_gradients
 
     def note(labels, is_real, ids):
         batches.append((labels.numpy()[is_real.numpy() == 1], ids.shape[1]))
@@ -305,14 +304,14 @@ def spied():
     def spying(task, model, **settings):
         gradients_of = replica_gradients(task, model, **settings)
 
-        def noted(batch, weights, scale):
+        def noted(batch, weights, *others):
             names = ("label_ids", "is_real_example", "input_ids")
             tf.py_function(note, [batch[name] for name in names], [])
-            return gradients_of(batch, weights, scale)
+            return gradients_of(batch, weights, *others)
 
         return noted
 
-    with mock.patch.object(step, "replica_gradients", spying):
+    with mock.patch.object(tensorflow_step, "replica_gradients", spying):
         yield batches
 
 

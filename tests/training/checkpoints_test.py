@@ -122,7 +122,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
         self.assertEqual(int(other_optimizer.iterations.numpy()), 1)
 
     def test_the_layout_is_the_one_that_is_written_down(self):
-        scale = tf.Variable(8.0)
+        scale = keras.Variable(8.0, trainable=False)
         model, _, checkpoints = make_run(self.folder, extra={"loss_scale": scale})
         checkpoints.save(5, 20)
         checkpoints.wait()
@@ -162,7 +162,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
         ).save(checkpoint_number=3)
         checkpoints = self.check_restores(3)
         self.assertEqual(checkpoints.data, 0)
-        scale = tf.Variable(8.0)
+        scale = keras.Variable(8.0, trainable=False)
         _, _, checkpoints = make_run(self.folder, extra={"loss_scale": scale})
         self.assertTrue(checkpoints.restore())
         self.assertEqual(scale.numpy(), 8.0)

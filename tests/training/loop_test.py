@@ -210,14 +210,13 @@ class ResumeTest(LoopTestCase):
 
     def test_calls_keep_the_pace_of_the_steps(self):
         counts = []
-        run = loop._call
 
         def slow_run(run_steps, iterator, count):
             counts.append(count)
             time.sleep(0.2 * count)
-            return run(run_steps, iterator, count)
+            return run_steps(iterator, count)
 
-        with mock.patch.object(loop, "_call", slow_run):
+        with toy.around_calls(slow_run):
             self.train("slow", save_checkpoints_steps=100, log_steps=100)
         # At 0.2 s a step and half a second a call: never more than two at a time.
         self.assertEqual(counts[:2], [1, 1])
@@ -262,18 +261,17 @@ class PhasesTest(LoopTestCase):
 
     def test_a_run_that_was_stopped_goes_on_in_its_phase(self):
         one = self.whole(phases=[self.first, self.second])
-        call = loop._call
         for stop in (3, 4):
 
             def call_and_die(run_steps, iterator, count):
                 if self.calls == 0:
                     raise SystemExit("killed")
                 self.calls -= 1
-                return call(run_steps, iterator, count)
+                return run_steps(iterator, count)
 
             self.calls = stop
             with (
-                mock.patch.object(loop, "_call", call_and_die),
+                toy.around_calls(call_and_die),
                 self.assertRaisesRegex(SystemExit, "killed"),
             ):
                 self.train(
@@ -319,11 +317,9 @@ class PhasesTest(LoopTestCase):
 
             return data
 
-        call = loop._call
-
         def noted_call(run_steps, iterator, count):
             counts.append(count)
-            return call(run_steps, iterator, count)
+            return run_steps(iterator, count)
 
         phase = dataclasses.replace(
             self.first,
@@ -332,7 +328,7 @@ class PhasesTest(LoopTestCase):
             stream_of=lambda position: plan[min(position // 4, 8)],
         )
         with (
-            mock.patch.object(loop, "_call", noted_call),
+            toy.around_calls(noted_call),
             mock.patch.object(loop, "_SECONDS_PER_CALL", 1e9),
         ):
             self.train("run", phases=[phase], save_checkpoints_steps=99, log_steps=99)

@@ -26,7 +26,7 @@ from bert_tf.optimization import optimizers
 from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import SINGLE_LABEL, Target
-from bert_tf.training import loop, step
+from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
 from bert_tf.training.training_options import TrainingConfig
@@ -35,21 +35,20 @@ from tests.training import toy, toy_examples
 
 def per_replica_normalisation():
     """The mistake that the tests must see: each replica divides by its own weights."""
-    replica_gradients = step.replica_gradients
+    replica_gradients = tensorflow_step.replica_gradients
 
     def broken(task, model, **options):
         gradients_of = replica_gradients(task, model, **options)
 
-        def divided_by_its_own(batch, weights, scale):
+        def divided_by_its_own(batch, weights, *others):
             replicas = tf.distribute.get_replica_context().num_replicas_in_sync
             own = task.objective.weights(batch)
-            return gradients_of(
-                batch, {name: weight * replicas for name, weight in own.items()}, scale
-            )
+            weights = {name: weight * replicas for name, weight in own.items()}
+            return gradients_of(batch, weights, *others)
 
         return divided_by_its_own
 
-    return mock.patch.object(step, "replica_gradients", broken)
+    return mock.patch.object(tensorflow_step, "replica_gradients", broken)
 
 
 # Gradients that are not clipped, so that their size counts.
@@ -93,14 +92,13 @@ def run(options, strategy):
         "log_steps": 5,
         **options.get("config", {}),
     }
-    call = loop._call
 
-    def slow_call(*args):
+    def slow_call(steps, *arguments):
         time.sleep(options["slow"])
-        return call(*args)
+        return steps(*arguments)
 
     patches = [
-        mock.patch.object(loop, "_call", slow_call) if options.get("slow") else None,
+        toy.around_calls(slow_call) if options.get("slow") else None,
         per_replica_normalisation() if options.get("broken") else None,
         mock.patch.object(optimizers, "SMALLEST_COMPILED_SIZE", 0)
         if options.get("compiled_updates")

@@ -1,7 +1,9 @@
 """A tiny BERT and its records, for tests of the engine."""
 
 import dataclasses
+import functools
 import os
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training import loop
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.training_options import Phase
 
@@ -91,6 +94,16 @@ def save_checkpoint(folder, model, step=1, records=1):
     with RunCheckpoints(folder, model) as checkpoints:
         checkpoints.save(step, records)
     return checkpoints.latest
+
+
+def around_calls(function):
+    """Has `function(steps, iterator, count)` make the engine's calls of the device."""
+    make = loop.training_steps
+
+    def made(*arguments, **options):
+        return functools.partial(function, make(*arguments, **options))
+
+    return mock.patch.object(loop, "training_steps", made)
 
 
 def write_config(folder, config=CONFIG):

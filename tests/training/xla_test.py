@@ -246,7 +246,7 @@ class CompilingStrategy:
 
 def taken_for_a_tpu():
     """The engine takes any strategy for a TPU's."""
-    return mock.patch("bert_tf.training.step.is_tpu", lambda strategy: True)
+    return mock.patch("bert_tf.training.tensorflow_step.is_tpu", lambda strategy: True)
 
 
 def train(task, dataset, strategy, precision="float32", optimizer="adamw", **options):
@@ -264,7 +264,7 @@ def train(task, dataset, strategy, precision="float32", optimizer="adamw", **opt
     optimizer.build(model.trainable_variables)
     steps = training_steps(task, model, optimizer, strategy, **options)
     results = steps(iter(dataset), tf.constant(NUM_STEPS))
-    return results.losses.numpy(), model
+    return results.losses, model
 
 
 class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
@@ -333,7 +333,7 @@ class CompiledTest(StepsTestCase):
         # Evaluation and prediction, with the weights that training has made.
         batches = list(first_batches(held_out, 3))
         with pieces_left_alone():
-            step = evaluation_step(task, model)
+            step = evaluation_step(task, model, tf.distribute.get_strategy())
             sums = [step(batch) for batch in batches]
             outputs = [model(batch, training=False) for batch in batches]
         with taken_for_a_tpu():

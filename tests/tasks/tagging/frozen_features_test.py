@@ -181,7 +181,7 @@ class FeatureTaggingTest(ScriptCase):
         self.assertLess(results["loss"], 0.5)
         with (
             mock.patch.object(FeatureExtractor, "extract", side_effect=AssertionError),
-            mock.patch.object(loop, "_call", side_effect=AssertionError),
+            mock.patch.object(loop, "training_steps", side_effect=AssertionError),
         ):
             again = self.run_script("--do_train", "--do_eval", **options)
         self.assertEqual(again, results)
