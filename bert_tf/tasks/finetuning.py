@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, metrics
+from bert_tf import files, keras_backend, metrics
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.adapter_files import (
     MODEL_OPTIONS,
@@ -289,7 +289,10 @@ def _endless(
     records: SplitRecords, rows: np.ndarray, length: int, shard: InputShard
 ) -> tf.data.Dataset:
     """Planned batches; tf.distribute keeps the size static only of endless data."""
-    return records.table.batches(rows, length, shard=shard).apply(
+    batches = records.table.batches(rows, length, shard=shard)
+    if keras_backend.is_jax():
+        return batches
+    return batches.apply(
         tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     )
 

@@ -3,7 +3,7 @@
     python -m tests.training.strategy_child '{"folder": ..., "records": ..., ...}'
 
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
-config (fields of TrainingConfig), broken (normalise the loss by replica, which is
+config (fields of TrainingConfig), dropout, num_layers, broken (normalise the loss by replica, which is
 wrong), slow (seconds to sleep after each call), weights (an .npz for the weights),
 by_length (rather fine-tune, on examples in batches by length), compiled_updates (of
 every variable, however small).
@@ -20,7 +20,6 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import cli
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization import optimizers
 from bert_tf.tasks import classification
@@ -71,7 +70,7 @@ def fine_tuned(folder, config, strategy):
         plan = training_plan(
             classifier(),
             toy_examples.prepare(TARGET),
-            cli.parse(toy_examples.run, []),
+            toy_examples.options(),
             data=RunData("eleven examples", "0"),
             num_train_epochs=6.0,
             max_lengths=2,
@@ -111,7 +110,7 @@ def run(options, strategy):
             model = fine_tuned(options["folder"], config, strategy)
         else:
             model, _ = loop.train(
-                toy.task(options.get("dropout", 0.0)),
+                toy.task(options.get("dropout", 0.0), options.get("num_layers", 1)),
                 TrainingConfig(**config),
                 folder=options["folder"],
                 phases=[toy.phase(options["records"], options["steps"], 8)],
@@ -128,6 +127,10 @@ def run(options, strategy):
         )
 
 
+# One for all runs: the collective operations of two would take each other's places.
+strategy = functools.cache(create_strategy)
+
+
 def main():
     every = json.loads(sys.argv[1])
     every = every if isinstance(every, list) else [every]
@@ -136,10 +139,8 @@ def main():
         cpus[0],
         [tf.config.LogicalDeviceConfiguration()] * every[0].get("num_cpus", 1),
     )
-    # One for all runs: the collective operations of two would take each other's places.
-    strategy_of = functools.cache(create_strategy)
     for options in every:
-        run(options, strategy_of(options.get("distribution", "default")))
+        run(options, strategy(options.get("distribution", "default")))
     print("done", os.getpid())
 
 

@@ -29,11 +29,14 @@ CONFIG = BertConfig(
 )
 
 
-def task(dropout=0.1):
+def task(dropout=0.1, num_layers=1):
     """Pre-training of that BERT."""
     return pretraining_task(
         dataclasses.replace(
-            CONFIG, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+            CONFIG,
+            num_hidden_layers=num_layers,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
         )
     )
 

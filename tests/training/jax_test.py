@@ -1,0 +1,162 @@
+"""The engine on JAX: TensorFlow's numbers, on any devices, resumed on either."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import keras_backend
+from tests.training import strategies_test, strategy_child, toy
+
+if not keras_backend.is_jax():
+    pytest.skip("for `make test-jax`", allow_module_level=True)
+pytestmark = pytest.mark.jax
+
+# Of two of the host's processors, as JAX has them.
+TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+
+
+class JaxTestCase(strategies_test.StrategiesTestCase):
+    def options(self, name, steps=20, **options):
+        config = {
+            "log_steps": 1,
+            "save_checkpoints_steps": 1,
+            "keep_checkpoint_max": 0,
+            "learning_rate": 1e-3,
+            **options.pop("config", {}),
+        }
+        return super().options(
+            name, steps=steps, config=config, **{"dropout": 0.1, **options}
+        )
+
+    def on_tensorflow(self, *runs):
+        self.finish(self.start(list(runs), KERAS_BACKEND="tensorflow", XLA_FLAGS=""))
+
+    def run_here(self, name, **options):
+        strategy_child.run(self.options(name, **options), strategy_child.strategy())
+
+    def begin(self, name, other, step):
+        """A run's folder as it was when another run had made some steps."""
+        os.makedirs(self.path(name))
+        for ending in (".index", ".data-00000-of-00001"):
+            file = f"model.ckpt-{step}{ending}"
+            shutil.copy(os.path.join(self.path(other), file), self.path(name))
+
+    def losses(self, name):
+        """Each step's loss, by its number."""
+        with open(os.path.join(self.path(name), "metrics.jsonl")) as file:
+            lines = [json.loads(line) for line in file]
+        return {line["step"]: line["loss"] for line in lines}
+
+    def tensors(self, name, step):
+        """All that is in a checkpoint."""
+        path = os.path.join(self.path(name), f"model.ckpt-{step}")
+        reader = tf.train.load_checkpoint(path)
+        return {
+            key: reader.get_tensor(key)
+            for key in reader.get_variable_to_shape_map()
+            if "OBJECT_GRAPH" not in key
+        }
+
+    def assert_same_run(self, name, other, first, last, within=1e-3):
+        """Equal losses, and weights within a share of the way that they went."""
+        theirs = self.losses(other)
+        for step, loss in self.losses(name).items():
+            self.assertAllClose(loss, theirs[step], rtol=1e-5, atol=0.0)
+        start, one, two = (
+            {
+                key: np.float64(value)
+                for key, value in self.tensors(run, step).items()
+                if key.startswith("weights/")
+            }
+            for run, step in ((other, first), (other, last), (name, last))
+        )
+        moved = self.distance(start, one)
+        self.assertGreater(moved, 0.01)
+        self.assertLess(self.distance(one, two) / moved, within)
+
+
+class BackendsTest(JaxTestCase):
+    def test_a_run_is_the_same_on_both_and_changes_from_one_to_the_other(self):
+        self.on_tensorflow(
+            self.options("theirs", 50), self.options("deep", 50, num_layers=4)
+        )
+        for name, there, num_layers in (("ours", "theirs", 1), ("ours4", "deep", 4)):
+            self.begin(name, there, 1)
+            self.run_here(name, steps=50, num_layers=num_layers)
+            self.assert_same_run(name, there, 1, 50)
+        # Both have the same tensors, of the same types; step and place are exact.
+        ours, theirs = self.tensors("ours", 50), self.tensors("theirs", 50)
+        self.assertEqual(
+            {key: (value.dtype, value.shape) for key, value in ours.items()},
+            {key: (value.dtype, value.shape) for key, value in theirs.items()},
+        )
+        for key, value in theirs.items():
+            if value.dtype != np.float32:
+                self.assertAllEqual(ours[key], value, key)
+        # The other way round: as if the run had never changed.
+        self.begin("back", "ours", 20)
+        self.on_tensorflow(self.options("back", 50))
+        self.assertEqual(min(self.losses("back")), 21)
+        self.assert_same_run("back", "ours", 1, 50)
+
+
+class DevicesTest(JaxTestCase):
+    def test_devices_processes_and_micro_batches_make_the_same_steps(self):
+        self.run_here("one")
+        mirrored = {"distribution": "mirrored"}
+        runs = {
+            "mirrored": {**mirrored},
+            "both": {**mirrored, "config": {"gradient_accumulation_steps": 2}},
+            "lamb2": {**mirrored, "config": {"optimizer": "lamb"}},
+        }
+        together = self.start(
+            [self.options(name, **options) for name, options in runs.items()],
+            **TWO_DEVICES,
+        )
+        workers = self.start_workers(
+            self.options("workers", distribution="multi_worker")
+        )
+        parts = {"gradient_accumulation_steps": 2}
+        halves = self.start_workers(
+            self.options("halves", distribution="multi_worker", config=parts)
+        )
+        self.run_here("accumulated", config={"gradient_accumulation_steps": 4})
+        self.run_here("lamb", config={"optimizer": "lamb"})
+        self.finish(together, *workers, *halves)
+        for name in ("mirrored", "both", "workers", "halves", "accumulated"):
+            self.assert_same_run(name, "one", 1, 20, within=1e-5)
+        self.assert_same_run("lamb2", "lamb", 1, 20, within=1e-5)
+
+
+class ResumeTest(JaxTestCase):
+    def test_a_run_that_was_killed_ends_with_the_same_bits(self):
+        precisions = ("float32", "float16")
+        for precision in precisions:
+            config = {"precision": precision}
+            self.run_here(f"whole {precision}", steps=6, config=config)
+            calls = iter(range(3))
+
+            def call_or_die(run_steps, iterator, count, calls=calls):
+                if next(calls, None) is None:
+                    raise SystemExit("killed")
+                return run_steps(iterator, count)
+
+            stopped = f"stopped {precision}"
+            with (
+                toy.around_calls(call_or_die),
+                self.assertRaisesRegex(SystemExit, "killed"),
+            ):
+                self.run_here(stopped, steps=6, config=config)
+            self.run_here(stopped, steps=6, config=config)
+            whole = self.tensors(f"whole {precision}", 6)
+            for key, value in self.tensors(stopped, 6).items():
+                self.assertEqual(value.tobytes(), whole[key].tobytes(), key)
+            self.assertEqual(self.losses(stopped), self.losses(f"whole {precision}"))
+
+
+if __name__ == "__main__":
+    tf.test.main()
