@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 BEAM_VENV ?= $(VENV)/beam
+JAX_VENV ?= $(VENV)/jax
 TPU_VENV ?= $(VENV)/tpu
 # For `make test-tpu-build`: the builds of TensorFlow for TPUs to run the tests on.
 TPU_BUILDS ?= 2.19.1 2.20.0
@@ -15,7 +16,7 @@ ORIGINAL_DIR ?=
 # Fast tests only; `make test-slow` runs the others.
 PYTEST_ARGS ?=
 
-.PHONY: venv quickstart test test-slow test-beam test-tpu-build $(TPU_TESTS)
+.PHONY: venv quickstart test test-slow test-beam test-jax test-tpu-build $(TPU_TESTS)
 .PHONY: check format benchmark notebooks wheel test-wheel docs clean
 
 venv: $(VENV)/.installed
@@ -51,6 +52,18 @@ $(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-be
 	$(BEAM_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(BEAM_VENV)/bin/python -m pip install --quiet \
 	  --constraint $(BEAM_VENV)/constraints.txt --editable '.[beam,test]'
+	touch $@
+
+# Keras' other back end has an environment of its own: `make test` needs no JAX.
+test-jax: $(JAX_VENV)/.installed
+	KERAS_BACKEND=jax $(JAX_VENV)/bin/python -m pytest -n auto \
+	  -m 'jax and not slow' $(PYTEST_ARGS)
+
+$(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+	test -x $(JAX_VENV)/bin/python || $(PYTHON) -m venv $(JAX_VENV)
+	$(JAX_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(JAX_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
+	  --editable '.[jax,test]'
 	touch $@
 
 # These builds run on the CPU where there is no TPU. They take the place of the package

@@ -192,7 +192,9 @@ def _users_errors() -> tuple[type[Exception], ...]:
     if tensorflow is None:
         return InputError, OSError
     errors = tensorflow.errors
+    jax = sys.modules.get("jax")
     return (
+        *((jax.errors.JaxRuntimeError,) if jax else ()),
         InputError,
         OSError,
         errors.AbortedError,
@@ -266,9 +268,10 @@ def one_line(error: Exception) -> str:
     # By its name: nothing here imports TensorFlow.
     # A full disk is one too, and its message is clear.
     of_disks = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
-    if type(error).__name__ == "ResourceExhaustedError" and not any(
-        reason in text for reason in of_disks
-    ):
+    is_exhausted = type(error).__name__ == "ResourceExhaustedError" or text.startswith(
+        "RESOURCE_EXHAUSTED"
+    )
+    if is_exhausted and not any(reason in text for reason in of_disks):
         text += (
             ". Memory is short: make batches or sequences smaller, or train with"
             " --gradient_accumulation_steps or --recompute."

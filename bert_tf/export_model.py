@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from bert_tf import cli
+from bert_tf import cli, keras_backend
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
@@ -120,6 +120,8 @@ def run(options: ExportOptions) -> None:
     from bert_tf.conversion.source import open_source
     from bert_tf.text.vocabulary import Vocabulary
 
+    if options.format in ("saved_model", "litert", "onnx"):
+        keras_backend.require_tensorflow(f"--format={options.format}")
     folder = export.NewFolder(options.output_dir)
     source = open_source(options.checkpoint)
     model = export.completed(

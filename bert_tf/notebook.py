@@ -13,6 +13,7 @@ nor the GPU's memory when the next one starts.
 import codecs
 import glob
 import importlib.metadata
+import importlib.util
 import os
 import pty
 import shlex
@@ -20,22 +21,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 from bert_tf import files
 from bert_tf.errors import InputError
 
 AUTO, TPU, GPU, CPU = "auto", "tpu", "gpu", "cpu"
 DEVICE_FLAGS = {
-    TPU: "--distribution=tpu --tpu_name=local --precision=bfloat16",
+    TPU: "--backend=jax --distribution=tpu --precision=bfloat16",
     GPU: "--distribution=mirrored",
     CPU: "--distribution=default",
 }
-
-# The last builds for TPUs, and the tensorflow-text of each (docs/scaling.md).
-_TPU_BUILDS = {"older": ("2.19.1", "2.19.0"), "3.13": ("2.20.0", "2.20.1")}
-_KERAS_HUB = ("keras-hub==0.32.0", "keras-nlp==0.32.0")
-_TPU_REQUIREMENTS = "requirements-tpu.txt"
 
 
 class CommandFailedError(Exception):
@@ -53,8 +48,7 @@ def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
         )
     print(f"Device: {device}, so the flags are {DEVICE_FLAGS[device]}")
     if install:
-        for arguments in _installations(device):
-            run(f"python -m pip install --quiet {shlex.join(arguments)}")
+        run(f"python -m pip install --quiet {shlex.join(_packages(device))}")
     else:
         print("bert_tf is installed already: nothing to install.")
     if output.startswith("/content/drive"):
@@ -70,7 +64,7 @@ def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
 
 
 def find_device() -> str:
-    """The machine's device, found without TensorFlow: a TPU serves one process."""
+    """The machine's device, found without using it: a TPU serves one process."""
     # Some drivers of GPUs make /dev/accel* too, so GPUs are asked first.
     nvidia_smi = shutil.which("nvidia-smi")
     if nvidia_smi:
@@ -83,19 +77,8 @@ def find_device() -> str:
     return CPU
 
 
-def _installations(device: str) -> Iterator[list[str]]:
-    """The arguments of pip, call by call."""
-    if device == TPU:
-        build, text = _TPU_BUILDS["3.13" if sys.version_info >= (3, 13) else "older"]
-        (requirements,) = (
-            str(file.locate())
-            for file in importlib.metadata.files("bert-tf") or ()
-            if file.name == _TPU_REQUIREMENTS
-        )
-        yield ["-r", requirements, f"tensorflow-tpu=={build}"]
-        # They require the ordinary tensorflow package.
-        yield ["--no-deps", f"tensorflow-text=={text}", *_KERAS_HUB]
-        return
+def _packages(device: str) -> list[str]:
+    """What pip is to install; Colab's TPU runtimes come with JAX."""
     needed = [
         requirement
         for requirement in importlib.metadata.requires("bert-tf") or ()
@@ -106,7 +89,9 @@ def _installations(device: str) -> Iterator[list[str]]:
             one for one in needed if one.startswith(("tensorflow<", "tensorflow>"))
         )
         needed.append(tensorflow.replace("tensorflow", "tensorflow[and-cuda]", 1))
-    yield needed
+    if device == TPU and importlib.util.find_spec("jax") is None:
+        needed.append("jax[tpu]")
+    return needed
 
 
 def run(command: str) -> None:

@@ -33,7 +33,7 @@ from bert_tf import cli, files, run_classifier, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_mask, show
-from bert_tf.options import Options, option, with_default
+from bert_tf.options import BackendOptions, option, with_default
 from bert_tf.tfrecords import create_pretraining_data
 from bert_tf.training.training_options import OutputOptions, TrainingOptions
 
@@ -193,7 +193,7 @@ BLANKS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuickstartOptions(Options):
+class QuickstartOptions(BackendOptions):
     """What the quickstart makes."""
 
     output_dir: str = with_default(OutputOptions, "output_dir", "quickstart_output")
@@ -213,7 +213,7 @@ class QuickstartOptions(Options):
 def keep_settings(settings: QuickstartOptions) -> None:
     """Writes the settings; raises InputError if the folder is one of others."""
     values = {**settings.as_flags(), "nsp_labels": NSP_LABELS}
-    del values["output_dir"]
+    del values["output_dir"], values["backend"]
     text = json.dumps(values, indent=1) + "\n"
     path = settings.path("quickstart.json")
     if files.exists(path) and (there := files.read_text(path)) != text:

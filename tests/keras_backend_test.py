@@ -1,10 +1,14 @@
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+from unittest import mock
 
 import tensorflow as tf
 
-import bert_tf
+from bert_tf import keras_backend
+from bert_tf.errors import InputError
 
 # In a process where Keras cannot be imported.
 _USE_ALL = """
@@ -19,9 +23,10 @@ for name in bert_tf.__all__:
 print(message)
 """
 _ADVICE = (
-    "; bert_tf supports 'tensorflow' alone. Set KERAS_BACKEND=tensorflow in the"
+    "; bert_tf supports 'tensorflow' and 'jax'. Set KERAS_BACKEND=tensorflow in the"
     " environment, before Keras is imported."
 )
+_NO_JAX = "The back end jax is not installed: pip install 'bert-tf[jax]'"
 
 
 def run(*arguments, **environment):
@@ -42,10 +47,12 @@ class KerasBackendTest(tf.test.TestCase):
             # As where jax is not installed; TensorFlow tries to, and passes it over.
             file.write("raise ModuleNotFoundError('imported')")
         paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-        done = run("-c", _USE_ALL, KERAS_BACKEND="jax", PYTHONPATH=paths)
+        done = run("-c", _USE_ALL, KERAS_BACKEND="torch", PYTHONPATH=paths)
         self.assertEqual(done.returncode, 0, done.stderr)
         *usable, message = done.stdout.splitlines()
-        self.assertEqual(message, f"Keras' back end is 'jax' (KERAS_BACKEND){_ADVICE}")
+        self.assertEqual(
+            message, f"Keras' back end is 'torch' (KERAS_BACKEND){_ADVICE}"
+        )
         self.assertIn("Vocabulary", usable)
         self.assertNotIn("BertClassifier", usable)
         self.assertNotIn("load_encoder", usable)
@@ -53,7 +60,7 @@ class KerasBackendTest(tf.test.TestCase):
     def test_keras_own_file_is_read(self):
         home = self.get_temp_dir()
         path = os.path.join(home, "keras.json")
-        command = "from bert_tf import keras_backend as b; b.require_tensorflow()"
+        command = "from bert_tf import keras_backend as b; b.require_supported()"
         for content, environment, message in (
             ('{"backend": "torch"}', {}, f"'torch' ({path}){_ADVICE}"),
             ('{"backend": "torch"}', {"KERAS_BACKEND": "tensorflow"}, ""),
@@ -68,13 +75,28 @@ class KerasBackendTest(tf.test.TestCase):
 
     def test_a_command_tells_it_in_one_line(self):
         arguments = [f"--checkpoint={self.get_temp_dir()}", "a [MASK]"]
-        done = run("-m", "bert_tf.fill_mask", *arguments, KERAS_BACKEND="jax")
+        done = run("-m", "bert_tf.fill_mask", *arguments, KERAS_BACKEND="torch")
         self.assertEqual(done.returncode, 2)
-        message = f"fill_mask: Keras' back end is 'jax' (KERAS_BACKEND){_ADVICE}\n"
+        message = f"fill_mask: Keras' back end is 'torch' (KERAS_BACKEND){_ADVICE}\n"
         self.assertEqual(done.stderr, message)
 
-    def test_tensorflows_is_the_one_here(self):
-        self.assertTrue(callable(bert_tf.BertEncoder))
+    def test_the_flag_chooses_it_before_keras_is_imported(self):
+        with (
+            mock.patch.dict(os.environ, KERAS_BACKEND="tensorflow"),
+            mock.patch.dict(sys.modules),
+        ):
+            del sys.modules["keras"]
+            with mock.patch.object(importlib.util, "find_spec", lambda name: None):
+                with self.assertRaisesRegex(InputError, re.escape(_NO_JAX)):
+                    keras_backend.choose("jax")
+            self.assertTrue(keras_backend.is_jax())
+            with self.assertRaisesRegex(InputError, "--format=onnx needs TensorFlow"):
+                keras_backend.require_tensorflow("--format=onnx")
+            keras_backend.choose("tensorflow")
+            self.assertFalse(keras_backend.is_jax())
+            keras_backend.choose(None)
+        with self.assertRaisesRegex(InputError, "already imported with the back end"):
+            keras_backend.choose("jax" if not keras_backend.is_jax() else "tensorflow")
 
 
 if __name__ == "__main__":

@@ -39,16 +39,14 @@ class StartTest(tf.test.TestCase):
     def installed(self, device):
         commands = []
         output = os.path.join(self.get_temp_dir(), "output")
-        requirements = mock.Mock(**{"locate.return_value": "share/requirements.txt"})
-        requirements.name = "requirements-tpu.txt"
         needed = ["tensorflow<2.22,>=2.20", "tensorflow-text<2.22,>=2.20"]
         metadata = {
-            "files.return_value": [requirements],
             "requires.return_value": [*needed, 'huggingface_hub>=0.34; extra == "hf"'],
         }
         with (
             mock.patch.object(notebook, "run", commands.append),
             mock.patch.object(notebook.importlib, "metadata", **metadata),
+            mock.patch.object(notebook.importlib.util, "find_spec", lambda name: None),
         ):
             flags = notebook.start(output, device, install=True)
         self.assertTrue(os.path.isdir(output))
@@ -68,20 +66,11 @@ class StartTest(tf.test.TestCase):
         self.assertEqual(flags, "--distribution=mirrored")
         self.assertEndsWith(command, " 'tensorflow[and-cuda]<2.22,>=2.20'")
 
-    def test_a_tpu_gets_its_own_build_of_tensorflow(self):
-        newer = sys.version_info >= (3, 13)
-        build, text = ("2.20.0", "2.20.1") if newer else ("2.19.1", "2.19.0")
-        self.assertEqual(
-            self.installed("tpu"),
-            (
-                "--distribution=tpu --tpu_name=local --precision=bfloat16",
-                [
-                    f"-r share/requirements.txt tensorflow-tpu=={build}",
-                    f"--no-deps tensorflow-text=={text} keras-hub==0.32.0"
-                    " keras-nlp==0.32.0",
-                ],
-            ),
-        )
+    def test_a_tpu_gets_jax_and_the_ordinary_tensorflow(self):
+        flags, (command,) = self.installed("tpu")
+        self.assertEqual(flags, "--backend=jax --distribution=tpu --precision=bfloat16")
+        self.assertStartsWith(command, "'tensorflow<2.22,>=2.20' ")
+        self.assertEndsWith(command, " 'jax[tpu]'")
 
     def test_what_is_installed_is_left_alone(self):
         with (

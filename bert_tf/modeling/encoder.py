@@ -9,6 +9,7 @@ import keras_hub
 import numpy as np
 from keras import ops
 
+from bert_tf import keras_backend
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import ADDED
@@ -93,13 +94,22 @@ class RecordModel(keras.Model):
 
 
 def check_range(ids: Any, limit: int, name: str) -> None:
-    """Raises InputError unless ids are in [0, limit); in a graph they are unknown."""
-    if not isinstance(ids, np.ndarray | list | tuple) and not hasattr(ids, "numpy"):
+    """Raises InputError unless ids are in [0, limit); while traced they are unknown."""
+    is_known = isinstance(ids, np.ndarray | list | tuple) or hasattr(ids, "numpy")
+    if not is_known and not _is_array_of_jax(ids):
         return
     ids = np.asarray(ids)
     if ids.size and (ids.min() < 0 or ids.max() >= limit):
         outside = ids.min() if ids.min() < 0 else ids.max()
         raise InputError(f"`{name}` must be in [0, {limit}). Received: {outside}")
+
+
+def _is_array_of_jax(ids: Any) -> bool:
+    if not keras_backend.is_jax():
+        return False
+    import jax
+
+    return isinstance(ids, jax.Array) and not isinstance(ids, jax.core.Tracer)
 
 
 # A learned mixture of all layers' outputs, like ELMo's.

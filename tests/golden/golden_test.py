@@ -9,7 +9,20 @@ import os
 import pytest
 import tensorflow as tf
 
-from tests.golden import cases, compare, inputs, make
+from bert_tf import keras_backend
+from tests.golden import cases, compare, inputs, make, random_numbers
+
+# What the back end computes; the rest is the same code on both.
+_COMPUTED = (
+    "pretraining",
+    "classifier",
+    "feature_table",
+    "features",
+    "ner",
+    "probe",
+    "squad",
+    "swag",
+)
 
 
 class GoldenTest(tf.test.TestCase):
@@ -19,6 +32,8 @@ class GoldenTest(tf.test.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.inputs = os.path.join(cls.enterClassContext(make.folder()), "inputs")
+        if keras_backend.is_jax():
+            cls.enterClassContext(random_numbers.of_tensorflow())
         inputs.write(cls.inputs)
 
     def check(self, name):
@@ -34,6 +49,8 @@ def _test(name):
     def test(self):
         self.check(name)
 
+    if name.startswith(_COMPUTED):
+        test = pytest.mark.jax(test)
     return pytest.mark.slow(test) if name in cases.SLOW else test
 
 

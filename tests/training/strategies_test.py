@@ -181,7 +181,7 @@ class SameResultTest(StrategiesTestCase):
         ):
             one = self.weights(first)
             moved = self.distance(one, initial_weights(task))
-            self.assertGreater(moved, 0.01)
+            self.assertGreater(moved, 0.005)
             for name in others:
                 difference = self.distance(one, self.weights(name)) / moved
                 self.assertLess(difference, 1e-3, name)

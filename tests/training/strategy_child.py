@@ -3,10 +3,10 @@
     python -m tests.training.strategy_child '{"folder": ..., "records": ..., ...}'
 
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
-config (fields of TrainingConfig), dropout, num_layers, broken (normalise the loss by replica, which is
-wrong), slow (seconds to sleep after each call), weights (an .npz for the weights),
-by_length (rather fine-tune, on examples in batches by length), compiled_updates (of
-every variable, however small).
+config (fields of TrainingConfig), dropout, num_layers, broken (normalise the loss by
+replica, which is wrong), slow (seconds to sleep after each call), weights (an .npz for
+the weights), by_length (rather fine-tune, on examples in batches by length),
+compiled_updates (of every variable, however small).
 """
 
 import dataclasses
