@@ -86,9 +86,11 @@ class KerasBackendTest(tf.test.TestCase):
             mock.patch.dict(sys.modules),
         ):
             del sys.modules["keras"]
-            with mock.patch.object(importlib.util, "find_spec", lambda name: None):
-                with self.assertRaisesRegex(InputError, re.escape(_NO_JAX)):
-                    keras_backend.choose("jax")
+            with (
+                mock.patch.object(importlib.util, "find_spec", lambda name: None),
+                self.assertRaisesRegex(InputError, re.escape(_NO_JAX)),
+            ):
+                keras_backend.choose("jax")
             self.assertTrue(keras_backend.is_jax())
             with self.assertRaisesRegex(InputError, "--format=onnx needs TensorFlow"):
                 keras_backend.require_tensorflow("--format=onnx")

@@ -1,4 +1,4 @@
-"""TensorFlow's random numbers on JAX, so that a run has the same first weights there."""
+"""TensorFlow's random numbers on JAX: a run has the same first weights there."""
 
 import contextlib
 from unittest import mock
