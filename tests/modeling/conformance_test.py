@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from absl.testing import parameterized
 
+from bert_tf import keras_backend
 from bert_tf.config import MULTI_LABEL
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
@@ -20,6 +21,7 @@ from bert_tf.modeling.heads import (
 )
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
+from tests.golden import random_numbers
 from tests.modeling.examples import (
     outputs_of,
     random_choices,
@@ -82,8 +84,11 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.config = small_config(num_hidden_layers=1)
+        if keras_backend.is_jax():
+            self.enterContext(random_numbers.of_tensorflow())
 
     @parameterized.parameters(*MODELS)
+    @pytest.mark.jax
     def test_keras_file(self, name):
         records, _ = records_of(name, self.config)
         model = MODELS[name](self.config)
@@ -215,6 +220,7 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         name for name in MODELS if name not in ("encoder", *FITTED_AS_OTHERS)
     )
+    @pytest.mark.jax
     def test_fit_on_records(self, name):
         self.check_fit(name)
 

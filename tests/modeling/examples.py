@@ -1,5 +1,6 @@
 """Small configs, random weights and random records for the tests of the models."""
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -99,7 +100,7 @@ def random_tags(config, *, num_labels=3, batch=4, length=14, seed=3):
 def outputs_of(model, records):
     """The outputs in inference, as arrays; without the seconds that a trace takes."""
     outputs = model(records, training=False)
-    return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
+    return tf.nest.map_structure(keras.ops.convert_to_numpy, outputs)
 
 
 def log_softmax(x):
