@@ -102,10 +102,10 @@ class AnswererTest(tf.test.TestCase):
         model = ModelOfTokens({"denver": 5.0}, {"broncos": 5.0})
         lengths = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 4}
         start = len(before) + 4
-        # 246 tokens, a window of 18 every 8: 30 windows, the last one of 14. With the
-        # question and the special tokens 24 and 20.
+        # 246 tokens, a window of 18 every 8: 30 windows. With the question and the
+        # special tokens 24.
         for batch_size, shapes in (
-            (1, [(1, 24)] * 29 + [(1, 20)]),
+            (1, [(1, 24)] * 30),
             (3, [(3, 24)] * 10),
             (100, [(30, 24)]),
         ):

@@ -174,10 +174,6 @@ class FeatureModelTest(tf.test.TestCase):
         names = {weight.path for weight in self.model("embeddings").weights}
         self.assertFalse([name for name in names if "encoder" in name])
 
-    def test_no_vectors_are_refused(self):
-        with self.assertRaisesRegex(ValueError, "must be `token_vectors`"):
-            self.model("-1", token_vectors=False)
-
     def test_the_digest_is_of_the_weights_that_count(self):
         weight = self.encoder.get_layer("layer_2").weights[0]
         before = [weights_digest(self.model(layers)) for layers in ("0", "-1")]
@@ -386,7 +382,7 @@ class ExtractTest(tf.test.TestCase):
 
         def predict(batches, total):
             for batch, outputs in echo(batches, total):
-                groups.append(len(batches.group.inputs))
+                groups.append(len(batches.group[0]))
                 yield batch, outputs
 
         def inputs():

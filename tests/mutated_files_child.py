@@ -533,9 +533,7 @@ READERS = {
         _of("WNLI.tsv", _GLUE),
         _at(
             "WNLI.tsv",
-            lambda path: glue._checked(
-                path, glue.task_file("WNLI", "test")
-            ),
+            lambda path: glue._checked(path, glue.task_file("WNLI", "test")),
         ),
     ),
     "predictions": (

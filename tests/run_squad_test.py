@@ -211,7 +211,7 @@ class RunSquadTest(ScriptCase):
             self.run_script("--do_train", train_file=negative)
         with self.assertRaisesRegex(InputError, "max_position_embeddings .16."):
             self.run_script("--do_train", train_file=train, max_seq_length=512)
-        with self.assertRaisesRegex(InputError, "best_metric=best_f1 is none"):
+        with self.assertRaisesRegex(InputError, "best_metric=best_f1` is none"):
             self.run_script("--do_train", train_file=train, best_metric="best_f1")
         with self.assertRaisesRegex(InputError, "questions without an answer"):
             self.run_script(
