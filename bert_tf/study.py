@@ -217,6 +217,14 @@ class ProbeScore:
         return self.accuracy - self.control_accuracy
 
 
+# A table's name of each share -> ours.
+KINDS = {
+    "accuracy": "accuracy",
+    "control task": "control_accuracy",
+    "selectivity": "selectivity",
+}
+
+
 def control_labels(
     words: Sequence[str], labels: Sequence[str], *, seed: int = 0
 ) -> list[str]:
@@ -277,11 +285,7 @@ def probing_picture(
 
         figure = Figure(figsize=(8.0, 4.0), layout="constrained")
         axes = figure.add_subplot()
-        for label, name in (
-            ("accuracy", "accuracy"),
-            ("control task", "control_accuracy"),
-            ("selectivity", "selectivity"),
-        ):
+        for label, name in KINDS.items():
             values = [100 * getattr(score, name) for score in scores]
             axes.plot(layers, values, marker="o", label=label)
         label = "a word type's commonest label"

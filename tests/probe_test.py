@@ -105,7 +105,7 @@ class ProbeTest(tf.test.TestCase):
         path = os.path.join(self.out + ".txt")
         for content, message in (
             ("a/X dog/X\na/X\n", "two labels at least. Found: X"),
-            ("a/X dog/Y\n", "has one sentence"),
+            ("a/X dog/Y\n", "two labels at least. Found: none"),
         ):
             with open(path, "w") as file:
                 file.write(content)
