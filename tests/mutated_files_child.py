@@ -254,27 +254,22 @@ def _read_selection(folder):
         _ = record.status, record.share, record.score("accuracy"), record.to_json()
 
 
-def _make_result(folder):
-    glue_suite.write_result(
-        glue_suite.TaskResult(
-            task="MRPC",
-            scores={"f1": 0.9, "accuracy": 0.8},
-            metric="f1",
-            run="lr5e-05",
-            restarts=(0.9, 0.8),
-            num_runs=2,
-            num_failed=0,
-            seconds=3.5,
-            predicted=("test",),
-            inputs={"dev": "a"},
-        ),
-        folder,
-    )
+_RESULT = {
+    "task": "MRPC",
+    "scores": {"f1": 0.9, "accuracy": 0.8},
+    "metric": "f1",
+    "run": "lr5e-05",
+    "restarts": [0.9, 0.8],
+    "num_runs": 2,
+    "num_failed": 0,
+    "seconds": 3.5,
+    "predicted": ["test"],
+    "inputs": {"dev": "a"},
+}
 
 
-def _read_result(folder):
-    result = glue_suite.read_result(folder)
-    if result is not None:
+def _read_results(folder):
+    for result in glue_suite.read_results(folder).values():
         _ = result.has_failed, result.scores[result.metric]
 
 
@@ -528,7 +523,10 @@ READERS = {
         _best,
     ),
     "selection": (_make_selection, _read_selection),
-    "GLUE's results": (_make_result, _read_result),
+    "GLUE's results": (
+        _json_of("glue.json", {"tasks": {"MRPC": _RESULT}}),
+        _read_results,
+    ),
     "GLUE's predictions": (
         _of("WNLI.tsv", _GLUE),
         _at(

@@ -12,11 +12,10 @@ from bert_tf.tasks.finetuning import Settings
 from bert_tf.tasks.glue_suite import (
     TaskResult,
     picture,
-    read_result,
+    read_results,
     report,
     result_of,
     write_report,
-    write_result,
 )
 from bert_tf.tasks.selection import Record, Selection
 from tests.finetuning.drawn import drawn
@@ -201,20 +200,38 @@ class ReportTest(tf.test.TestCase):
         text = report(RESULTS[2:], PAPER)
         self.assertNotIn("average", text)
 
-    def test_written(self):
-        write_report(RESULTS, self.get_temp_dir())
-        with open(os.path.join(self.get_temp_dir(), "glue.json")) as file:
-            values = json.load(file)
+    def test_written_and_read(self):
+        folder = self.get_temp_dir()
+        self.assertEqual(read_results(folder), {})
+        # In GLUE's order, whatever the order of the runs.
+        write_report({one.task: one for one in reversed(RESULTS)}, folder)
+        with open(os.path.join(folder, "glue.json")) as file:
+            whole = file.read()
+        values = json.loads(whole)
         self.assertAllClose(values["average"], 0.84)
         self.assertEqual(values["average_over"], ["MRPC", "MNLI"])
         self.assertEqual(values["tasks"]["MRPC"]["scores"], RESULTS[0].scores)
-        with open(os.path.join(self.get_temp_dir(), "glue.md")) as file:
+        with open(os.path.join(folder, "glue.md")) as file:
             text = file.read()
         self.assertEqual(text, report(RESULTS))
         # The paper's own numbers, of its table 1.
         self.assertIn("84.6 / 83.4", text)
-        with open(os.path.join(self.get_temp_dir(), "glue.png"), "rb") as file:
+        with open(os.path.join(folder, "glue.png"), "rb") as file:
             self.assertEqual(file.read(4), b"\x89PNG")
+        self.assertEqual(read_results(folder), {one.task: one for one in RESULTS})
+        for damaged in (
+            '{"tasks": {"MRPC": {"task": "MRPC"}}}',
+            "[]",
+            whole.replace('"f1": 0.9', '"f1": "high"'),
+            whole.replace('"f1": 0.9', '"f1": Infinity'),
+            whole.replace('"f1": 0.9', '"f2": 0.9'),
+            "[" * 100_000,
+        ):
+            self.assertNotEqual(damaged, whole)
+            with open(os.path.join(folder, "glue.json"), "w") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING"):
+                self.assertEqual(read_results(folder), {})
 
 
 class PictureTest(tf.test.TestCase):
@@ -275,30 +292,6 @@ class ResultTest(tf.test.TestCase):
                 predicted=("test",),
             ),
         )
-        write_result(found, self.get_temp_dir())
-        self.assertEqual(read_result(self.get_temp_dir()), found)
-
-    def test_none_there_or_damaged(self):
-        folder = self.get_temp_dir()
-        self.assertIsNone(read_result(os.path.join(folder, "nowhere")))
-        path = os.path.join(folder, "result.json")
-        write_result(result("MRPC", {"f1": 0.8, "accuracy": 0.75}, "f1"), folder)
-        with open(path) as file:
-            whole = file.read()
-        for damaged in (
-            '{"task": "MRPC"}',
-            "[]",
-            whole.replace('"f1": 0.8', '"f1": "high"'),
-            whole.replace('"f1": 0.8', '"f1": Infinity'),
-            whole.replace('"f1": 0.8', '"f2": 0.8'),
-            whole.replace('"seconds": ', '"seconds": 1%s' % ("0" * 400)),
-            "[" * 100_000,
-        ):
-            self.assertNotEqual(damaged, whole)
-            with open(path, "w") as file:
-                file.write(damaged)
-            with self.assertLogs(level="WARNING"):
-                self.assertIsNone(read_result(folder))
 
 
 if __name__ == "__main__":
