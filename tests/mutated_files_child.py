@@ -51,7 +51,6 @@ from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
-from bert_tf.tasks.reports import read_predictions
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
@@ -533,10 +532,6 @@ READERS = {
             "WNLI.tsv",
             lambda path: glue._checked(path, glue.task_file("WNLI", "test")),
         ),
-    ),
-    "predictions": (
-        _of("x.tsv", "index\tlabel\ttext_a\n0\tyes\ta\\tb\n1\tno\tc\\n\n"),
-        _at("x.tsv", read_predictions),
     ),
     "null threshold": (
         _json_of(
