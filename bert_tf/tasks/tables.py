@@ -20,15 +20,10 @@ from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
 from bert_tf.text.tfds import TfdsRows
 
-# Labelled sentences and sentence pairs, from TSV and CSV files.
-#
-# A `TableSplit` describes which columns of a split hold what. TSV files are cut at tabs
-# alone, as in the original (quotes are ordinary characters); files that end in .csv are
-# read with commas and quotes.
-#
-# Every row is used or reported with its line number. A few unusable rows (too few
-# columns, an unknown label) are left out; GLUE's own QQP has some.
-
+# TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
+# files that end in .csv are read with commas and quotes. Every row is used or reported
+# with its line number. A few unusable rows (too few columns, an unknown label) are left
+# out; GLUE's own QQP has some.
 
 # Per file. QQP's train.tsv has a few rows that line ends within a question split.
 MAX_UNUSABLE = 0.01
@@ -80,34 +75,24 @@ class LeftOutRows:
             blank = [line for line in self.blank if line < self._last]
             self.num_rows += len(blank)
             self._unusable |= dict.fromkeys(blank, "the row is blank.")
-        count = len(self._unusable)
-        if count:
-            first, reason = next(iter(self._unusable.items()))
-            lines = _numbered(self._unusable)
-            if not has_labels or count > MAX_UNUSABLE * self.num_rows:
-                limit = f"; at most {MAX_UNUSABLE:.0%} may be" if has_labels else ""
-                raise InputError(
-                    f"{self.path}:{first}: {reason} ({count:,} of {self.num_rows:,}"
-                    f" rows cannot be used: {lines}{limit}.)"
-                )
-            logging.warning(
-                "%s: left out %d of %d rows, which cannot be used: %s. The first one:"
-                " %s",
-                *(self.path, count, self.num_rows, lines, reason),
+        count, most = len(self._unusable), MAX_UNUSABLE * has_labels * self.num_rows
+        if count > most:
+            line, reason = next(iter(self._unusable.items()))
+            raise InputError(
+                f"{self.path}:{line}: {reason} ({count:,} of {self.num_rows:,} rows"
+                f" cannot be used; at most {int(most):,} may be.)"
             )
-        for what, some in (("blank", self.blank), ("unlabelled", self.unlabelled)):
-            if some:
+        for what, lines in (
+            ("unusable", [*self._unusable]),
+            ("blank", self.blank),
+            ("unlabelled", self.unlabelled),
+        ):
+            if lines:
+                first = f"line {lines[0]}: {self._unusable.get(lines[0], what)}"
                 logging.warning(
-                    "%s: left out %d %s rows: %s.",
-                    *(self.path, len(some), what, _numbered(some)),
+                    "%s: left out %d %s rows of %d; the first one is %s",
+                    *(self.path, len(lines), what, self.num_rows, first),
                 )
-
-
-def _numbered(lines: Iterable[int]) -> str:
-    """The first few of some line numbers: "lines 3, 8, 9, 12, 13 and 12 more"."""
-    numbers = [str(line) for line in lines]
-    more = f" and {len(numbers) - 5:,} more" if len(numbers) > 5 else ""
-    return f"lines {', '.join(numbers[:5])}{more}"
 
 
 def _checked(
@@ -192,21 +177,15 @@ class TableSplit:
                 left_out.blank.append(number)
                 continue
             left_out.count(number)
-            try:
-                if any(row[places[column]] != v for column, v in self.only.items()):
-                    continue
-                cells = {column: row[place] for column, place in places.items()}
-            except IndexError:
-                is_there = range(-len(row), len(row))
-                missing = next(
-                    c for c, place in places.items() if place not in is_there
-                )
-                left_out.add(
-                    number,
-                    f"column {missing!r} is missing: the row has {len(row)}"
-                    f" column{'' if len(row) == 1 else 's'}."
-                    f"{_other_separator(row, path)}",
-                )
+            there = range(-len(row), len(row))
+            cells = {
+                column: row[place] for column, place in places.items() if place in there
+            }
+            if any(cells.get(column, v) != v for column, v in self.only.items()):
+                continue
+            if missing := [column for column in places if column not in cells]:
+                reason = f"column {missing[0]!r} is missing"
+                left_out.add(number, f"{reason}: the row has {len(row)} columns.")
                 continue
             label = None
             if self.label is not None:
@@ -240,21 +219,10 @@ def table_rows(
         csv.field_size_limit(limit)
 
 
-def columns_of(header: Sequence[str], path: str) -> str:
+def columns_of(header: Sequence[str]) -> str:
     """A file's columns, for a message about a missing one."""
     names = ", ".join(map(repr, header)) or "none (no header)"
-    return f"Columns: {names}.{_other_separator(header, path)}"
-
-
-def _other_separator(row: Sequence[str], path: str) -> str:
-    """Advice for a row of one cell, if another separator splits it."""
-    sign, ending = (",", ".csv")
-    if path.lower().endswith(".csv"):
-        sign, ending = ("\t", ".tsv")
-    if len(row) != 1 or sign not in row[0]:
-        return ""
-    has, lacks = ("commas", "tabs") if sign == "," else ("tabs", "commas")
-    return f" It has {has}, no {lacks}: give the file a name that ends in {ending}."
+    return f"Columns: {names}. Files named .csv have commas between, others tabs."
 
 
 def _index(column: Column, header: list[str] | None, path: str) -> int:
@@ -265,16 +233,14 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
     if header is None or count != 1:
         raise InputError(
             f"{path}: one column must be named {column!r}. Found: {count}."
-            f" {columns_of(header or (), path)}"
+            f" {columns_of(header or ())}"
         )
     return header.index(column)
 
 
-# Labelled sentences and sentence pairs from TensorFlow Datasets.
-#
-# The library shuffles a set when it prepares it. GLUE's sets keep each row's number in
-# the feature "idx"; their examples are returned in that order, which the GLUE server
-# expects.
+# TensorFlow Datasets shuffles a set when it prepares it. GLUE's sets keep each row's
+# number in the feature "idx"; their examples are returned in that order, which the GLUE
+# server expects.
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -370,21 +336,16 @@ class TfdsSplit:
             yield place, row[of.text_a], text_b, label
 
 
-# What a classifier predicts: one label, several labels, or numbers.
-#
-# A target defines how a label is written in a table and in a record, and what the
-# model's outputs mean. Several labels, or several numbers, are written in one cell with
-# a separator, such as a comma, between them.
-#
-# Shapes: N examples, C outputs.
-
-
 __all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a classifier predicts."""
+    """What a classifier predicts: one label, several labels, or numbers.
+
+    It defines how a label is written in a table (several with a separator between them)
+    and in a record, and what the model's outputs mean. N examples, C outputs.
+    """
 
     kind: str  # SINGLE_LABEL, MULTI_LABEL or REGRESSION
     # The classes in the order of the outputs; for a regression of several numbers their
@@ -479,10 +440,6 @@ def split_cell(cell: str, separator: str) -> list[str]:
     """The labels in a cell of several; none in an empty one."""
     words = (word.strip() for word in cell.split(separator))
     return [word for word in words if word]
-
-
-# A data set of labelled sentences or sentence pairs, as data: its labels, its metrics,
-# and how each split is read, from tables in --data_dir or from TensorFlow Datasets.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -166,7 +166,7 @@ class ReadChoicesTest(tf.test.TestCase):
             with self.assertLogs(level="WARNING") as logs:
                 self.assertLen(self.read().examples, 99)
             self.assertRegex(
-                logs.output[0], f"left out 1 of 100 rows.*lines 2.*{reason}"
+                logs.output[0], f"left out 1 unusable rows of 100.*line 2.*{reason}"
             )
             self.write("f.jsonl", good, line)
             self.assert_refused(f":2: .*{reason}")
@@ -187,7 +187,7 @@ class ReadChoicesTest(tf.test.TestCase):
         self.write("v.csv", blank, HEADER, ROWS[0], blank, ROWS[0], "", blank)
         with self.assertLogs(level="WARNING") as logs:
             self.assertLen(self.read().examples, 2)
-        self.assertIn("left out 2 blank rows: lines 4, 7", logs.output[0])
+        self.assertIn("left out 2 blank rows of 2; the first", logs.output[0])
         # In a test set what follows would have another row's number.
         with self.assertRaisesRegex(InputError, ":4: the row is blank"):
             read_choices(self.path, ColumnNames(), has_labels=False)
