@@ -16,7 +16,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -24,7 +24,6 @@ from absl import logging
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import (
-    GoldFile,
     read_by_question,
     read_golds,
     report_unmatched,
@@ -103,16 +102,14 @@ def ensemble(
     # Question -> text -> the probability, start_logit and end_logit of each run.
     texts: dict[str, dict[str, list[tuple[float, ...]]]] = {}
     score_diffs: dict[str, list[float]] = {}
-    for number, folder in enumerate(folders):
+    for folder in folders:
         path, odds_path = os.path.join(folder, N_BEST), os.path.join(folder, NULL_ODDS)
-        n_best = _read(path, list)
-        if not number:
+        n_best = _read(path, list, texts)
+        if not texts:
             texts = {question_id: {} for question_id in n_best}
             score_diffs = {question_id: [] for question_id in n_best}
-        _refuse_others(n_best, texts, path)
         if version_2_with_negative:
-            null_odds = _read(odds_path, (int, float))
-            _refuse_others(null_odds, texts, odds_path)
+            null_odds = _read(odds_path, (int, float), texts)
             for question_id, score_diff in null_odds.items():
                 # A run that found no span at all does not count.
                 if score_diff < NO_SPAN_SCORE_DIFF:
@@ -150,10 +147,18 @@ def ensemble(
         yield question_id, Decoded(kept, best_text, score_diff)
 
 
-def _read(path: str, kind: type | tuple[type, ...]) -> dict[str, Any]:
+def _read(
+    path: str, kind: type | tuple[type, ...], first: Collection[str]
+) -> dict[str, Any]:
+    """A file's values by question, which must be the first run's."""
     content = read_by_question(path, "prediction file", kind)
-    if not content:
-        raise InputError(f"{path}: there is no question in it.")
+    differing = content.keys() ^ set(first or content)
+    if differing or not content:
+        raise InputError(
+            f"{path}: an ensemble needs predictions for the same questions, and this"
+            f" file has {len(content)}; {len(differing)} differ from the first run's"
+            f"{f', such as {min(differing)}' if differing else ''}."
+        )
     return content
 
 
@@ -172,19 +177,10 @@ def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
     )
 
 
-def _refuse_others(there: dict[str, Any], first: dict[str, Any], path: str) -> None:
-    """Raises InputError for other questions than the first run's."""
-    differing = there.keys() ^ first.keys()
-    if differing:
-        raise InputError(
-            f"{path} is of other questions than the first run's: {len(differing)}"
-            f" differ, such as {min(differing)}. An ensemble needs predictions for the"
-            " same file."
-        )
-
-
 def run(options: EnsembleOptions) -> None:
     """Writes the ensemble's answers; prints their scores if --predict_file is given."""
+    from bert_tf.tasks.squad import null_threshold
+
     output_dir, version_2 = options.output_dir, options.version_2_with_negative
     gold_file = read_golds(options.predict_file) if options.predict_file else None
     if gold_file and gold_file.version == "2.0" and not version_2:
@@ -202,7 +198,19 @@ def run(options: EnsembleOptions) -> None:
     with PredictionFiles(output_dir, version_2) as writer:
         for question_id, decoded in itertools.chain([first], answers):
             writer.add(question_id, decoded)
-        threshold = _threshold(options, gold_file, writer) if version_2 else 0.0
+        threshold = 0.0
+        if options.find_null_threshold and gold_file:
+            null_threshold.find(
+                output_dir,
+                gold_file.golds,
+                writer.best_texts,
+                writer.null_odds,
+                predict_file=options.predict_file or "",
+                plots=options.plots,
+            )
+        if version_2:
+            given = options.null_score_diff_threshold
+            threshold = null_threshold.given_or_found(given, [output_dir])
         predictions = writer.texts(threshold)
         report = None
         if gold_file:
@@ -219,27 +227,6 @@ def run(options: EnsembleOptions) -> None:
     )
     if report:
         print(json.dumps(report, indent=2))
-
-
-def _threshold(
-    options: EnsembleOptions, gold_file: GoldFile | None, writer: PredictionFiles
-) -> float:
-    """The mean score difference above which there is no answer: flag, file, or 0."""
-    from bert_tf.tasks.squad import null_threshold
-
-    if options.find_null_threshold:
-        assert gold_file is not None
-        null_threshold.find(
-            options.output_dir,
-            gold_file.golds,
-            writer.best_texts,
-            writer.null_odds,
-            predict_file=options.predict_file or "",
-            plots=options.plots,
-        )
-    return null_threshold.given_or_found(
-        options.null_score_diff_threshold, [options.output_dir]
-    )
 
 
 def main() -> None:

@@ -36,16 +36,6 @@ class AttentionOptions(SourceOptions):
     )
 
 
-def _numbers(options: AttentionOptions, name: str) -> list[int]:
-    given = getattr(options, name)
-    try:
-        return [int(part) for part in given]
-    except ValueError as error:
-        raise InputError(
-            f"--{name}={','.join(given)}: give whole numbers, such as 0,5,-1."
-        ) from error
-
-
 def run(options: AttentionOptions) -> None:
     """Draws the text's attention."""
     if len(options.positional) != 1:
@@ -53,7 +43,14 @@ def run(options: AttentionOptions) -> None:
             'Give one text: plot_attention --checkpoint=DIR --output_dir=DIR "A text."'
         )
     (text,) = options.positional
-    layers, heads = _numbers(options, "layers"), _numbers(options, "heads")
+    try:
+        layers, heads = (
+            [int(part) for part in given] for given in (options.layers, options.heads)
+        )
+    except ValueError as error:
+        raise InputError(
+            f"--layers and --heads must be whole numbers, such as 0,5,-1: {error}."
+        ) from error
     cli.import_tensorflow()
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_encoder, load_tokenizer

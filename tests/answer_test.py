@@ -314,7 +314,7 @@ class CommandTest(tf.test.TestCase):
             file.write(" \n")
         for arguments, message in (
             (["--context_file=F"], "Give a question"),
-            (["--context_file=F", " "], "question is empty"),
+            (["--context_file=F", " "], "Give a question"),
             (["--context_file=nowhere", "Who?"], "No such context file: nowhere"),
             ([f"--context_file={empty}", "Who?"], "no text to find answers in"),
             (["--context_file=-", "Who?"], "=-: no text to find"),

@@ -246,12 +246,16 @@ class EnsembleTest(tf.test.TestCase):
         others = {"b": EMPTY, "c": EMPTY, "d": EMPTY}
         version_2 = {"version_2_with_negative": True}
         for runs, settings, message in (
-            ([(first,), (others,)], {}, "first run's: 2 differ, such as a"),
-            ([(first, dict.fromkeys("abcd", 1.0))], version_2, "1 differ, such as d"),
+            ([(first,), (others,)], {}, "2 differ from the first run's, such as a"),
+            (
+                [(first, dict.fromkeys("abcd", 1.0))],
+                version_2,
+                "1 differ from .* such as d",
+            ),
             ([({"a": EMPTY}, {"a": 1.0})], {}, "add --version_2_with_negative"),
             ([({"a": EMPTY},)], version_2, "No such .*null_odds.json"),
             ([(["a"],)], {}, "must be {question's id"),
-            ([({},)], {}, "no question in it"),
+            ([({},)], {}, "this file has 0"),
             ([({"a": "dog"},)], {}, "question a has 'dog'"),
             ([({"a": ["dog"]},)], {}, "question a: an answer must have a text"),
             ([({"a": [{**EMPTY[0], "text": None}]},)], {}, "must have a text"),

@@ -354,7 +354,7 @@ class PlotAttentionTest(tf.test.TestCase):
         for arguments, message in (
             ([], "Give one text"),
             (["a", "b"], "Give one text"),
-            (["--layers=x", "a"], "--layers=x: give whole numbers"),
+            (["--layers=x", "a"], "--heads must be whole numbers"),
             (["--layers=5", "a"], "no layer 5"),
         ):
             with self.assertRaisesRegex(InputError, message):
