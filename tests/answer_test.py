@@ -330,7 +330,3 @@ class CommandTest(tf.test.TestCase):
                 "Who?",
                 standard_input=b"a\xff",
             )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -264,7 +264,3 @@ class EnsembleTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.decoded(*runs, **settings)
-
-
-if __name__ == "__main__":
-    tf.test.main()

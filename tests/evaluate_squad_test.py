@@ -218,7 +218,3 @@ class EvaluateSquadTest(tf.test.TestCase):
             "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
         )
         subprocess.run([sys.executable, "-c", program, data, predictions], check=True)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -168,7 +168,3 @@ class ExtractFeaturesTest(tf.test.TestCase):
             with self.assertRaisesRegex(flags.Error, message):
                 self.run_script(*arguments)
         self.assertEqual(os.listdir(self.folder), ["in.txt"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

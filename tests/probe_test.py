@@ -119,7 +119,3 @@ class ProbeTest(tf.test.TestCase):
         ]
         for most, expected in ((1, 1), (4, 1), (5, 2), (100, 3)):
             self.assertLen(probe.first_words(some, most), expected)
-
-
-if __name__ == "__main__":
-    tf.test.main()

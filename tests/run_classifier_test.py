@@ -3,7 +3,6 @@ import os
 from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import cli, run_classifier
 from bert_tf.errors import InputError
@@ -452,7 +451,3 @@ class RefusalTest(RunClassifierTestCase):
         toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
         with self.assertRaisesRegex(InputError, "not trained for this task"):
             self.run_script("--do_predict", init_checkpoint=folder)
-
-
-if __name__ == "__main__":
-    tf.test.main()

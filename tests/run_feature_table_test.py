@@ -117,7 +117,3 @@ class RunFeatureTableTest(tf.test.TestCase):
             self.flags("--features=last")
         with self.assertRaisesRegex(Exception, "table is of the development set"):
             self.flags("--nodo_eval")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -80,7 +80,3 @@ class ScoreTest(tf.test.TestCase):
     def test_nothing_to_score(self):
         with self.assertRaisesRegex(InputError, "Give a sentence"):
             self.printed()
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -359,7 +359,3 @@ class PlotAttentionTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.plot(*arguments)
-
-
-if __name__ == "__main__":
-    tf.test.main()

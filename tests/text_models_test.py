@@ -315,7 +315,3 @@ class TextModelsTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, "5 and the model's 16 positions"):
                 bert_tf.load(folder, max_length=max_length)
         self.assertIn("WordTagger", repr(model))
-
-
-if __name__ == "__main__":
-    tf.test.main()

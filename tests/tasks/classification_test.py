@@ -377,7 +377,3 @@ class SessionTest(tf.test.TestCase):
         # There is no training file to read them from.
         session = self.session(init_checkpoint=folder, labels="", records="labelled")
         self.assertEqual(session.task.labels, ("yes", "no"))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -198,7 +198,3 @@ class TfdsTest(tf.test.TestCase):
             flags.Error, "--tfds_splits=train must name 3 splits"
         ):
             data_set("--tfds_name=x", "--tfds_splits=train")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -314,7 +314,3 @@ def spied():
 
     with mock.patch.object(step, "replica_gradients", spying):
         yield batches
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -292,7 +292,3 @@ class ResultTest(tf.test.TestCase):
                 predicted=("test",),
             ),
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

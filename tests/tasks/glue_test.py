@@ -260,7 +260,3 @@ class AddTaskTest(tf.test.TestCase):
             with self.assertRaisesRegex(ValueError, message):
                 add_task(self.data_set(**values))
         self.assertEqual([*TASKS][-1], "XNLI")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -430,7 +430,3 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
                 InputError, ":test:0: the label must be one of"
             ):
                 read_tfds_choices(*split, has_labels=True)
-
-
-if __name__ == "__main__":
-    tf.test.main()

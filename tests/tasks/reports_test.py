@@ -264,7 +264,3 @@ class CalibrationTest(tf.test.TestCase):
         self.assertContainsSubset({"c$$0", "c$$1", "c$$2"}, texts)
         texts, _ = drawn(lambda: draw(11))
         self.assertIn("all labels", texts)
-
-
-if __name__ == "__main__":
-    tf.test.main()

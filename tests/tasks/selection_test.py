@@ -687,7 +687,3 @@ class BaselineTest(tf.test.TestCase):
                 self.assertIsNone(found)
             else:
                 self.assertAllClose(found, expected)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -448,7 +448,3 @@ class TargetTest(tf.test.TestCase):
         with np.errstate(all="raise", under="ignore"):
             self.assertAllClose(ONE.probabilities(logits), [[1.0, 0.0, 0.0]])
             self.assertAllClose(SEVERAL.probabilities(logits), [[1.0, 0.5, 0.0]])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -1,6 +1,3 @@
-import dataclasses
-import json
-
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -149,15 +146,6 @@ class NBestTest(tf.test.TestCase):
         self.assertEqual(decoded.best_text, "Anna met Bobby")
         self.assertIsNone(decoded.score_diff)
 
-    def test_scores_as_they_are_written(self):
-        decoded = decode(
-            features_of(self.context), scores(p4=0.1), scores(p4=0.7), n_best_size=1
-        )
-        entry = decoded.n_best[0]
-        self.assertEqual(
-            json.dumps(entry[1:4]), "[1.0, 0.10000000149011612, 0.699999988079071]"
-        )
-
     def test_sums_are_in_float64(self):
         # In float32 a b and b c have the same sum, and a b comes first.
         least = 2.0**-23
@@ -241,14 +229,15 @@ class NBestTest(tf.test.TestCase):
         self.assertEqual([e.span for e in decoded.n_best], [(6, 7), (4, 5)])
 
 
-class NullAnswerTest(tf.test.TestCase):
-    settings = DecodingSettings(version_2_with_negative=True, n_best_size=2)
+SQUAD_2 = {"version_2_with_negative": True, "n_best_size": 2}
 
+
+class NullAnswerTest(tf.test.TestCase):
     def test_the_least_likely_window_says_the_score(self):
         features = features_of("a b c d e f g h", max_seq_length=9, doc_stride=2)
         starts = [scores(9, p0=3, p5=1), scores(9, p0=0.5), scores(9, p0=2)]
         ends = [scores(9, p0=3, p5=0), scores(9, p0=1), scores(9, p0=-0.5)]
-        decoded = decode(features, starts, ends, **dataclasses.asdict(self.settings))
+        decoded = decode(features, starts, ends, **SQUAD_2)
         # 6, 1.5 and 1.5, of which the first is taken; b has 1.
         self.assertEqual(texts(decoded), ["", "b"])
         self.assertEqual(decoded.n_best[0][2:], (0.5, 1.0, None))
@@ -260,9 +249,7 @@ class NullAnswerTest(tf.test.TestCase):
 
     def test_no_answer_is_always_among_the_n_best(self):
         starts, ends = scores(p0=-9, p4=1, p5=0), scores(p0=-9, p5=0, p6=0)
-        decoded = decode(
-            features_of("a b c"), starts, ends, **dataclasses.asdict(self.settings)
-        )
+        decoded = decode(features_of("a b c"), starts, ends, **SQUAD_2)
         self.assertEqual(texts(decoded), ["a b", "a b c", ""])
         self.assertAllClose(sum(entry.probability for entry in decoded.n_best), 1)
         self.assertEqual(decoded.score_diff, -19)
@@ -272,13 +259,13 @@ class NullAnswerTest(tf.test.TestCase):
             features_of("a"),
             scores(p0=1, p4=1),
             scores(p0=1, p4=1),
-            **dataclasses.asdict(self.settings),
+            **SQUAD_2,
         )
         self.assertEqual(texts(decoded), ["a", ""])
         self.assertEqual(decoded.score_diff, 0)
 
     def test_one_n_best(self):
-        settings = {"n_best_size": 1, "version_2_with_negative": True}
+        settings = SQUAD_2 | {"n_best_size": 1}
         decoded = decode(
             features_of("a b"), scores(p0=1, p4=2), scores(p4=2), **settings
         )
@@ -295,7 +282,7 @@ class NullAnswerTest(tf.test.TestCase):
             features,
             scores(p0=3, p1=2),
             scores(p0=3, p1=2),
-            **dataclasses.asdict(self.settings),
+            **SQUAD_2,
         )
         self.assertEqual(decoded.n_best, [("", 1.0, 3.0, 3.0, None)])
         self.assertEqual(decoded.best_text, "")
@@ -311,12 +298,6 @@ class EdgesTest(tf.test.TestCase):
             self.assertEqual(decoded, ([("empty", 1.0, 0.0, 0.0, None)], "empty", None))
             decoded = decode(features, [], [], version_2_with_negative=True)
             self.assertEqual(decoded, ([("", 1.0, 0.0, 0.0, None)], "", 1e6))
-
-    def test_a_question_of_only_spaces(self):
-        # [CLS] [SEP] a [SEP]
-        decoded = decode(features_of("a", question=" \n"), scores(p2=1), scores(p2=1))
-        self.assertEqual(decoded.best_text, "a")
-        self.assertEqual(decoded.n_best[0].span, (0, 1))
 
     def test_the_very_end(self):
         # The record is full: window, [SEP], nothing after it.
@@ -399,7 +380,3 @@ class AnswerTextTest(tf.test.TestCase):
         )
         with self.assertNoLogs(logging.get_absl_logger(), "INFO"):
             decode(features, *logits, n_best_size=1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -157,7 +157,3 @@ class PicturesTest(tf.test.TestCase):
         self.assertNotIn("unanswerable: 0", texts)
         # The million is in the last bin, not on the axis.
         self.assertContainsSubset({"−2", "0", "2"}, texts)
-
-
-if __name__ == "__main__":
-    tf.test.main()

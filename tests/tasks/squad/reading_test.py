@@ -398,7 +398,3 @@ class LibrarysSetsTest(tf.test.TestCase):
         ) as raised:  # fmt: skip
             read_tfds("glue/cola", "train")
         self.assertNotIn("\n", str(raised.exception))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -341,7 +341,3 @@ class PredictionFilesTest(tf.test.TestCase):
         )
         with tf.io.gfile.GFile(f"{folder}/nbest_predictions.json") as file:
             self.assertEqual(list(json.load(file)), ["q1", "q2"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -178,7 +178,3 @@ class QuestionLogitsTest(tf.test.TestCase):
 
         self.check([4] * 40, 3, at_once=5, predict=predict)
         self.assertEqual(max(alive), 5)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -431,7 +431,3 @@ class RecordsTest(tf.test.TestCase):
             for name, array in here.items():
                 self.assertAllEqual(array, there[name])
                 self.assertEqual(array.dtype, np.int64)
-
-
-if __name__ == "__main__":
-    tf.test.main()

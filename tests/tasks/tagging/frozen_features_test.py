@@ -236,7 +236,3 @@ class FeatureTaggingTest(ScriptCase):
             )
         with self.assertRaisesRegex(Exception, "must be even"):
             cli.parse(run_ner.run, ["--output_dir=o", "--bilstm_size=5"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

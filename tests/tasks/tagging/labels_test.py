@@ -159,7 +159,3 @@ accuracy:  75.00%; precision:  50.00%; recall:  60.00%; FB1:  54.55
               ORG: precision:   0.00%; recall:   0.00%; FB1:   0.00  2
               PER: precision: 100.00%; recall: 100.00%; FB1: 100.00  1
 """
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -277,6 +277,9 @@ class ReaderTest(tf.test.TestCase):
             label_names=("nn", "vb"),
         )
         self.assertEqual(found.labels, ("vb", "nn"))
+        # UTF-8 cannot hold halves of characters.
+        (found,) = self.read('{"words": ["\\ud83d"]}', name="x.json", has_labels=None)
+        self.assertEqual(found.words, ("\ufffd",))
         (found,) = self.read('{"words": ["a"]}', name="x.json", has_labels=None)
         self.assertIsNone(found.labels)
 
@@ -358,7 +361,3 @@ class LibrarysSetTest(tf.test.TestCase):
         ):
             with mocked(conll2003(row)), self.assertRaisesRegex(InputError, message):
                 read_tfds("conll2003", "train")
-
-
-if __name__ == "__main__":
-    tf.test.main()

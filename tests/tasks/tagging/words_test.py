@@ -460,7 +460,3 @@ class WordsTest(ScriptCase):
             [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
         )
         self.assertIn("accuracy: 100.00%", found.report("dev", predictions))
-
-
-if __name__ == "__main__":
-    tf.test.main()
