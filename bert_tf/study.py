@@ -8,7 +8,7 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from string import Template
 from typing import NamedTuple
 
@@ -250,12 +250,8 @@ def probe(
     deviation[deviation < _SMALLEST_DEVIATION] = 1.0
     vectors = (vectors - mean) / deviation
     test_vectors = (test_vectors - mean) / deviation
-    drawn, test_drawn = (
-        control_labels(part.words, train.labels, seed=seed) for part in (train, test)
-    )
-    return ProbeScore(
-        accuracy=_accuracy(vectors, train.labels, test_vectors, test.labels, l2),
-        control_accuracy=_accuracy(vectors, drawn, test_vectors, test_drawn, l2),
+    return _score(
+        lambda labels: _fitted(vectors, labels, test_vectors, l2), train, test, seed
     )
 
 
@@ -264,13 +260,58 @@ def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeSc
 
     An unseen type has the most frequent label of all.
     """
+
+    def predicted(labels: Sequence[str]) -> list[str]:
+        counts: dict[str, Counter[str]] = {}
+        for word, label in zip(train.words, labels, strict=True):
+            counts.setdefault(word, Counter())[label] += 1
+        commonest = Counter(labels)
+        found = (counts.get(word, commonest) for word in test.words)
+        return [counter.most_common(1)[0][0] for counter in found]
+
+    return _score(predicted, train, test, seed)
+
+
+def _score(
+    predicted: Callable[[Sequence[str]], Sequence[str]],
+    train: ProbedWords,
+    test: ProbedWords,
+    seed: int,
+) -> ProbeScore:
+    """The score of what predicts the test words from the training words' labels."""
+
+    def accuracy(labels: Sequence[str], test_labels: Sequence[str]) -> float:
+        pairs = zip(predicted(labels), test_labels, strict=True)
+        return sum(one == other for one, other in pairs) / len(test_labels)
+
     drawn, test_drawn = (
         control_labels(part.words, train.labels, seed=seed) for part in (train, test)
     )
     return ProbeScore(
-        accuracy=_type_accuracy(train.words, train.labels, test.words, test.labels),
-        control_accuracy=_type_accuracy(train.words, drawn, test.words, test_drawn),
+        accuracy=accuracy(train.labels, test.labels),
+        control_accuracy=accuracy(drawn, test_drawn),
     )
+
+
+def _fitted(
+    vectors: np.ndarray, labels: Sequence[str], test_vectors: np.ndarray, l2: float
+) -> list[str]:
+    """What the best probe with that penalty predicts."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if len(set(labels)) == 1:
+        # Very few types may all have drawn the same one.
+        return [labels[0]] * len(test_vectors)
+    regression = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITERATIONS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        regression.fit(vectors, np.array(labels))
+    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
+        logging.warning(
+            "A probe was still learning after %d iterations.", _MAX_ITERATIONS
+        )
+    return regression.predict(test_vectors).tolist()
 
 
 def probing_picture(
@@ -297,51 +338,6 @@ def probing_picture(
         return png(figure)
 
 
-def _accuracy(
-    vectors: np.ndarray,
-    labels: Sequence[str],
-    test_vectors: np.ndarray,
-    test_labels: Sequence[str],
-    l2: float,
-) -> float:
-    """The accuracy of the best probe, with that penalty."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    if len(set(labels)) == 1:
-        # Very few types may all have drawn the same one.
-        return _equal([labels[0]] * len(test_labels), test_labels)
-    regression = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITERATIONS)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        regression.fit(vectors, np.array(labels))
-    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
-        logging.warning(
-            "A probe was still learning after %d iterations.", _MAX_ITERATIONS
-        )
-    return _equal(regression.predict(test_vectors).tolist(), test_labels)
-
-
-def _type_accuracy(
-    words: Sequence[str],
-    labels: Sequence[str],
-    test_words: Sequence[str],
-    test_labels: Sequence[str],
-) -> float:
-    counts: dict[str, Counter[str]] = {}
-    for word, label in zip(words, labels, strict=True):
-        counts.setdefault(word, Counter())[label] += 1
-    commonest = Counter(labels).most_common(1)[0][0]
-    of_type = {word: found.most_common(1)[0][0] for word, found in counts.items()}
-    predicted = [of_type.get(word, commonest) for word in test_words]
-    return _equal(predicted, test_labels)
-
-
-def _equal(predicted: Sequence[str], labels: Sequence[str]) -> float:
-    pairs = zip(predicted, labels, strict=True)
-    return sum(one == other for one, other in pairs) / len(labels)
-
-
 # Attention between the tokens of a sentence, as pictures and as a page.
 #
 # Row i, column j of a map is the share of its attention that token i pays to token j
@@ -360,15 +356,24 @@ class AttentionMaps:
     heads: tuple[int, ...]  # the number of each of the A heads, from 0
 
     def of(self, layers: Sequence[int], heads: Sequence[int]) -> "AttentionMaps":
-        """Some layers and heads of these; negative numbers count from the last one."""
-        rows = _chosen(layers, self.layers, "layer")
-        columns = _chosen(heads, self.heads, "head")
+        """Some layers and heads of these, or all; negative numbers are from the end."""
+        rows = _chosen(layers, len(self.layers), "layer")
+        columns = _chosen(heads, len(self.heads), "head")
         return AttentionMaps(
             tokens=self.tokens,
             probabilities=self.probabilities[rows][:, columns],
             layers=tuple(self.layers[row] for row in rows),
             heads=tuple(self.heads[column] for column in columns),
         )
+
+
+def _chosen(wanted: Sequence[int], count: int, what: str) -> list[int]:
+    for number in wanted:
+        if not -count <= number < count:
+            raise InputError(
+                f"There is no {what} {number}: the model has {count}, 0 to {count - 1}."
+            )
+    return [number % count for number in wanted] or list(range(count))
 
 
 def attention_maps(
@@ -380,11 +385,10 @@ def attention_maps(
     """The attention of all layers and heads, without dropout."""
     longest = encoder.bert_config.max_position_embeddings
     inputs = tokenizer([text_a], [text_b], max_length=longest)
-    ids = inputs["input_ids"][0].tolist()
     outputs = encoder(inputs, training=False)
     probabilities = np.concatenate(outputs["attention_probs"]).astype(np.float32)
     return AttentionMaps(
-        tokens=tokenizer.convert_ids_to_tokens(ids),
+        tokens=tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()),
         probabilities=probabilities,
         layers=tuple(range(probabilities.shape[0])),
         heads=tuple(range(probabilities.shape[1])),
@@ -415,17 +419,6 @@ def attention_picture(maps: AttentionMaps, title: str) -> bytes:
         scale = figure.colorbar(image, ax=axes, format="{x:.0%}", aspect=40)
         scale.set_label("share of the row's attention")
         return png(figure)
-
-
-def _chosen(wanted: Sequence[int], there: Sequence[int], what: str) -> list[int]:
-    """The places of the wanted numbers."""
-    for number in wanted:
-        if not -len(there) <= number < len(there):
-            raise InputError(
-                f"There is no {what} {number}: the model has {len(there)}, 0 to"
-                f" {len(there) - 1}."
-            )
-    return [number % len(there) for number in wanted] or list(range(len(there)))
 
 
 # Attention as an interactive page: one self-contained HTML file.

@@ -28,7 +28,7 @@ from bert_tf.study import (
 )
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c", "d"]

@@ -18,7 +18,7 @@ from bert_tf.tasks.glue_suite import (
     write_report,
 )
 from bert_tf.tasks.selection import Record, Selection
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 
 # The two that are small enough to write by hand.
 WNLI = ["0", "1"] * 73

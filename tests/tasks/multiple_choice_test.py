@@ -20,7 +20,6 @@ from bert_tf.tasks.multiple_choice import (
     read_tfds_choices,
     write_choices,
 )
-from bert_tf.tasks.reports import write_probabilities
 from bert_tf.tasks.tables import Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -142,6 +141,8 @@ class ReadChoicesTest(tf.test.TestCase):
         )
         self.write("q.csv", "sent1,label", "q,0")
         self.assert_refused("no column 'ending0'; --ending_columns")
+        self.write("v.csv", "sent1,ending0,ending1,ending3,label", "p,a,b,c,0")
+        self.assert_refused("no column 'ending2'; --ending_columns")
         self.write("q.csv", "sent1,ending0,label", "q,a,0")
         self.assert_refused("column 'ending0' must be a list")
         self.write("q.jsonl", '{"sent1": "q", "endings": ["a"], "label": 0}')
@@ -175,8 +176,6 @@ class ReadChoicesTest(tf.test.TestCase):
         self.assert_refused(":501: column 'sent1' must be text", has_labels=False)
         self.write("f.jsonl", good, bad[5][0])
         self.assertLen(self.read(False).examples, 2)
-
-    def test_rows_of_another_width(self):
         self.write("v.csv", HEADER, "0,v,7,too,short", *[ROWS[0]] * 99)
         with self.assertLogs(level="WARNING") as logs:
             self.assertLen(self.read().examples, 99)
@@ -194,10 +193,6 @@ class ReadChoicesTest(tf.test.TestCase):
         self.write("v.csv", HEADER, ROWS[0], ROWS[0], blank)
         found = read_choices(self.path, ColumnNames(), has_labels=False)
         self.assertLen(found.examples, 2)
-
-    def test_endings_that_are_not_counted_through(self):
-        self.write("v.csv", "sent1,ending0,ending1,ending3,label", "p,a,b,c,0")
-        self.assert_refused("no column 'ending2'; --ending_columns")
 
     def test_no_examples(self):
         for name, lines, message in (
@@ -217,8 +212,6 @@ class ReadChoicesTest(tf.test.TestCase):
     def test_halves_of_characters(self):
         self.write("f.jsonl", r'{"sent1": "\ud83d p", "endings": ["a", "b"]}')
         self.assertEqual(self.read(False).examples[0].premise, "\ufffd p")
-
-    def test_labels_for_each_ending(self):
         self.write("v.csv", HEADER, *ROWS)
         with self.assertRaisesRegex(InputError, "Found: 4, and A,B"):
             self.read(labels=("A", "B"))
@@ -379,15 +372,6 @@ class ChoicePredictionsTest(tf.test.TestCase):
             ],
         )
         self.assertEqual({len(row) for row in rows}, {10})
-
-    def test_probabilities_as_the_original_writes_them(self):
-        path = os.path.join(self.get_temp_dir(), "t.tsv")
-        write_probabilities(path, TARGET_CHOICE_PREDICTIONS, LOGITS)
-        with open(path) as file:
-            cells = [line.split("\t") for line in file.read().splitlines()]
-        self.assertAllClose(
-            [[float(cell) for cell in row] for row in cells], [[0.25, 0.75], [0.8, 0.2]]
-        )
 
 
 TFDS_ROWS = (("A dog sits. It", ["barks.", "flies.", "sings.", "reads."], 0),) * 2 + (

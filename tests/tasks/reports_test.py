@@ -9,7 +9,7 @@ from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.tasks import reports
 from bert_tf.tasks.reports import confusion_matrix, mistakes
 from bert_tf.tasks.tables import Example, Target
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 from tests.script_case import read_tsv
 
 NLI = Target(kind=SINGLE_LABEL, labels=("no", "yes"))

@@ -45,7 +45,7 @@ def record(rate, seed, score=None, share=1.0, failure=""):
 
 
 class FailedTest(tf.test.TestCase):
-    def test_by_hand(self):
+    def test_which_runs_have_failed(self):
         for one, majority, expected in (
             (record(5e-5, 1, 0.8), 0.6, False),
             (record(5e-5, 1, 0.6), 0.6, True),  # no better than the majority class
@@ -228,11 +228,14 @@ class SelectTest(SelectionTestCase):
             logs.output[2],
             r"run 3 of 4: lr3e-05_bs32_ep3_seed1 -> accuracy 0.9 \(best 0.9\), 00:00",
         )
-
-    def test_the_first_of_equals_is_the_best(self):
+        # Of equals the first.
         table = {rate: {1.0: 0.5} for rate in RATES}
-        self.assertEqual(self.select(Runs(table)).best.settings.learning_rate, 5e-5)
-        self.assertEqual(self.keeper.kept, "lr5e-05_bs32_ep3_seed1")
+        self.assertEqual(
+            self.select(
+                Runs(table), name="equals", keeper=Keeper()
+            ).best.settings.learning_rate,
+            5e-5,
+        )
 
     def test_killed_between_the_record_and_the_weights(self):
         class Killed(Keeper):
@@ -337,6 +340,12 @@ class StopEarlyTest(SelectionTestCase):
 class RefusalTest(SelectionTestCase):
     def test_other_runs_in_the_folder(self):
         self.select(Runs())
+        run = Runs()
+        # A flag that only one version has does not matter.
+        self.select(
+            run, made_with={"init_checkpoint": "/a", "lengths": (1, 2), "new": 1}
+        )
+        self.assertEqual(run.calls, [])
         for options, message in (
             (
                 {"made_with": {"init_checkpoint": "/b", "lengths": [1, 2]}},
@@ -366,14 +375,6 @@ class RefusalTest(SelectionTestCase):
         with self.assertRaisesRegex(InputError, "init_checkpoint is /b there, /a here"):
             self.select(Runs())
         self.select(Runs(), made_with={"init_checkpoint": "/b"})
-
-    def test_flags_that_only_one_version_has_do_not_matter(self):
-        self.select(Runs())
-        run = Runs()
-        self.select(
-            run, made_with={"init_checkpoint": "/a", "lengths": (1, 2), "new": 1}
-        )
-        self.assertEqual(run.calls, [])
 
     def test_a_damaged_line(self):
         self.select(Runs())

@@ -9,7 +9,7 @@ from absl import logging
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.scoring import Curve, Gold
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 
 # By score difference: right, an invention, half right (F1 2/3), right, an invention.
 GOLDS = {

@@ -8,7 +8,7 @@ from bert_tf.tasks.squad.reading import Paragraph, Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.squad.toy_tokens import question, tokenizer
+from tests.tasks.squad.toy_tokens import question, tokenizer
 from tests.training import toy
 
 

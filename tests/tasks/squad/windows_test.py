@@ -9,7 +9,7 @@ from bert_tf.tasks.squad.reading import GoldAnswer, Paragraph, Question
 from bert_tf.tasks.squad.windows import ParagraphTokenizer, QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.squad.toy_tokens import TOKENS, ids, question, tokenizer
+from tests.tasks.squad.toy_tokens import TOKENS, ids, question, tokenizer
 
 
 def tokenized(context):
