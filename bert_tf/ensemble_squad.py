@@ -6,6 +6,7 @@ r"""Combines the n-best answers of several run_squad runs into one set of answer
 The probability of each text is its mean over the runs, 0 for a run without it; with
 --version_2_with_negative the score difference of "no answer" is averaged as well. It
 writes predictions.json, nbest_predictions.json and null_odds.json as run_squad does.
+evaluate_squad --na_prob_file finds the threshold with the best score.
 
 Devlin et al. 2018 score ensembles of runs from several checkpoints and seeds (tables 2
 and 3), but do not state how they are averaged.
@@ -62,16 +63,9 @@ class EnsembleOptions(Options):
     version_2_with_negative: bool = option(False, "The questions are SQuAD 2.0's.")
     null_score_diff_threshold: float | None = option(
         None,
-        'SQuAD 2.0: predict "" if the mean score difference is above this. Default:'
-        " the value that --find_null_threshold found for this --output_dir, else 0.",
-    )
-    find_null_threshold: bool = option(
-        False,
-        "SQuAD 2.0: find the threshold with the best F1 on --predict_file, and keep"
-        " it in --output_dir.",
+        'SQuAD 2.0: predict "" if the mean score difference is above this. Default: 0.',
     )
     n_best_size: int = option(20, "Answers to keep for each question.", least=1)
-    plots: bool = option(True, "With --find_null_threshold: draw the result as PNG.")
 
     def problems(self) -> Iterator[str]:
         """What is no ensemble, and options without effect."""
@@ -85,11 +79,8 @@ class EnsembleOptions(Options):
                 " predictions would be lost: give another one."
             )
         yield from self.refuse_without(
-            "version_2_with_negative",
-            "find_null_threshold",
-            "null_score_diff_threshold",
+            "version_2_with_negative", "null_score_diff_threshold"
         )
-        yield from self.need_with("find_null_threshold", "predict_file")
 
 
 def ensemble(
@@ -179,8 +170,6 @@ def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
 
 def run(options: EnsembleOptions) -> None:
     """Writes the ensemble's answers; prints their scores if --predict_file is given."""
-    from bert_tf.tasks.squad import null_threshold
-
     output_dir, version_2 = options.output_dir, options.version_2_with_negative
     gold_file = read_golds(options.predict_file) if options.predict_file else None
     if gold_file and gold_file.version == "2.0" and not version_2:
@@ -198,19 +187,7 @@ def run(options: EnsembleOptions) -> None:
     with PredictionFiles(output_dir, version_2) as writer:
         for question_id, decoded in itertools.chain([first], answers):
             writer.add(question_id, decoded)
-        threshold = 0.0
-        if options.find_null_threshold and gold_file:
-            null_threshold.find(
-                output_dir,
-                gold_file.golds,
-                writer.best_texts,
-                writer.null_odds,
-                predict_file=options.predict_file or "",
-                plots=options.plots,
-            )
-        if version_2:
-            given = options.null_score_diff_threshold
-            threshold = null_threshold.given_or_found(given, [output_dir])
+        threshold = options.null_score_diff_threshold or 0.0
         predictions = writer.texts(threshold)
         report = None
         if gold_file:

@@ -1,11 +1,10 @@
-r"""Draws the attention between the tokens of a sentence: a PNG, and a page to explore.
+r"""Draws the attention between the tokens of a sentence.
 
     python -m bert_tf.plot_attention --checkpoint=/tmp/pretraining_output \
         --output_dir=/tmp/attention --layers=0,-1 "The cat sat because it was tired."
 
-It writes attention.png, with one row per layer and one column per head, and
-attention.html, where pointing at a token shows what it attends to. Two texts separated
-by " ||| " are a pair of sentences.
+It writes attention.png, with one row per layer and one column per head. Two texts
+separated by " ||| " are a pair of sentences.
 """
 
 import dataclasses
@@ -54,7 +53,7 @@ def run(options: AttentionOptions) -> None:
     cli.import_tensorflow()
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_encoder, load_tokenizer
-    from bert_tf.study import attention_maps, attention_page, attention_picture
+    from bert_tf.study import attention_maps, attention_picture
 
     source = source_of(options)
     maps = attention_maps(
@@ -63,13 +62,9 @@ def run(options: AttentionOptions) -> None:
         *text.split(SEPARATOR, 1),
     ).of(layers, heads)
     files.make_folder(options.output_dir)
-    for name, content in (
-        ("attention.png", attention_picture(maps, text)),
-        ("attention.html", attention_page(maps, text)),
-    ):
-        path = os.path.join(options.output_dir, name)
-        files.write_atomically(path, content)
-        logging.info("Wrote %s.", path)
+    path = os.path.join(options.output_dir, "attention.png")
+    files.write_atomically(path, attention_picture(maps, text))
+    logging.info("Wrote %s.", path)
 
 
 def main() -> None:

@@ -496,10 +496,6 @@ READERS = {
         _json_lines_of("x.jsonl", _TAGGED, _TAGGED),
         _sentences("x.jsonl"),
     ),
-    "slashes": (
-        _of("x.txt", "the/DT cat/NN\nsat/VB 1\\/2/CD\n"),
-        _sentences("x.txt", format="slashes"),
-    ),
     "text": (_of("x.txt", "The cat sat.\nIt slept.\n\nMore.\n"), _corpus("x.txt")),
     "text in .gz": (
         _of("x.txt.gz", gzip.compress(b"The cat sat.\nIt slept.\n" * 9)),

@@ -166,17 +166,15 @@ class RunNerTest(ScriptCase):
     def test_parts_of_speech_have_an_accuracy(self):
         def tagged(seed):
             return "".join(
-                " ".join(f"{word}/{'pp' if word == '.' else 'nn'}" for word in words)
-                + "\n"
+                "".join(f"{w} {'pp' if w == '.' else 'nn'}\n" for w in words) + "\n"
                 for words, _ in sentences(24, seed)
             )
 
         self.run_script(
             "--do_train",
             "--do_eval",
-            "--format=slashes",
             train_file=self.write("train", tagged(1)),
-            dev_file=self.write("dev", tagged(2) + "new/xx\n"),
+            dev_file=self.write("dev", tagged(2) + "new xx\n"),
             num_train_epochs=6,
         )
         results = self.results()

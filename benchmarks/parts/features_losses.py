@@ -184,7 +184,7 @@ def words(
 
     length = MAX_SEQ_LENGTHS[NER]
     names = tags_of(train)
-    sentences = read_sentences([str(train)], Layout(format="slashes"))
+    sentences = read_sentences([str(train.with_suffix(".conll"))], Layout())
     featurizer = SentenceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length
     )

@@ -34,9 +34,6 @@ jsonl     One sentence per line. Labels are words, or numbers that --labels name
           `document_id`, if there is one.
 
               {"tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}
-
-slashes   One sentence per line, each word followed by a slash and its label, as in the
-          Brown corpus: EU/np rejects/vbz
 """
 
 import dataclasses
@@ -53,7 +50,7 @@ from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 
-FORMATS = ("auto", "conll", "conllu", "jsonl", "slashes")
+FORMATS = ("auto", "conll", "conllu", "jsonl")
 DOCUMENT_START = "-DOCSTART-"
 # CoNLL-U's columns, and the value of one that is not annotated.
 _ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
@@ -141,7 +138,6 @@ class Layout:
     word_column: str | None = None
     label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
     document_column: str = "document_id"  # in JSON, shared by a document's sentences
-    separator: str = "/"  # for slashes, before a label
     label_names: tuple[str, ...] | None = None  # of labels that are numbers
 
 
@@ -411,29 +407,6 @@ def _conllu_rows(
         seen_words = True
 
 
-def _slashes(
-    path: str, layout: Layout, has_labels: bool | None, document: int
-) -> Iterator[Sentence]:
-    for number, line in _lines(path):
-        if not line:
-            continue
-        words, labels = _BETWEEN.split(line), None
-        if has_labels is None:
-            has_labels = all(layout.separator in cell for cell in words)
-        if has_labels:
-            parts = [cell.rpartition(layout.separator) for cell in words]
-            for word, separator, label in parts:
-                if not word or not label:
-                    raise InputError(
-                        f"{path}:{number}: {word + separator + label!r} must be a"
-                        f" word, {layout.separator} and its label."
-                    )
-            words, labels = [part[0] for part in parts], [part[2] for part in parts]
-        yield Sentence.of_words(
-            words, labels, document=document, source=f"{path}:{number}"
-        )
-
-
 def _json_lines(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
@@ -516,5 +489,4 @@ _READERS: dict[str, Callable[..., Iterable[Sentence]]] = {
     "conll": _conll,
     "conllu": _conllu,
     "jsonl": _json_lines,
-    "slashes": _slashes,
 }

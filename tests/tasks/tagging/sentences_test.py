@@ -237,18 +237,6 @@ class ReaderTest(tf.test.TestCase):
         self.assertEqual(found.rows, ("a DT", "b NN"))
         self.assertEqual(self.read("a DT\n", has_labels=None)[0].labels, ("DT",))
 
-    def test_slashes(self):
-        found = self.read(
-            "\n\tThe/at Fulton/np-tl ''/'' ///nn\n\n1/2/cd\n", format="slashes"
-        )
-        self.assertEqual(found[0].words, ("The", "Fulton", "''", "//"))
-        self.assertEqual(found[0].labels, ("at", "np-tl", "''", "nn"))
-        self.assertEqual((found[1].words, found[1].labels), (("1/2",), ("cd",)))
-        (found,) = self.read("a_x b_y", format="slashes", separator="_")
-        self.assertEqual(found.labels, ("x", "y"))
-        (found,) = self.read("and/or b", format="slashes", has_labels=None)
-        self.assertEqual((found.words, found.labels), (("and/or", "b"), None))
-
     def test_json_lines(self):
         rows = [
             {"tokens": ["a b", ""], "ner_tags": ["O", "B-X"], "document_id": 7},
@@ -291,8 +279,6 @@ class ReaderTest(tf.test.TestCase):
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
             ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),
             ("\n\n", {}, "no sentence"),
-            ("a/x b\n", {"format": "slashes"}, ":1: 'b' must be a word, /"),
-            ("\na/\n", {"format": "slashes"}, ":2: 'a/' must be"),
             ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ('{"x": 1}', {"format": "jsonl"}, "tokens or words must be a list.*are: x"),
