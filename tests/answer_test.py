@@ -121,12 +121,6 @@ class AnswererTest(tf.test.TestCase):
         (found,) = answers(model, n_best_size=1)
         self.assertIsNone(found.span)
 
-    def test_several_questions(self):
-        model = ModelOfTokens({"denver": 1.0}, {"broncos": 1.0})
-        answerer = Answerer(model, tokenizer())
-        found = list(answerer([QUESTION, "Yet who?"], CONTEXT))
-        self.assertEqual([entries[0].text for entries in found], [ANSWER, ANSWER])
-
     def test_what_cannot_be_answered_is_refused(self):
         model = ModelOfTokens({}, {}, num_positions=100)
         with self.assertRaisesRegex(InputError, "=384` must not exceed .*100"):

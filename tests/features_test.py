@@ -16,7 +16,6 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
-from bert_tf.extract_features import ExtractionOptions
 from bert_tf.features import (
     FeatureExtractor,
     FeatureInput,
@@ -35,7 +34,6 @@ from bert_tf.features import (
     write_arrays,
 )
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.options import declarations
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.modeling import numpy_bert
@@ -626,12 +624,6 @@ class JsonLineTest(tf.test.TestCase):
             b" [2.0, 3.0]}]}}\n",
         )
 
-    def test_nothing_but_sentence_vectors(self):
-        sentence = {"pooled": np.array([0.25], np.float32)}
-        inputs = FeatureInput([2, 3], [0, 0], ["[CLS]", "[SEP]"])
-        line = json_line(3, Features(inputs, None, sentence), [-1])
-        self.assertEqual(line, b'{"linex_index": 3, "sentence": {"pooled": [0.25]}}\n')
-
 
 NAMES = [["[CLS]", "é", "[SEP]"], ["[CLS]", "[SEP]"], ["[CLS]", "wider", "x", "[SEP]"]]
 RNG = np.random.default_rng(0)
@@ -687,10 +679,6 @@ class ArraysTest(tf.test.TestCase):
         self.assertEqual(arrays["names"].dtype, np.dtype("U200"))
         self.assertEqual(arrays["names"].tolist(), ["a", "x" * 200, "b"])
 
-    def test_sentence_vectors_alone(self):
-        arrays = self.write(three_lines(token_vectors=False))
-        self.assertEqual(sorted(arrays), ["layers", "mean", "pooled", "settings"])
-
     def test_lines_without_a_word(self):
         inputs = FeatureInput([2, 3], [0, 0], [], [])
         lines = [Features(inputs, np.zeros([0, 2, 5], np.float32), {})] * 3
@@ -701,15 +689,3 @@ class ArraysTest(tf.test.TestCase):
         self.assertEqual(json_line(0, lines[0], [-1, -2]), line)
         with self.assertRaisesRegex(InputError, "has no line"):
             self.write([])
-
-
-class OptionsTest(tf.test.TestCase):
-    def test_they_offer_what_there_is(self):
-        declared = declarations(ExtractionOptions)
-        for name, values in (
-            ("combine", features.COMBINATIONS),
-            ("words", features.WORD_VECTORS),
-            ("format", features.FORMATS),
-            ("sentence_vectors", features.SENTENCE_VECTORS),
-        ):
-            self.assertCountEqual(declared[name].choices, values)

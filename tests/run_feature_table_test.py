@@ -74,23 +74,6 @@ class RunFeatureTableTest(tf.test.TestCase):
         # The script's own are as they were.
         self.assertIsNone(flag_values.features)
 
-    def test_the_ways_before_stay_when_one_fails(self):
-        def ran(own):
-            if own.features:
-                raise InputError("no room")
-            os.makedirs(own.output_dir)
-            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
-                file.write("f1 = 0.5\n")
-
-        with (
-            self.model(12),
-            mock.patch.object(run_ner, "run", ran),
-            self.assertRaisesRegex(InputError, "no room"),
-        ):
-            run_feature_table.run(self.flags())
-        with open(os.path.join(self.root, "feature_table.md")) as file:
-            self.assertIn("fine_tuned", file.read())
-
     def test_what_a_later_way_would_find_out_is_said_at_once(self):
         with mock.patch.object(run_ner, "run", side_effect=AssertionError("trained")):
             with (

@@ -321,12 +321,6 @@ class SessionTest(tf.test.TestCase):
             session = self.session(**options)
             self.assertNotEqual(session.task.identity("dev"), made, options)
 
-    def test_what_is_cut_is_said(self):
-        with self.assertLogs(level="INFO") as logs:
-            self.session(max_seq_length=10, records="cut").task.identity("dev")
-        said = "3 of 11 dev examples were longer than --max_seq_length=10 and cut."
-        self.assertTrue(any(said in line for line in logs.output), logs.output)
-
     def test_another_head_is_refused(self):
         number = BertClassifier(toy.CONFIG, 1)
         for place, (model, labels, kind, described) in enumerate(

@@ -81,14 +81,6 @@ class SubmissionTest(tf.test.TestCase):
         glue.write_task_file(self.folder, "tsv", "test", ["0"])
         self.assertFalse(os.path.exists(self.folder))
 
-    def test_words(self):
-        words = ["not_entailment", "entailment"]
-        glue.write_task_file(self.folder, "RTE", "test", words)
-        self.assertEqual(
-            self.content("RTE.tsv"),
-            "index\tprediction\n0\tnot_entailment\n1\tentailment\n",
-        )
-
     def test_scores_are_within_0_and_5(self):
         glue.write_task_file(
             self.folder, "STS-B", "test", ["5.204", "-0.113", "3.14159", "-0.0"]

@@ -3,7 +3,6 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
-from sklearn.calibration import calibration_curve
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.tasks import reports
@@ -226,15 +225,6 @@ class CalibrationTest(tf.test.TestCase):
         self.assertAllClose(part.accuracy, [1 / 3, 1])
         # 3/4 |1/3 - 1.3/3| + 1/4 |1 - 0.8|
         self.assertAllClose(part.expected_calibration_error, 0.075 + 0.05)
-
-    def test_as_scikit_learn_has_it(self):
-        rng = np.random.default_rng(0)
-        confidence = rng.random(500)
-        came_true = rng.random(500) < confidence**2
-        part = reports.reliability(confidence, came_true)
-        accuracy, mean = calibration_curve(came_true, confidence, n_bins=15)
-        self.assertAllClose(part.accuracy, accuracy)
-        self.assertAllClose(part.confidence, mean)
 
     def test_the_picture_of_classes(self):
         def draw():

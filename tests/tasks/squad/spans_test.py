@@ -39,17 +39,6 @@ class TaskTest(tf.test.TestCase):
 
 
 class SchemaTest(tf.test.TestCase):
-    def test_records_are_those_of_the_schema(self):
-        for for_training in (False, True):
-            schema = spans.schema(12, for_training=for_training)
-            (block,) = blocks(for_training=for_training)
-            serialized = schema.serialize_block(block)
-            schema.check(serialized[0], "f")
-            parsed = schema.parse(serialized)
-            self.assertEqual(set(parsed), set(block))
-            for name, values in parsed.items():
-                self.assertAllEqual(values, block[name])
-
     def test_what_the_originals_reader_expects(self):
         # The names and lengths of its name_to_features, as scalars.
         (block,) = blocks(for_training=True)

@@ -8,7 +8,6 @@ from absl import logging
 from bert_tf import run_ner
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.modeling import objectives
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
@@ -117,17 +116,6 @@ class TaskTest(tf.test.TestCase):
         schema = words.schema(7)
         parsed = schema.parse(tf.constant(schema.serialize_block(block)))
         self.assertAllEqual(parsed["label_ids"], block["label_ids"])
-
-    def test_the_loss_is_the_mean_over_words(self):
-        (block,) = words.blocks(FEATURES, LABELS, 7)
-        logits = np.zeros([2, 7, 6], np.float32)
-        logits[0, 1, 4] = np.log(5.0)  # p = 5 / 10
-        logits[1, 4, 5] = np.log(15.0)  # p = 15 / 20
-        logits[:, 5] = 100.0  # of no word
-        means = objectives.TAGGING.means(block, {"logits": logits})
-        # Of the third word p = 1 / 6.
-        expected = -np.log([0.5, 0.75, 1 / 6]).mean()
-        self.assertAllClose(means["cross_entropy"].value(), expected)
 
 
 def labelled(labels):
