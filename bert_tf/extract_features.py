@@ -125,15 +125,10 @@ def run(options: ExtractionOptions) -> None:
             weights=options.layer_weights,
         ),
         strategy,
-        features.FeatureOptions(
-            batch_size=options.batch_size,
-            max_seq_length=options.max_seq_length,
-            max_lengths=options.max_lengths,
-            token_vectors=options.token_vectors,
+        features.FeatureOptions.of(
+            options,
             sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
             word_vectors=options.words or features.FIRST_PIECE,
-            precision=options.precision,
-            jit_compile=options.jit_compile,
         ),
     )
     reader = features.FeatureReader(

@@ -492,6 +492,12 @@ class FeatureOptions:
     precision: str = "float32"
     jit_compile: bool = False
 
+    @classmethod
+    def of(cls, options: Any, **others: Any) -> "FeatureOptions":
+        """The options of these names of a command, and others."""
+        names = {field.name for field in dataclasses.fields(cls)} & {*dir(options)}
+        return cls(**({name: getattr(options, name) for name in names} | others))
+
 
 def extract(
     inputs: Iterable[FeatureInput],

@@ -107,15 +107,10 @@ def run(options: ProbeOptions) -> None:
     selection = LayerSelection.parse(
         ["embeddings", "all"], found.config.num_hidden_layers
     )
-    feature_options = FeatureOptions(
-        batch_size=options.batch_size,
-        max_seq_length=options.max_seq_length,
-        max_lengths=options.max_lengths,
-        precision=options.precision,
-        jit_compile=options.jit_compile,
-    )
     source = dataclasses.replace(found.source, config=found.config)
-    extractor = FeatureExtractor(source, selection, strategy, feature_options)
+    extractor = FeatureExtractor(
+        source, selection, strategy, FeatureOptions.of(options)
+    )
     tokenizer = WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case)
     train, test = (
         _probed(options, extractor, tokenizer, split, some)

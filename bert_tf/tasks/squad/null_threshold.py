@@ -100,24 +100,6 @@ def find(
     return chosen
 
 
-def given_or_found(
-    given: float | None,
-    folders: Sequence[str],
-    default: float = 0.0,
-    *,
-    checkpoint: str = "",
-) -> float:
-    """The threshold to predict with: the one given, or found before, or the default."""
-    if given is not None:
-        return given
-    for folder in folders:
-        found = read(folder, checkpoint)
-        if found is not None:
-            logging.info("--%s=%s, from %s.", _KEY, found, path_in(folder))
-            return found
-    return default
-
-
 def path_in(folder: str) -> str:
     """The path of a folder's threshold."""
     return os.path.join(folder, FILE_NAME)

@@ -41,7 +41,6 @@ from bert_tf.tasks.squad.decoding import (
     OFFSETS,
     Decoded,
     Decoder,
-    DecodingSettings,
     NBestEntry,
     text_or_null,
 )
@@ -193,15 +192,14 @@ class Answerer:
             max_query_length=max_query_length,
             for_training=False,
         )
-        settings = DecodingSettings(
+        self._threshold = null_score_diff_threshold
+        self._decoder = Decoder(
+            tokenizer,
             n_best_size=n_best_size,
             max_answer_length=max_answer_length,
             version_2_with_negative=version_2_with_negative,
-            do_lower_case=tokenizer.do_lower_case,
             answer_text=OFFSETS,
         )
-        self._threshold = null_score_diff_threshold
-        self._decoder = Decoder(tokenizer, settings)
 
     def __call__(
         self, questions: Sequence[str], context: str
@@ -276,15 +274,14 @@ class Questions:
     def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
         """Predicts and decodes the questions, in their order, as a stream."""
         source, options = self.splits["dev"], self.options
-        settings = DecodingSettings(
+        decoder = Decoder(
+            self.found.tokenizer,
             n_best_size=options.n_best_size,
             max_answer_length=options.max_answer_length,
             version_2_with_negative=options.version_2_with_negative,
-            do_lower_case=self.found.do_lower_case,
             answer_text=options.answer_text,
             verbose_logging=options.verbose_logging,
         )
-        decoder = Decoder(self.found.tokenizer, settings)
         for result in question_logits(
             self._featurizer("dev")(source),
             outputs,
@@ -495,9 +492,12 @@ def _threshold(run: FineTuning, answers: Answers, golds: Golds, step: int) -> fl
             checkpoint=checkpoint,
             plots=options.plots,
         )
-    return null_threshold.given_or_found(
-        options.given("null_score_diff_threshold"),
-        folders,
-        options.null_score_diff_threshold,
-        checkpoint=checkpoint,
-    )
+    given = options.given("null_score_diff_threshold")
+    if given is not None:
+        return given
+    for each in folders:
+        if (found := null_threshold.read(each, checkpoint)) is not None:
+            path = null_threshold.path_in(each)
+            logging.info("--null_score_diff_threshold=%s, from %s.", found, path)
+            return found
+    return options.null_score_diff_threshold

@@ -178,13 +178,7 @@ def feature_task(
         dataclasses.replace(found.source, config=found.config),
         selection,
         strategy,
-        FeatureOptions(
-            batch_size=options.predict_batch_size,
-            max_seq_length=options.max_seq_length,
-            max_lengths=options.max_lengths,
-            precision=options.precision,
-            jit_compile=options.jit_compile,
-        ),
+        FeatureOptions.of(options, batch_size=options.predict_batch_size),
     )
     settings = {  # what the vectors depend on
         "features": name,

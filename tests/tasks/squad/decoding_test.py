@@ -5,7 +5,6 @@ from absl import logging
 from bert_tf.tasks.squad.decoding import (
     NO_SPAN_SCORE_DIFF,
     Decoder,
-    DecodingSettings,
     align,
     text_or_null,
 )
@@ -119,7 +118,7 @@ def scores(length=32, default=-50, **by_place):
 def decode(features, starts, ends, **settings):
     if isinstance(starts, np.ndarray):
         starts, ends = [starts], [ends]
-    return Decoder(TOKENIZER, DecodingSettings(**settings))(features, starts, ends)
+    return Decoder(TOKENIZER, **settings)(features, starts, ends)
 
 
 def texts(decoded):

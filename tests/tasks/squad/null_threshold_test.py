@@ -90,16 +90,14 @@ class NullThresholdTest(tf.test.TestCase):
             )
 
         def threshold(checkpoint):
-            return null_threshold.given_or_found(
-                None, [folder], 7.0, checkpoint=checkpoint
-            )
+            return null_threshold.read(folder, checkpoint)
 
         find(mine)
         self.assertEqual(threshold(mine), 0.5)
         self.assertEqual(threshold(""), 0.5)
         for checkpoint in (later, other):
             with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
-                self.assertEqual(threshold(checkpoint), 7.0)
+                self.assertIsNone(threshold(checkpoint))
             self.assertIn(f"found for {mine}, and the model is", logs.output[0])
         # A folder that is moved takes its own model along; another one stays itself.
         moved = tempfile.mkdtemp(dir=self.get_temp_dir())
@@ -109,11 +107,11 @@ class NullThresholdTest(tf.test.TestCase):
         # The run's best checkpoint, in best/, is the one of the same step.
         run, folder = folder, os.path.join(folder, "best")
         self.assertEqual(threshold(os.path.join(folder, "model.ckpt-12")), 0.5)
-        self.assertEqual(threshold(os.path.join(folder, "model.ckpt-8")), 7.0)
+        self.assertIsNone(threshold(os.path.join(folder, "model.ckpt-8")))
         folder = run
         find(other)
         self.assertEqual(threshold(other), 0.5)
-        self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 7.0)
+        self.assertIsNone(threshold(os.path.join(moved, "model.ckpt-12")))
 
 
 class PicturesTest(tf.test.TestCase):

@@ -119,9 +119,9 @@ class ConlluTest(tf.test.TestCase):
             (
                 one,
                 {"label_column": "12"},
-                "=12, but there are 10 columns",
+                "x.conllu:1: --label_column=12: columns have numbers",
             ),
-            (one, {"label_column": "upos"}, "--label_column=upos"),
+            (one, {"label_column": "upos"}, "--label_column=upos: columns have numb"),
             ("# newdoc\n\n", {}, "no sentence"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -276,8 +276,16 @@ class ReaderTest(tf.test.TestCase):
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
-            ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
-            ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),
+            (
+                "a O\n",
+                {"word_column": "4"},
+                ":1: --word_column=4: columns have",
+            ),
+            (
+                "a O\n",
+                {"label_column": "ner"},
+                ":1: --label_column=ner: columns have",
+            ),
             ("\n\n", {}, "no sentence"),
             ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
@@ -300,7 +308,6 @@ class ReaderTest(tf.test.TestCase):
                 "has a name for, from 0. Found: 2",
             ),
             (b"\xff O\n", {}, ":1: not UTF-8"),
-            (b"a O\rb O\r", {}, "end in carriage returns alone"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.read(text, **layout)
