@@ -183,18 +183,13 @@ def _write_saved_model(path: str, model: "Source", options: ExportOptions) -> No
     signatures = write_saved_model(
         path, model, head, max_seq_length=max_seq_length, **of_spans
     )
+    logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
     if model.tokenizer.vocabulary is None:
         logging.warning(
             "%s has no vocabulary, so the SavedModel takes ids, no text; give"
             " --vocab_file.",
             options.checkpoint,
         )
-    for name, function in sorted(signatures.items()):
-        inputs = function.input_signature[0]
-        specs = (
-            inputs.values() if isinstance(inputs, dict) else function.input_signature
-        )
-        logging.info("  %s(%s)", name, ", ".join(str(spec.name) for spec in specs))
 
 
 def _span_options(options: ExportOptions, max_seq_length: int) -> dict[str, int]:

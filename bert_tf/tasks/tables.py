@@ -137,17 +137,7 @@ class TableSplit:
     no_label: str | None = None
 
     def read(self, path: str, check: LabelCheck | None = None) -> list[Example]:
-        """The examples of a file.
-
-        Args:
-            path: the file.
-            check: checks each label; None: any label is allowed.
-
-        Raises:
-            InputError: no such file, not UTF-8, a column is missing, it has no example,
-                or too many rows are unusable. Without labels no row may be unusable:
-                predictions are identified by their position.
-        """
+        """The examples of a file; `check` raises InputError for a wrong label."""
         left_out = LeftOutRows(path)
         rows = self._texts(path, left_out)
         examples = [example for _, example in _checked(rows, check, left_out)]
@@ -274,12 +264,7 @@ class TfdsSplit:
     def read(
         self, check: LabelCheck | None = None, *, separator: str = ","
     ) -> list[Example]:
-        """The examples, in the order of the set's `index`.
-
-        A set that is not yet prepared is prepared, which may download it. Examples of
-        class -1, the library's mark for no label (in SNLI, where the annotators did not
-        agree), are all left out.
-        """
+        """The examples, in the order of the set's `index`, except those of class -1."""
         rows = self._rows()
         left_out = LeftOutRows(rows.path)
         texts = self._texts(rows, left_out, separator)
@@ -495,15 +480,7 @@ class DataSet:
     def from_tfds(
         self, name: str | None = None, folder: str | None = None
     ) -> "DataSet":
-        """The same data set, read from TensorFlow Datasets.
-
-        Args:
-            name: the set's name there, such as one with a version: "glue/cola:2.0.0".
-            folder: the folder of prepared data sets; None for the library's own.
-
-        Raises:
-            InputError: it is not there.
-        """
+        """The same data set, read from TensorFlow Datasets, such as a version of it."""
         if self.tfds is None:
             raise InputError(
                 f"{self.name} is not read from TensorFlow Datasets: leave `tfds_name`"
@@ -519,16 +496,7 @@ class DataSet:
         return dataclasses.replace(self, files={}, splits=splits)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """The examples of a split.
-
-        Args:
-            data_dir: folder of the tables; not used for TensorFlow Datasets.
-            split: such as "train".
-
-        Raises:
-            InputError: as `TableSplit.read` and `TfdsSplit.read`, or the data set has
-                no such split.
-        """
+        """The examples of a split."""
         found = self.splits.get(split)
         if found is None:
             raise InputError(
@@ -544,11 +512,7 @@ class DataSet:
         return found.read(self.path(data_dir, split), check)
 
     def path(self, data_dir: str | None, split: str) -> str:
-        """The file of a split.
-
-        Raises:
-            InputError: no folder is given, or there is none.
-        """
+        """The file of a split."""
         if data_dir is None:
             raise InputError(f"{self.name} is read from files: give `data_dir`.")
         if not files.is_folder(data_dir):
@@ -556,15 +520,7 @@ class DataSet:
         return os.path.join(data_dir, self.files[split])
 
     def target(self, labels: tuple[str, ...] | None = None) -> Target:
-        """What a classifier of this data set predicts.
-
-        Args:
-            labels: the classes of a data set without fixed ones.
-
-        Raises:
-            InputError: there are too few classes, one occurs twice, or a metric does
-                not fit such a target.
-        """
+        """What a classifier of this data set predicts."""
         found = (labels or ()) if self.labels is None else self.labels
         is_single = self.kind == SINGLE_LABEL
         if len(set(found)) < len(found) or (is_single and len(found) < 2):
@@ -584,11 +540,7 @@ class DataSet:
         return Target(kind=self.kind, labels=tuple(found), separator=self.separator)
 
     def read_target(self, data_dir: str | None) -> Target:
-        """What a classifier predicts; reads the labels if the set has no fixed ones.
-
-        Raises:
-            InputError: as `read` and `target`.
-        """
+        """What a classifier predicts; reads the labels if the set has no fixed ones."""
         if self.labels is not None:
             return self.target()
         split = self.splits["train"]
