@@ -54,7 +54,13 @@ from bert_tf.tasks.finetuning import (
 )
 from bert_tf.tasks.reports import write_probabilities
 from bert_tf.tasks.run_options import ChoiceOptions
-from bert_tf.tasks.tables import LeftOutRows, Target, columns_of, table_rows
+from bert_tf.tasks.tables import (
+    LeftOutRows,
+    Target,
+    columns_of,
+    table_rows,
+    unpacked_text,
+)
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
@@ -258,7 +264,7 @@ def _problem(example: ChoiceExample, target: Target, *, has_labels: bool) -> str
 
 def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
     """The columns' names, and the rows; empty lines are left out."""
-    text = _text(path)
+    text = unpacked_text(path)
     if not text.strip():
         raise InputError(f"{path}: the file is empty.")
     suffix = blocks.compression(path)
@@ -304,18 +310,6 @@ def _object(line: str) -> Mapping[str, Any] | str:
     if not isinstance(value, dict):
         return f"it must be a JSON object. Found: {type(value).__name__}."
     return value
-
-
-def _text(path: str) -> str:
-    """A file's text, without a byte order mark."""
-    if not files.exists(path):
-        raise InputError(f"No such data file: {path}")
-    content = b"".join(blocks.read_pieces(path))
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8.") from error
 
 
 def task(

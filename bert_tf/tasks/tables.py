@@ -18,6 +18,7 @@ from bert_tf import files
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
+from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
 # TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
@@ -151,7 +152,7 @@ class TableSplit:
         return examples
 
     def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
-        text = files.read_text(path, "data file").removeprefix("\ufeff")
+        text = unpacked_text(path)
         if not text:
             raise InputError(f"{path}: the file is empty.")
         rows = table_rows(text, path, is_csv=path.lower().endswith(".csv"))
@@ -186,6 +187,21 @@ class TableSplit:
                 label = self.rename.get(label, label)
             text_b = None if self.text_b is None else cells[self.text_b]
             yield number, cells[self.text_a], text_b, label
+
+
+def unpacked_text(path: str, what: str = "data file") -> str:
+    """A file's text, compressed or not, without a byte order mark."""
+    if not files.exists(path) or files.is_folder(path):
+        raise InputError(f"No such {what}: {path}")
+    content = b"".join(blocks.read_pieces(path))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert"
+            " the file, e.g. with iconv -t utf-8."
+        ) from error
 
 
 def table_rows(

@@ -22,7 +22,7 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.text import blocks
+from bert_tf.tasks.tables import unpacked_text
 from bert_tf.text.tfds import TfdsRows
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
@@ -61,21 +61,10 @@ class Question:
 
 
 def read_json(path: str) -> tuple[Any, str]:
-    """The value of a SQuAD file, and the SHA-256 of its unpacked content."""
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(
-            f"No such SQuAD file: {path}. SQuAD's files are at"
-            " rajpurkar.github.io/SQuAD-explorer."
-        )
-    content = b"".join(blocks.read_pieces(path))
+    """The value of a SQuAD file, and the SHA-256 of its unpacked text."""
+    text = unpacked_text(path, "SQuAD file")
     try:
-        return json.loads(content.decode("utf-8-sig")), files.sha256(content)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
-            " convert the file, e.g. with iconv -t utf-8."
-        ) from error
+        return json.loads(text), files.sha256(text.encode())
     except (ValueError, RecursionError) as error:
         # Also a number of thousands of digits, or as many nested lists.
         raise InputError(f"{path}: not valid JSON: {error}.") from error
