@@ -133,7 +133,9 @@ def run(options: ExportOptions) -> None:
             Vocabulary.from_file(options.vocab_file) if options.vocab_file else None
         ),
         do_lower_case=options.given("do_lower_case"),
-        heads=_heads(options.heads),
+        heads=None
+        if options.heads is None
+        else [HEADS[word] for word in options.heads if word != _NO_HEADS],
     )
     settings = {"format": options.format}
     if options.format == "saved_model":
@@ -156,12 +158,6 @@ def run(options: ExportOptions) -> None:
 
             write_by_keras(path, model, head_to_serve(model), options.format)
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
-
-
-def _heads(words: tuple[str, ...] | None) -> list[str] | None:
-    if words is None:
-        return None
-    return [HEADS[word] for word in words if word != _NO_HEADS]
 
 
 def _write_saved_model(path: str, model: "Source", options: ExportOptions) -> None:

@@ -84,7 +84,6 @@ from bert_tf.training.task import Task
 # How a token's layers are combined (Devlin et al. 2018, Table 7, has sums and a
 # concatenation of the last four, and the embeddings).
 NONE, SUM, MEAN, WEIGHTED, CONCAT = "none", "sum", "mean", "weighted", "concat"
-COMBINATIONS = (NONE, SUM, MEAN, WEIGHTED, CONCAT)
 # Layers by name, next to the numbers.
 EMBEDDINGS, ALL = "embeddings", "all"
 # Vectors of a whole line.
@@ -92,7 +91,6 @@ POOLED, CLS, MEAN_OF_TOKENS = "pooled", "cls", "mean"
 SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS)
 # A word's vector from its pieces'.
 FIRST_PIECE, MEAN_OF_PIECES = "first", "mean"
-WORD_VECTORS = (FIRST_PIECE, MEAN_OF_PIECES)
 FORMATS = ("jsonl", "npz")
 
 VECTORS = "vectors"
@@ -323,11 +321,13 @@ class FeatureReader:
 
     def __call__(self, lines: Iterable[Line]) -> Iterator[FeatureInput]:
         """Yields the input of each line."""
-        return map(self._by_words if self._by_word else self._by_tokens, lines)
-
-    def _by_tokens(self, line: Line) -> FeatureInput:
-        found, _ = self._assembled(*map(self._tokenizer.encode, line))
-        return found._replace(names=self._tokenizer.convert_ids_to_tokens(found.ids))
+        for line in lines:
+            if self._by_word:
+                yield self._by_words(line)
+                continue
+            found, _ = self._assembled(*map(self._tokenizer.encode, line))
+            names = self._tokenizer.convert_ids_to_tokens(found.ids)
+            yield found._replace(names=names)
 
     def _by_words(self, line: Line) -> FeatureInput:
         unknown = [self._tokenizer.vocabulary.unk_id]

@@ -12,14 +12,11 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import Path, SourceOptions, option
-
-if TYPE_CHECKING:
-    from bert_tf.study import SentenceScore
 
 SEPARATOR = " ||| "
 
@@ -60,15 +57,6 @@ def _texts(options: ScoreOptions) -> list[tuple[str, str]]:
     return texts
 
 
-def show_sentence(text: str, score: "SentenceScore", *, tokens: bool) -> str:
-    """A sentence's score as readable text."""
-    lines = [f"{score.pseudo_perplexity:12.3f}  {text}"]
-    if tokens:
-        pairs = zip(score.tokens, score.log_probabilities, strict=True)
-        lines += [f"{'':12}  {value:9.3f}  {token}" for token, value in pairs]
-    return "\n".join(lines)
-
-
 def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]:
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
@@ -98,9 +86,11 @@ def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]
             values["pseudo_perplexity"] = score.pseudo_perplexity
             values["pseudo_log_likelihood"] = score.pseudo_log_likelihood
             values["num_tokens"] = len(score.tokens)
+            shown = f"{score.pseudo_perplexity:12.3f}  {text}"
             if options.tokens:
                 values |= score._asdict()
-            shown = show_sentence(text, score, tokens=options.tokens)
+                for token, value in zip(*score, strict=True):
+                    shown += f"\n{'':12}  {value:9.3f}  {token}"
         yield json.dumps(values, ensure_ascii=False) if options.json else shown
     if len(scores) > 1:
         count, together = len(scores), corpus_pseudo_perplexity(scores)

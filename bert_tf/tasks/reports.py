@@ -291,7 +291,8 @@ def calibration_picture(
             filled = part.counts > 0
             x, y = part.confidence[filled], part.accuracy[filled]
             diagram.plot(x, y, "o-", label=name)
-        _name_curves(diagram)
+        for text in diagram.legend(loc="upper left", fontsize="small").get_texts():
+            text.set_parse_math(False)
         diagram.set_ylabel("share that came true")
         counts = np.sum([part.counts for part in parts.values()], axis=0)
         histogram.bar((np.arange(NUM_BINS) + 0.5) / NUM_BINS, counts, 0.9 / NUM_BINS)
@@ -312,8 +313,3 @@ def _picture(
         # Titles and labels are plain text: $ must not begin a formula.
         figure.axes[0].set_title(title, fontsize="medium", parse_math=False)
         return png(figure)
-
-
-def _name_curves(axes: Any) -> None:
-    for text in axes.legend(loc="upper left", fontsize="small").get_texts():
-        text.set_parse_math(False)

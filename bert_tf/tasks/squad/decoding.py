@@ -59,21 +59,6 @@ class Candidate(NamedTuple):
         return self.start_logit + self.end_logit
 
 
-def null_candidate(
-    start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]
-) -> Candidate:
-    """The candidate "no answer", of the window that finds it least likely."""
-    of_windows = [
-        Candidate(None, float(start[0]), float(end[0]))
-        for start, end in zip(start_logits, end_logits, strict=True)
-    ]
-    return min(
-        of_windows,
-        key=lambda candidate: candidate.score,
-        default=Candidate(None, 0.0, 0.0),
-    )
-
-
 def ranked(
     features: QuestionFeatures,
     start_logits: Sequence[np.ndarray],
@@ -233,7 +218,15 @@ class Decoder:
         """Chooses a question's answers."""
         starts = [np.asarray(logits, np.float64) for logits in start_logits]
         ends = [np.asarray(logits, np.float64) for logits in end_logits]
-        null = null_candidate(starts, ends) if self.version_2_with_negative else None
+        null = None
+        if self.version_2_with_negative:
+            # "No answer" has the scores of the window that finds it least likely.
+            of_windows = [
+                Candidate(None, float(start[0]), float(end[0]))
+                for start, end in zip(starts, ends, strict=True)
+            ]
+            none = Candidate(None, 0.0, 0.0)
+            null = min(of_windows, key=lambda one: one.score, default=none)
         chosen: dict[str, tuple[Candidate, Span | None]] = {}
         for candidate in ranked(
             features,
