@@ -45,7 +45,6 @@ import json
 import math
 import os
 import re
-import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
@@ -700,15 +699,10 @@ class FeatureExtractor:
                 for other in files.glob(pattern):
                     files.remove(other)
             self._write(path, self.extract(inputs, len(inputs)), write)
-        try:
-            if not files.is_remote(path):
-                return np.load(path, mmap_mode="r")
-            with files.open_binary(path) as file:
-                return np.load(file)
-        except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
-            raise InputError(
-                f"{path} is damaged ({error}): remove it to make it again."
-            ) from error
+        if not files.is_remote(path):
+            return np.load(path, mmap_mode="r")
+        with files.open_binary(path) as file:
+            return np.load(file)
 
     def _write(
         self,

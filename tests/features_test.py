@@ -510,15 +510,6 @@ class FeatureExtractorTest(tf.test.TestCase):
         outputs[-1]()
         self.assertEqual(os.listdir(self.folder), ["x"])
 
-    def test_a_damaged_file_is_named(self):
-        extractor = self.extractor(self.checkpoint())
-        extractor.vectors(INPUTS, self.folder, "dev")
-        (path,) = glob.glob(os.path.join(self.folder, "*"))
-        for length in (20, 150):
-            os.truncate(path, length)
-            with self.assertRaisesRegex(InputError, "is damaged .*remove it to make"):
-                extractor.vectors(INPUTS, self.folder, "dev")
-
     def test_what_the_features_depend_on(self):
         source = self.checkpoint()
         made = self.extractor(source).settings

@@ -36,9 +36,6 @@ from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 
-# Model -> task -> metric -> score on the test set, in per cent.
-Paper = Mapping[str, Mapping[str, Mapping[str, float]]]
-
 # Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
 TABLE_NAME = "glue.json"
@@ -102,9 +99,7 @@ def result_of(
 # states this: expect lower scores on the test sets.
 
 
-def write_report(
-    results: Mapping[str, TaskResult], folder: str, paper: Paper = PAPER
-) -> None:
+def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
     """Writes the table in its three forms."""
     rows = [results[name] for name in GLUE_TASKS if name in results]
     average, tasks = average_of(rows)
@@ -115,8 +110,8 @@ def write_report(
     }
     for name, content in (
         (TABLE_NAME, json.dumps(values, indent=1) + "\n"),
-        ("glue.md", report(rows, paper)),
-        ("glue.png", picture(rows, paper)),
+        ("glue.md", report(rows)),
+        ("glue.png", picture(rows)),
     ):
         files.write_atomically(os.path.join(folder, name), content)
 
@@ -151,7 +146,7 @@ def short_name(metric: str) -> str:
     return f"{name} (mm)" if metric.endswith(MISMATCHED) else name
 
 
-def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
+def picture(results: Sequence[TaskResult]) -> bytes:
     """A bar for each task's score, ours next to the paper's, as a PNG."""
     bars = [
         (result, metric)
@@ -164,7 +159,7 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
             100 * result.scores[metric] for result, metric in bars
         ]
     }
-    for model, tasks in paper.items():
+    for model, tasks in PAPER.items():
         series[f"{model} of Devlin et al. 2018, test set"] = [
             tasks.get(result.task, {}).get(metric, math.nan) for result, metric in bars
         ]
@@ -198,18 +193,18 @@ def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
     return (glue_average(scores) if scores else math.nan), [*scores]
 
 
-def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
+def report(results: Sequence[TaskResult]) -> str:
     """The table as Markdown; scores in per cent."""
     header = [
         *("task", "metric", "best, dev", "mean ± sd of restarts", "runs", "failed"),
         *("best settings", "duration"),
-        *(f"{model}, test" for model in paper),
+        *(f"{model}, test" for model in PAPER),
     ]
-    rows = [_row(result, paper) for result in results]
+    rows = [_row(result) for result in results]
     average, tasks = average_of(results)
     of_average = ""
     if tasks:
-        rows += _averages(results, paper, average, len(tasks))
+        rows += _averages(results, average, len(tasks))
         missing = [one for one in GLUE_TASKS if one not in (*tasks, *NOT_AVERAGED)]
         of_average = (
             f" GLUE's average is the mean over {', '.join(tasks)} of the mean of each"
@@ -221,7 +216,7 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
     return (
         "# GLUE\n\n"
         "Ours: the development sets, in per cent, of the runs that were chosen on them."
-        f" Devlin et al. 2018 ({', '.join(paper)}): the test sets, as GLUE's server"
+        f" Devlin et al. 2018 ({', '.join(PAPER)}): the test sets, as GLUE's server"
         " scored them. The two are not the same measure: on its test set a run scores"
         " less than on the development set that it was chosen by.\n\n"
         f"{table(header, rows)}\n"
@@ -232,7 +227,7 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
 
 
 def _averages(
-    results: Sequence[TaskResult], paper: Paper, average: float, num_tasks: int
+    results: Sequence[TaskResult], average: float, num_tasks: int
 ) -> list[list[str]]:
     """GLUE's average, and the paper's kind, which alone compares with the paper's."""
     scores = {result.task: result.scores for result in results}
@@ -243,22 +238,22 @@ def _averages(
 
     empty = [""] * 5
     label = f"GLUE's average of {num_tasks} tasks"
-    rows = [[label, "", figure(average, 100, 1), *empty, *([""] * len(paper))]]
+    rows = [[label, "", figure(average, 100, 1), *empty, *([""] * len(PAPER))]]
     if columns:
         label = f"the paper's average of {len(columns)} of its {len(COLUMNS)} columns"
         ours = figure(average_of_columns(scores), 100, 1)
-        papers = [figure(average_of_columns(each), 1, 1) for each in paper.values()]
+        papers = [figure(average_of_columns(each), 1, 1) for each in PAPER.values()]
         rows.append([label, "", ours, *empty, *papers])
     return rows
 
 
-def _row(result: TaskResult, paper: Paper) -> list[str]:
+def _row(result: TaskResult) -> list[str]:
     restarts = result.restarts
     spread = ""
     if len(restarts) > 1:
         spread = f" ± {figure(standard_deviation(restarts), 100, 1)}"
     rate, batch, epochs, _ = result.run.split("_")
-    papers = (models.get(result.task, {}) for models in paper.values())
+    papers = (models.get(result.task, {}) for models in PAPER.values())
     return [
         result.task,
         " / ".join(map(short_name, result.scores)),
