@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import json
 import math
@@ -630,9 +631,7 @@ class SearchTest(tf.test.TestCase):
 class MadeWithTest(tf.test.TestCase):
     def test_a_checkpoint_is_the_same_from_any_folder(self):
         os.makedirs(os.path.join(self.get_temp_dir(), "bert"))
-        before = os.getcwd()
-        os.chdir(self.get_temp_dir())
-        self.addCleanup(os.chdir, before)
+        self.enterContext(contextlib.chdir(self.get_temp_dir()))
         runs = FakeRuns()
         found = made_with(runs.given("--init_checkpoint=bert"))
         expected = {
@@ -644,20 +643,11 @@ class MadeWithTest(tf.test.TestCase):
         }
         self.assertEqual(found | expected, found)
         self.assertEmpty({"learning_rate", "output_dir", "recompute"} & set(found))
+        best = {"metric": "accuracy", "step": 3, "value": 0.5, "run": "lr5e-05_seed1"}
         with open(os.path.join("bert", "best.json"), "w") as file:
-            json.dump(
-                {
-                    "metric": "accuracy",
-                    "step": 3,
-                    "value": 0.5,
-                    "run": "lr5e-05_bs32_ep3_seed1",
-                },
-                file,
-            )
-        self.assertEndsWith(
-            made_with(runs.given("--init_checkpoint=bert"))["init_checkpoint"],
-            "/bert (lr5e-05_bs32_ep3_seed1)",
-        )
+            json.dump(best, file)
+        found = made_with(runs.given("--init_checkpoint=bert"))
+        self.assertEndsWith(found["init_checkpoint"], "/bert (lr5e-05_seed1)")
         handle = made_with(runs.given("--init_checkpoint=bert_base_en"))
         self.assertEqual(handle["init_checkpoint"], "bert_base_en")
 
