@@ -193,6 +193,8 @@ class RunSquadTest(ScriptCase):
             self.run_script("--do_train", train_file=negative)
         with self.assertRaisesRegex(InputError, "max_position_embeddings .16."):
             self.run_script("--do_train", train_file=train, max_seq_length=512)
+        with self.assertRaisesRegex(InputError, "greater than --max_query_length"):
+            self.run_script("--do_train", train_file=train, max_query_length=13)
         with self.assertRaisesRegex(InputError, "best_metric=best_f1` is none"):
             self.run_script("--do_train", train_file=train, best_metric="best_f1")
         with self.assertRaisesRegex(InputError, "questions without an answer"):
@@ -239,7 +241,6 @@ class RunSquadTest(ScriptCase):
             (["--do_train"], "--do_train needs --train_file"),
             (["--do_predict"], "--do_predict needs --predict_file"),
             (["--do_predict", "--predict_file=x", "--find_null_threshold"], "needs"),
-            (["--do_train", "--train_file=x", "--max_seq_length=67"], "max_query"),
             (["--do_predict", "--predict_file=x", "--eval_steps=-1"], "at least 0"),
             (
                 [
